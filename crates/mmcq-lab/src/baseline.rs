@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 /// A figure of a report.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
-    /// What the figure belongs to: the run, or a direction of a job.
+    /// Run, or direction of a job, that the figure belongs to.
     of: String,
     name: String,
     /// Whether the figure must not become lower or not higher.

@@ -28,20 +28,21 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
-/// Turns without any event after which bring-up counts as stuck. Each step that takes no time is a
-/// turn.
+/// Number of turns without any event after which bring-up counts as stuck. Each step that takes no
+/// time needs a turn.
 const QUIET_MAX: u32 = 100;
-/// Virtual time in ns after which bring-up has failed.
+/// Virtual time in ns after which bring-up counts as failed.
 const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 
-/// The driver as it runs in the laboratory.
+/// Driver of the board's controller, with CPU costs for its calls.
 pub type Driver = Charged<controller::Driver>;
 
 /// Handle of mmcq's engine.
 pub type Stack<const N: usize> = mmcq::task::Stack<(NoLock, Driver, Profile), N>;
 
 thread_local! {
-    /// Clock of the board that is being brought up. Afterwards the machine gives the time itself.
+    /// Clock of the board that is being brought up. Afterwards the machine passes the time to the
+    /// engine.
     static CLOCK: RefCell<Time> = RefCell::new(Time::new());
     static ALARM: Cell<Option<u64>> = const { Cell::new(None) };
 }
@@ -58,29 +59,29 @@ pub enum BoardError {
     /// The platform's file is not valid.
     #[error(transparent)]
     Platform(#[from] crate::platform::PlatformError),
-    /// There is no card of this name.
+    /// No card has this name.
     #[error("card {name}: unknown; expected a file ending in .toml or one of: {known}")]
     NoCard {
-        /// The requested name.
+        /// Name of the card that was requested.
         name: String,
-        /// The known names.
+        /// Names of the built-in cards.
         known: String,
     },
     /// The card's file cannot be read.
     #[error("card {name}: cannot be read: {source}")]
     CardFile {
-        /// The file.
+        /// Path of the card's file.
         name: String,
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The card has functions instead of blocks.
+    /// The card has functions instead of blocks (I/O card).
     #[error(
         "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; the I/O card that the laboratory runs is bt-type-a, by \
          `mmcq reproduce sdio` and `mmcq trace --sdio`; Linux has it by `mmcq guest` and `mmcq device`"
     )]
     Io {
-        /// The requested name.
+        /// Name of the card that was requested.
         name: String,
         /// Description of the card.
         description: String,
@@ -88,21 +89,21 @@ pub enum BoardError {
     /// An image was given for a card with functions.
     #[error("card {name}: an I/O card has no blocks; expected no image")]
     IoImage {
-        /// The requested name.
+        /// Name of the card that was requested.
         name: String,
     },
-    /// No card of this kind can have the image's size.
+    /// No card of the board's own kind can have the size of the image.
     #[error(
         "{image}: the image has {bytes} bytes ({}), and the board's own card, {name}, takes its size; expected {expected}", binary(*bytes)
     )]
     Image {
-        /// The image's file.
+        /// Path of the image file.
         image: String,
-        /// Bytes of the image.
+        /// Size of the image in bytes.
         bytes: u64,
-        /// The card.
+        /// Name of the board's own card.
         name: String,
-        /// The possible sizes.
+        /// Sizes that are possible, as a text for the error message.
         expected: String,
     },
     /// The image is smaller than the card.
@@ -111,37 +112,37 @@ pub enum BoardError {
          then the board's own card takes the image's size", binary(*capacity), binary(*bytes)
     )]
     Size {
-        /// The requested card.
+        /// Name of the card that was requested.
         name: String,
-        /// Bytes of the card.
+        /// Capacity of the card in bytes.
         capacity: u64,
-        /// Bytes of the image.
+        /// Size of the image in bytes.
         bytes: u64,
     },
-    /// A range contains nothing.
+    /// A range has no values between its ends.
     #[error("{key}: the card's file has a range for it, and no value; expected both")]
     Range {
         /// Key of the range.
         key: String,
     },
-    /// A range does not hold the value.
+    /// A range in a file does not contain its value.
     #[error("{name}: `{key} = {value}`: its range is {} to {}; expected a range that holds it", ends[0], ends[1])]
     Outside {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Key of both.
+        /// Key of the value and its range.
         key: String,
-        /// The value.
+        /// Value that the range does not contain.
         value: f64,
-        /// The range.
+        /// Ends of the range.
         ends: [f64; 2],
     },
-    /// `--set card.KEY=VALUE`.
+    /// A change `--set card.KEY=VALUE` is not valid.
     #[error("--set card.{change}: {what}")]
     Change {
         /// The change as given, without `card.`.
         change: String,
-        /// What is wrong with it.
+        /// What is wrong with the change.
         what: String,
     },
     /// The card's profile is not valid.
@@ -155,19 +156,19 @@ pub enum BoardError {
     Driver {
         /// Name of the platform.
         platform: String,
-        /// Reason.
+        /// Reason why the driver refuses the controller.
         error: String,
     },
     /// The card cannot be brought up.
     #[error("platform {platform}, card {card}: bring-up failed: {error}{hint}")]
     BringUp {
-        /// Platform.
+        /// Name of the board.
         platform: String,
-        /// Card.
+        /// Name of the card.
         card: String,
-        /// Reason.
+        /// Reason why the card cannot be brought up.
         error: String,
-        /// What may be behind it; may be empty.
+        /// Possible reason, or empty.
         hint: &'static str,
     },
 }
@@ -207,14 +208,15 @@ pub fn card_with(
     Ok((profile, medium))
 }
 
-/// Whose software costs are charged around the driver.
+/// Choice of the CPU costs that are charged for the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
-    /// The platform's costs, which are Linux's.
+    /// The board's costs, which are Linux's.
     Linux,
-    /// mmcq's path length, with each register access priced; the rest of the kernel as it is.
+    /// The costs of mmcq's own code (path length and register accesses); the rest of the kernel
+    /// costs as on the board.
     Own,
-    /// None: what is left is the time of wire and card.
+    /// No costs: the remaining time is that of wire and card.
     Nothing,
 }
 
@@ -224,15 +226,15 @@ pub struct Board<const N: usize> {
     pub stack: Stack<N>,
     /// EXT_CSD of an eMMC, as last read.
     pub ext_csd: Option<Box<[u8; 512]>>,
-    /// The controller's model.
+    /// Model of the controller.
     pub controller: Controller,
     /// Virtual time of the controller.
     pub time: Time,
     /// The card that was brought up.
     pub card: Card,
-    /// Costs of software.
+    /// CPU costs of the software around the stack.
     pub costs: Costs,
-    /// Number of cores.
+    /// Number of CPU cores.
     pub cores: u8,
     /// Probability, 0 to 1, that a thread changes its core without need.
     pub migration: f64,
@@ -246,7 +248,8 @@ pub struct Board<const N: usize> {
     pub(crate) pages: RefCell<Pieces>,
 }
 
-/// Returns the costs of a platform at this price.
+/// Returns the CPU costs of a board for this choice: of the software, of the driver's calls, and of
+/// register accesses in ns.
 fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     if price == Price::Nothing {
         return Default::default();
@@ -296,17 +299,17 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
         ack_ns: costs.irq_ns,
         map_ns: 0,
         unmap_ns: 0,
-        // Described, rung and acknowledged: three calls for a task, which take what a start and an
-        // acknowledgement of a transfer take. Measured by `tools/guest-time.sh queues`: a random read
-        // of 8 at a time has 1267 instructions, 2 register reads and 6 writes by the single lane, and
-        // 1391, 2 and 3 by the queue engine; at its prices 1.81 us and 1.82.
+        // A task needs three calls (describe, ring, acknowledge), which together cost as much as
+        // starting and acknowledging a transfer. Measured by `tools/guest-time.sh queues`: a random
+        // read at depth 8 needs 1267 instructions, 2 register reads and 6 writes in the single
+        // lane, and 1391, 2 and 3 with the queue engine. At this board's costs that is 1.81 us and
+        // 1.82 us.
         queue_ns: (costs.start_ns + costs.irq_ns) / 3,
     };
     (costs, calls, registers)
 }
 
-/// Returns the context that calls the engine of a platform at this price, in a machine with these
-/// costs.
+/// Returns the context that calls mmcq's engine on this board, with the costs of entering it.
 fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
     let entry_ns = match price {
         Price::Nothing => return Context::default(),
@@ -340,15 +343,16 @@ impl<const N: usize> Board<N> {
         let memory =
             ShadowMemory::new(MemoryConfig { natural: buffers::ALIGN_MAX as u64, ..MemoryConfig::BITS32 });
         let (costs, mut calls, registers) = costs(platform, price);
-        // Linux has one slot, and its own ideas of what moves it.
+        // The models of Linux have one slot, and their own contexts.
         if N == 1 {
-            // ... and its driver's work item pays the setup once.
+            // The host driver's work item pays the setup once, so it is not part of each call.
             calls.start_data_ns = calls.start_data_ns.saturating_sub(costs.setup_ns);
             calls.start_command_ns = calls.start_command_ns.saturating_sub(costs.setup_ns);
         }
         let context = if N > 1 { context(platform, price, &costs) } else { Context::default() };
         if context.advance != Advance::Irq {
-            // The interrupt's entry is paid where there is one.
+            // The interrupt's entry is charged when the interrupt occurs, not in the
+            // acknowledgement.
             calls.ack_ns -= context.entry_ns;
         }
         let card = profile.build(medium)?;
@@ -356,10 +360,10 @@ impl<const N: usize> Board<N> {
             .map_err(|error| BoardError::Driver { platform: platform.name.clone(), error })?;
         let host = Charged::new(driver, time.clone(), CallCosts::default());
         let (config, scheduler) = (platform.stack.config(), platform.stack.scheduler);
-        // Linux has a scheduler of its own before the engine.
+        // Linux has its own scheduler in front of the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
-        // The prices of a queue engine's calls are those of the general way, which rings what goes
-        // together at once.
+        // The costs of a queue engine's calls were measured in the general path, which rings the
+        // doorbell for several tasks at once.
         let scheduler = Scheduler::new(scheduler, platform.stack.queue_engine);
         let stack =
             Stack::with_policy(NoLock::new(), TIMER, host, config, crate::platform::profile(scheduler));
@@ -370,7 +374,7 @@ impl<const N: usize> Board<N> {
             hint: other_kind(platform, &profile),
         })?;
         stack.with(|engine| {
-            // SAFETY: prices alone change, and no driver is called.
+            // SAFETY: only the costs change, and no call of the driver is running.
             if let Some(host) = unsafe { engine.host_mut() } {
                 host.costs = calls;
             }
@@ -402,7 +406,7 @@ impl<const N: usize> Board<N> {
         self.enable_extended_ops()
     }
 
-    /// Returns the boot areas of an eMMC, if it has some.
+    /// Returns the boot areas of an eMMC; `None` if the card has none.
     pub fn boot(&self) -> Option<Boot> {
         let ext_csd = ExtCsd::parse(self.ext_csd.as_deref()?).ok()?;
         let (config, switch_ns) = (ext_csd.partition_config() & !7, ext_csd.part_switch_time_ns());
@@ -475,7 +479,7 @@ impl<const N: usize> Board<N> {
         if let Some(error) = error.filter(|error| *error != Error::Unsupported) {
             return Err(error.to_string());
         }
-        // The models are known; a card in a slot is not.
+        // The models of cards are known to support the SD queue; a real card might not.
         let how = SdQueue::DEFAULT.any(true);
         let future = mmcq::card::enable_sd_task_queue(&self.stack, &self.card, scratch, how);
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
@@ -487,7 +491,8 @@ impl<const N: usize> Board<N> {
 /// Result of bringing a card up: the card, and EXT_CSD of an eMMC.
 type Found = (Card, Option<Box<[u8; 512]>>);
 
-/// Returns a hint if the card is of another kind than the board's own one.
+/// Returns a hint if the card is of another kind than the board's own card, otherwise an empty
+/// text.
 fn other_kind(platform: &Platform, card: &CardProfile) -> &'static str {
     match (card_profile(&platform.card).is_ok_and(|own| own.is_emmc()), card.is_emmc()) {
         (true, false) => "; the board is made for an eMMC, and this is an SD card",
@@ -538,7 +543,7 @@ fn drive<const N: usize, F: Future>(
                 time.set(time.now().max(came));
                 quiet = 0;
             }
-            // The turn itself may have completed what the future waits for.
+            // This turn itself may have completed what the future waits for.
             None if quiet < QUIET_MAX => quiet += 1,
             _ => return Err("nothing happens any more".to_owned()),
         }
@@ -572,8 +577,8 @@ mod tests {
         }
     }
 
-    /// Checks for an error of the past: the driver divided the 200 MHz of the capabilities,
-    /// whatever the board's clock was.
+    /// Checks a bug of the past: the driver divided the 200 MHz of the capability register,
+    /// although the board had another clock.
     #[test]
     fn the_driver_divides_the_base_clock_that_the_board_has() {
         for hz in [200_000_000, 104_000_000, 99_500_000] {

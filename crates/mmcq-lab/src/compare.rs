@@ -49,7 +49,7 @@ pub struct Comparison {
     pub origins: Vec<[String; 3]>,
     /// Fields about what ran that are equal: name, value.
     pub both: Vec<(String, String)>,
-    /// All figures.
+    /// All figures that both reports have, even equal ones.
     pub figures: Vec<Figure>,
     /// Names of fields that only one of the reports has.
     pub alone: Vec<String>,

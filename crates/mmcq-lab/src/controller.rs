@@ -58,11 +58,11 @@ const CHAINED: usize = 16;
 pub enum Controller {
     /// SD host controller of the standard (SDHCI).
     Sdhci(Rc<RefCell<Sdhci>>, Port),
-    /// Realtek's card reader.
+    /// Realtek's card reader, with its register port.
     Rtsx(Rc<RefCell<Rtsx>>, RtsxPort),
     /// Allwinner's or DesignWare's mobile storage host.
     Mshc(Rc<RefCell<Mshc>>, MshcPort),
-    /// ST's SDMMC controller.
+    /// ST's SDMMC controller, with its register port.
     Stm32Sdmmc(Rc<RefCell<Stm32Sdmmc>>, SdmmcPort),
 }
 

@@ -1,17 +1,18 @@
-//! mmcq's engine alone: jobs submit to it directly, and the context that calls the engine picks the
-//! next transfer from everything that is pending. Nothing waits anywhere else.
+//! Front end of mmcq's engine without a block layer: jobs submit to the engine directly, and the
+//! context that calls the engine picks the next transfer from all pending requests.
 //!
 //! The board chooses the context that calls the engine ([`Advance`]):
-//! - the hard interrupt calls it;
-//! - the hard interrupt leaves its line masked and raises a deferred interrupt, or wakes a
-//!   real-time thread. That context calls the engine and unmasks the line;
-//! - no interrupt is used. The first job that would sleep until one of its I/Os is done becomes the
-//!   spinner: it keeps its core instead, polls the controller's status in a loop, calls the engine
-//!   (deadlines too) and completes I/Os of all jobs, until an I/O of its own is done. Jobs that
-//!   come to wait meanwhile sleep. When the spinner leaves, it wakes one of the jobs whose I/Os are
-//!   still under way, which spins next. If there is none, no job polls the controller until the
-//!   next one waits and becomes the spinner. A spinner does not yield its core to other threads:
-//!   there must be one to spare.
+//!
+//! - The hard interrupt calls the engine.
+//! - The hard interrupt leaves its line masked, and raises a deferred interrupt or wakes a
+//!   real-time thread. That context calls the engine and unmasks the line.
+//! - No interrupt is used. The first job that would sleep until one of its I/Os is done becomes the
+//!   spinner and keeps its core. The spinner polls the controller's status in a loop, calls the
+//!   engine (also at deadlines), and completes I/Os of all jobs, until an I/O of its own is done.
+//!   Other jobs that wait in this time sleep. When the spinner leaves, it wakes one of the jobs
+//!   whose I/Os are still under way, which becomes the next spinner. If there is none, no job polls
+//!   the controller until a job waits again. A spinner does not yield its core to other threads, so
+//!   the machine needs a core to spare.
 
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
@@ -30,7 +31,7 @@ const LOOKS_MAX: u64 = 64;
 /// Context that calls the engine, and the costs of entering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// The context.
+    /// Context that calls the engine.
     pub advance: Advance,
     /// Time in ns of interrupt entry and exit alone; part of
     /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).
@@ -63,7 +64,7 @@ struct Newest {
 
 /// Front end of mmcq's engine. It knows for each slot which job waits.
 pub struct Ours<H: Host, const N: usize> {
-    /// mmcq's engine.
+    /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), N>,
     /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,

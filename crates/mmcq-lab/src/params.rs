@@ -11,7 +11,7 @@ use toml::{Table, Value};
 /// One value, as `--set KEY=VALUE` changes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Param {
-    /// Key for `--set`.
+    /// Key of the value, as for `--set`.
     pub key: String,
     /// Value as in the file. `None`: the file has none, and the model has a default.
     pub value: Option<Value>,
@@ -24,9 +24,9 @@ pub struct Param {
     pub range: Option<[f64; 2]>,
     /// Lower and upper end of the 95 % interval that `mmcq fit` found.
     pub interval: Option<[f64; 2]>,
-    /// Source in words.
+    /// Source of the value in words.
     pub source: String,
-    /// What the value is, in words; empty: not known.
+    /// Meaning of the value in words; empty: not known.
     pub meaning: &'static str,
 }
 
@@ -45,8 +45,8 @@ const UNITS: [(&str, &str); 12] = [
     ("_blocks", "block"),
     ("_instructions", "instruction"),
 ];
-/// Names of the parts of a card's table that have the ranges of its values: by their source, and by a
-/// fit.
+/// Names of the tables in a card's file that have the ranges of its values: from their source, and
+/// from a fit.
 const RANGE: &str = "range";
 const INTERVAL: &str = "interval";
 /// Kinds of sources, with which a card's sources begin.
@@ -130,7 +130,7 @@ impl Param {
         Param { key, value: None, unit, kind, range: None, interval: None, source, meaning }
     }
 
-    /// Its value, if that is a number.
+    /// Returns the value if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self.value.as_ref()? {
             Value::Integer(value) => Some(*value as f64),
@@ -139,8 +139,8 @@ impl Param {
         }
     }
 
-    /// Whether this names it: its key, or of one of the card's `card.` and the last part alone, as
-    /// with `--set`; with `*` at the end, how its key begins.
+    /// Returns whether `wanted` names this value. It may be the key, or (for the card) `card.` and
+    /// the last part of the key, as in `--set`. With `*` at the end, it is the start of the key.
     pub fn is_named(&self, wanted: &str) -> bool {
         if let Some(begin) = wanted.strip_suffix('*') {
             return self.key.starts_with(begin);
@@ -151,7 +151,7 @@ impl Param {
     }
 }
 
-/// The key of these that is most like a wrong one.
+/// Returns the key that is most similar to an unknown one.
 pub fn nearest<'a>(all: &'a [Param], key: &str) -> &'a str {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let near = |param: &Param| strsim::jaro(&last(&param.key), &last(key));
@@ -178,7 +178,7 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     }
 }
 
-/// Collects the least and the greatest values that a card's tables give.
+/// Adds the ranges that a card's tables give to these values.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {

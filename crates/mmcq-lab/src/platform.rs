@@ -1,19 +1,19 @@
-//! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its
-//! source.
+//! Platform files: a board as a TOML file. Each cost has its unit in its name, a kind and a source.
 //!
-//! `[stack] advance` says what moves our engine: `"irq"` (as if it were not there), `"tasklet"`,
-//! `"thread"` or `"spin"`, see [`Advance`]. Some costs may be left out:
-//! - `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all
-//!   of it);
-//! - `cost.tasklet_us`, from the hard interrupt to the deferred one, which only a board that uses
-//!   it must give;
-//! - `cost.setup_us`, the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a
-//!   reader pays once for each request, not for each round;
-//! - `cost.stop_pause_us` and `cost.flush_us`, what Linux's driver of a reader does after a late
-//!   CMD12;
-//! - `cost.pin_us`, a job's work for each 512 KiB of an I/O of more than 1 MiB;
-//! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us`
-//!   or longer, nothing up to `cost.light_sleep_us`.
+//! `[stack] advance` says which context calls mmcq's engine: `"irq"` (the default), `"tasklet"`,
+//! `"thread"` or `"spin"`, see [`Advance`]. A file may leave out these costs:
+//!
+//! - `cost.entry_us`: the part of `cost.irq_us` for interrupt entry and exit. Without it, the whole
+//!   `cost.irq_us` counts as entry.
+//! - `cost.tasklet_us`: the time from the hard interrupt to the deferred one. Only a board that
+//!   uses a tasklet must have it.
+//! - `cost.setup_us`: the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a
+//!   reader needs once for each request, not for each round.
+//! - `cost.stop_pause_us` and `cost.flush_us`: the pause and the flush of the chip's buffer that
+//!   Linux's driver of a reader makes after a late CMD12.
+//! - `cost.pin_us`: a job's CPU time for each 512 KiB of an I/O of more than 1 MiB.
+//! - `cost.deep_wake_us`: the extra time to wake a job that has slept for `cost.deep_sleep_us` or
+//!   longer. Up to `cost.light_sleep_us` of sleep there is no extra time.
 
 mod change;
 mod controller;
@@ -101,7 +101,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// Value, in the unit that its name ends with.
+    /// Value, in the unit that the quantity's name ends with.
     pub value: f64,
     /// Kind of origin.
     pub kind: Kind,
@@ -140,7 +140,7 @@ impl Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Busy {
-    /// The controller interrupts.
+    /// The controller raises an interrupt when the card's busy ends.
     Interrupt,
     /// The driver reads the level of DAT0 in a register.
     Level,
@@ -151,12 +151,12 @@ pub enum Busy {
 /// Which requests the host driver completes in a thread, not in its interrupt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Defer {
-    /// No requests.
+    /// The driver completes no requests in a thread.
     #[default]
     Never,
     /// Reads, whose data must be copied or made visible to the CPU in a thread.
     Reads,
-    /// All requests.
+    /// The driver completes all requests in a thread.
     Always,
 }
 

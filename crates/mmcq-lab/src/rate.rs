@@ -10,7 +10,7 @@ pub enum Rate {
     MibPerSecond,
     /// MB/s: 1000000 bytes per second.
     MbPerSecond,
-    /// Requests per second.
+    /// IOPS: requests per second.
     Iops,
 }
 

@@ -37,7 +37,7 @@ pub use waiting::Waiting;
 /// Slots of mmcq's engine.
 const SLOTS: usize = mmcq::engine::SLOTS_MAX;
 
-/// Stack that serves the jobs, with its prices.
+/// Stack that serves the jobs, and whose CPU costs it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Linux without a queue.
@@ -46,45 +46,45 @@ pub enum Setting {
     HsqTag,
     /// Linux's software queue, first in first out.
     HsqFifo,
-    /// Linux's own use of the card's command queue, by the controller's engine.
+    /// Linux's driver for the card's command queue, on a controller with a queue engine (CQHCI).
     LinuxCqe,
-    /// Linux on a host that can continue data: every multi-block request is ended by CMD12.
+    /// Linux on a host that can continue data. CMD12 ends every multi-block request.
     Close,
     /// Linux with the patch of the STREAM thread: a transfer stays open until a request does not
     /// continue it.
     Patch,
-    /// mmcq at Linux's prices.
+    /// mmcq with Linux's CPU costs.
     Mmcq,
-    /// mmcq at the price of its own path.
+    /// mmcq with the CPU costs of its own code.
     MmcqOwn,
-    /// mmcq at Linux's prices, with writes that are complete with their data
+    /// mmcq with Linux's CPU costs. Writes are complete when their data are transferred
     /// ([`mmcq::engine::Acknowledge::Transferred`]).
     MmcqEarly,
-    /// [`Setting::MmcqEarly`] at the price of mmcq's own path.
+    /// [`Setting::MmcqEarly`] with the CPU costs of mmcq's own code.
     MmcqEarlyOwn,
-    /// mmcq at Linux's prices, with the card's command queue driven by software.
+    /// mmcq with Linux's CPU costs; software drives the card's command queue.
     Tasks,
-    /// [`Setting::Tasks`] at the price of mmcq's own path.
+    /// [`Setting::Tasks`] with the CPU costs of mmcq's own code.
     TasksOwn,
-    /// mmcq at Linux's prices, with the card's command queue driven by the controller's command
-    /// queue engine for all requests that it can take.
+    /// mmcq with Linux's CPU costs; the controller's command queue engine drives the card's queue
+    /// for all requests that it can handle.
     Cqe,
-    /// [`Setting::Cqe`] at the price of mmcq's own path.
+    /// [`Setting::Cqe`] with the CPU costs of mmcq's own code.
     CqeOwn,
-    /// mmcq at Linux's prices, with the card's command queue where it pays, driven by the
-    /// controller's command queue engine if there is one.
+    /// mmcq with Linux's CPU costs; the card's command queue is used where that gains, driven by
+    /// the controller's queue engine if there is one.
     Auto,
-    /// [`Setting::Auto`] at the price of mmcq's own path.
+    /// [`Setting::Auto`] with the CPU costs of mmcq's own code.
     AutoOwn,
-    /// mmcq at Linux's prices, with packed commands.
+    /// mmcq with Linux's CPU costs and packed commands.
     Packed,
-    /// [`Setting::Packed`] at the price of mmcq's own path.
+    /// [`Setting::Packed`] with the CPU costs of mmcq's own code.
     PackedOwn,
-    /// mmcq at Linux's prices, with chains that the controller executes.
+    /// mmcq with Linux's CPU costs and chains that the controller executes.
     Adma3,
-    /// [`Setting::Adma3`] at the price of mmcq's own path.
+    /// [`Setting::Adma3`] with the CPU costs of mmcq's own code.
     Adma3Own,
-    /// What wire and card allow: software that costs nothing, and perfect batches.
+    /// Physical limit, which wire and card allow: software costs nothing, and batches are perfect.
     Limit,
 }
 
@@ -114,7 +114,7 @@ impl Setting {
         Setting::Limit,
     ];
 
-    /// Returns its name in commands and reports.
+    /// Returns the name of the setting in commands and reports.
     pub fn name(self) -> &'static str {
         match self {
             Setting::None => "none",
@@ -141,15 +141,15 @@ impl Setting {
         }
     }
 
-    /// Returns whether it is a model of Linux, and not mmcq's engine.
+    /// Returns whether the setting is a model of Linux; false for mmcq's engine and the limit.
     pub fn is_linux(self) -> bool {
         use Setting::{Close, HsqFifo, HsqTag, LinuxCqe, None, Patch};
         matches!(self, None | HsqTag | HsqFifo | LinuxCqe | Close | Patch)
     }
 
-    /// Returns whether the setting's flush makes writes durable on a card that is flushed in this
-    /// way. Linux's settings flush an eMMC, except that of the reader, whose cards are SD. Where no
-    /// cache is on, there is nothing to flush.
+    /// Returns whether a flush with this setting makes writes durable on a card that is flushed by
+    /// `flush`. Linux's settings can flush an eMMC, except the reader's, whose cards are SD.
+    /// Without a cache there is nothing to flush.
     pub(crate) fn may_flush(self, flush: FlushBy) -> bool {
         match flush {
             FlushBy::Status => true,
@@ -170,8 +170,8 @@ impl Setting {
         }
     }
 
-    /// Returns the reason why the setting cannot run on a host: what the host lacks, and the
-    /// settings that can.
+    /// Returns the reason why the setting cannot run on a host (what the host lacks), and which
+    /// settings can; `None`: it can run.
     fn misses(self, caps: &Caps) -> Option<&'static str> {
         match self {
             Setting::Close | Setting::Patch if !caps.continue_data => Some(
@@ -195,7 +195,7 @@ impl std::str::FromStr for Setting {
     }
 }
 
-/// Reason why a run did not come to its end.
+/// Reason why a run did not end normally.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The board cannot be built.
@@ -207,9 +207,9 @@ pub enum RunError {
     /// The files of all jobs do not fit the card.
     #[error("file {name}: {bytes} bytes do not fit the card; {left} bytes are left")]
     Space {
-        /// The file.
+        /// Name of the job's file.
         name: String,
-        /// Its size.
+        /// Size of the file in bytes.
         bytes: u64,
         /// Bytes left on the card.
         left: u64,
@@ -217,13 +217,13 @@ pub enum RunError {
     /// A job names a partition other than the user area.
     #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
-        /// The device.
+        /// Path of the partition's device.
         name: String,
         /// Reason why jobs do not use it, and what they can use.
         why: String,
     },
-    /// A flush that the setting never sends. The reader's settings send none to a card with a
-    /// cache, and none of Linux's sends one to an SD card.
+    /// The setting cannot send this flush. The reader's settings cannot flush a card with a cache,
+    /// and no setting of Linux can flush an SD card.
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
@@ -231,36 +231,36 @@ pub enum RunError {
     Flush {
         /// Name of the job.
         job: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
     },
-    /// Requests that the setting does not support: the models of Linux discard nothing, and some
-    /// flush no cache.
+    /// The setting does not support these requests: models of Linux discard nothing, and some
+    /// cannot flush a cache.
     #[error(
         "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
     Recorded {
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
         /// Requests that are not supported.
         without: String,
     },
-    /// The card supports only read, write and flush.
+    /// The card supports only read, write and flush, but a job needs more.
     #[error("card {card}: discards and durable writes: {found}; expected --without discard,fua")]
     Extended {
-        /// The card.
+        /// Name of the card.
         card: String,
-        /// Why.
+        /// Reason why the card does not support more.
         found: String,
     },
-    /// The board's host is not one for which this setting was made.
+    /// The setting is not made for a host like this board's.
     #[error("platform {platform}, setting {setting}: the host {misses} (or mmcq, mmcq-own, limit)")]
     Host {
-        /// The board.
+        /// Name of the board.
         platform: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
-        /// What it lacks, and what to use instead.
+        /// What the host lacks, and which setting to use instead.
         misses: &'static str,
     },
     /// The card has no command queue.
@@ -268,11 +268,11 @@ pub enum RunError {
         "card {card}, setting {setting}: no command queue: {found}; expected an eMMC with one (emmc-queue, say)"
     )]
     Queue {
-        /// The card.
+        /// Name of the card.
         card: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
-        /// What was found instead.
+        /// What the card or the controller has instead.
         found: String,
     },
     /// The card or the controller supports no packed commands.
@@ -280,22 +280,22 @@ pub enum RunError {
         "card {card}, setting {setting}: no packed commands: {found}; expected an eMMC that takes them (emmc-packed, say)"
     )]
     Packed {
-        /// The card.
+        /// Name of the card.
         card: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
-        /// What was found instead.
+        /// What the card or the controller has instead.
         found: String,
     },
     /// The controller executes no chains.
     #[error("platform {platform}, setting {setting}: no ADMA3; expected a board with it (adma3-sprd, say)")]
     Chains {
-        /// The board.
+        /// Name of the board.
         platform: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
     },
-    /// A completion was lost.
+    /// A completion was lost, so that jobs wait for ever.
     #[error(transparent)]
     Stuck(#[from] Stuck),
     /// The stack accessed memory that it must not access.
@@ -308,7 +308,7 @@ pub enum RunError {
 pub struct Run<'a> {
     /// The jobs, expanded to workers.
     pub workers: &'a [FioWorker],
-    /// The board.
+    /// Board on which the jobs run.
     pub platform: &'a Platform,
     /// Card in place of the board's own.
     pub card: Option<&'a str>,
@@ -321,17 +321,17 @@ pub struct Run<'a> {
 /// Counters of a run besides fio's statistics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// I/Os.
+    /// Number of I/Os of all jobs.
     pub ios: u64,
-    /// Flushes that the jobs asked for, those of durable writes included.
+    /// Number of flushes that the jobs asked for, including those of durable writes.
     pub flushes: u64,
-    /// Data commands.
+    /// Number of data commands.
     pub transfers: u64,
-    /// Bytes transferred.
+    /// Number of bytes transferred.
     pub bytes: u64,
     /// Counters of the bus.
     pub bus: BusStats,
-    /// What the card's flash did that no command tells.
+    /// Activity of the card's flash that no command shows.
     pub work: Work,
     /// Counters of the CPU.
     pub cpu: Counts,
@@ -339,18 +339,18 @@ pub struct Counters {
     pub accesses: (u64, u64),
     /// Time in ns from the first submission to the last completion.
     pub elapsed_ns: u64,
-    /// Number of cores.
+    /// Number of CPU cores.
     pub cores: u8,
-    /// I/Os that failed.
+    /// Number of I/Os that failed.
     pub failed: u64,
     /// Time in ns in which the stack had no I/O and the wires were quiet: no job had work for the
     /// bus.
     pub waiting_ns: u64,
     /// Time in ns in which the stack had no request.
     pub without_ns: u64,
-    /// Context switches of each job's own thread.
+    /// Number of context switches of each job's own thread.
     pub job_switches: Vec<u64>,
-    /// What each request could have been merged with when it came.
+    /// Chances of merging: with what each request could have been merged when it arrived.
     pub chances: Chances,
     /// Whether the card is an eMMC.
     pub emmc: bool,
@@ -358,12 +358,12 @@ pub struct Counters {
     pub stack: Served,
     /// Rate without begin and end of the run.
     pub steady: Steady,
-    /// Bytes over time.
+    /// Bytes transferred over time, to compare the run with a limit.
     pub pace: Pace,
 }
 
 impl Counters {
-    /// Adds the counters of another run on the same board. Times and rates stay.
+    /// Adds the counters of another run on the same board. Times and rates are not changed.
     fn add(&mut self, other: &Counters) {
         self.ios += other.ios;
         self.flushes += other.flushes;
@@ -386,18 +386,18 @@ impl Counters {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }
 
-    /// Returns the share of the time in which wire or card worked for a request.
+    /// Returns the share of the time, 0 to 1, in which wire or card worked for a request.
     pub fn bus_share(&self) -> f64 {
         self.bus.physical_ns() as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Returns the share of the CPU's time that was free.
+    /// Returns the share of the CPU time, 0 to 1, that was idle.
     pub fn idle_share(&self) -> f64 {
         1.0 - self.cpu.busy_ns as f64 / (self.elapsed_ns.max(1) as f64 * f64::from(self.cores.max(1)))
     }
 }
 
-/// A finished run.
+/// Results of a finished run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Statistics of each worker, in order.
@@ -406,9 +406,9 @@ pub struct Outcome {
     pub verify_errors: Vec<String>,
     /// fio's log files: name and content.
     pub logs: Vec<(String, String)>,
-    /// Counters.
+    /// Counters of the run besides fio's statistics.
     pub counters: Counters,
-    /// Whether another seed may give another outcome. It can be false for the limit.
+    /// Whether another seed may give another outcome. Only for the limit this can be false.
     pub seeded: bool,
 }
 
@@ -423,8 +423,8 @@ impl Outcome {
     }
 }
 
-/// Runs the jobs. `medium` replaces generated memory. Calls `progress` now and then with the bytes
-/// transferred and planned.
+/// Runs the jobs. `medium` replaces generated data on the card. Calls `progress` from time to time
+/// with the numbers of bytes transferred and planned.
 pub fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -436,16 +436,16 @@ pub fn run(
     }
 }
 
-/// fio's jobs, for any board.
+/// Jobs of fio, which run on any board.
 struct Jobs<'p> {
     progress: &'p mut dyn FnMut(u64, u64),
 }
 
 impl Jobs<'_> {
     /// Returns an error if the setting does not support the jobs. Models of Linux discard nothing.
-    /// Those with a block driver for SDHCI flush the cache of an eMMC, and no other.
+    /// Models with a block driver for SDHCI can flush the cache of an eMMC, but of no other card.
     fn refused(run: &Run<'_>, flush: FlushBy) -> Option<RunError> {
-        // Without a cache Linux's block layer ends a flush at once.
+        // If the card has no cache, Linux's block layer ends a flush at once.
         let flushes_well = run.setting.may_flush(flush);
         let has = |w: &FioWorker, op| w.script.as_ref().is_some_and(|script| script.has(op));
         let barriers = [(Op::Flush, "flush"), (Op::WriteDurable, "fua")];
@@ -499,7 +499,7 @@ where
     let boot_bytes = board.boot().map(|boot| boot.bytes);
     let mut load = Load::new(run, (sectors, boot_bytes), waiting.clone(), progress)?;
     if load.reads_boot() {
-        // Linked where the settings are ours, which alone get here.
+        // Only mmcq's settings get here, since the models of Linux cannot read boot areas.
         board.stack.with(|engine| engine.enable_extended_ops());
     }
     let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;

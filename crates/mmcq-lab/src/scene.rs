@@ -64,7 +64,7 @@ pub enum SceneError {
 /// Board and jobs loaded for a run.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The board.
+    /// Board, after the changes.
     pub platform: Platform,
     /// Workers of the jobs.
     pub workers: Vec<Worker>,

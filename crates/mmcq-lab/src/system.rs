@@ -112,7 +112,7 @@ const RELEASE_NS: u64 = 10_000;
 pub struct System {
     /// Queue of future events.
     pub queue: Queue<Event>,
-    /// Cores and threads.
+    /// CPU of the machine: its cores and threads.
     pub cpu: Cpu<Action>,
     /// Virtual time that the running code has reached.
     pub time: Time,

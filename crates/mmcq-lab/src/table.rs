@@ -27,7 +27,7 @@ pub fn folded(text: &str, indent: usize) -> Vec<String> {
 pub struct Column {
     /// Group of the column, such as a setting; empty: the column describes the whole line.
     pub group: String,
-    /// Heading.
+    /// Heading of the column.
     pub head: String,
     /// Text of the column in each line.
     pub cells: Vec<String>,

@@ -34,7 +34,7 @@ echo '{"mark": 1, "at_ns": 10, "instructions": 1000, "register_reads": 0, "regis
 struct Folder(tempfile::TempDir);
 
 impl Folder {
-    /// Makes a folder with the parts, with this script in QEMU's place.
+    /// Makes a folder with the parts of a guest, in which this script stands in for QEMU.
     fn with(qemu: &str) -> Self {
         let folder = Folder(tempfile::tempdir().unwrap());
         for part in ["kernel", "initrd", "plugin.so", "library.so"] {

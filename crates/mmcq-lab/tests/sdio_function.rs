@@ -51,7 +51,7 @@ fn the_threads_function_from_a_file_gives_the_figures_of_reproduce() {
     let load = Load::of(TYPE_A).unwrap();
     for (setting, way) in SETTINGS {
         let of_file = seen(&load, NAME, way);
-        // mmcq reads INTx here, since the file has this step.
+        // The steps of the file read INTx, so the built-in packet must also read INTx with mmcq.
         let way = match way {
             Way::Ours { stay, own, dma, .. } => Way::Ours { stay, own, dma, asks: true },
             linux => linux,

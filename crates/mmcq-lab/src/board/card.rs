@@ -41,7 +41,7 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
 
 /// Returns a card's file as a table, with these changes: `key=value`, without `card.`.
 pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError> {
-    // First as a profile: then it can be read.
+    // The profile is parsed first, so that errors in the file are reported by its parser.
     changed(name, changes)?;
     read_table(name, changes)
 }
@@ -110,7 +110,7 @@ fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     }
 }
 
-/// Checks that the ranges of a card's file hold its values.
+/// Checks that each range in a card's file contains its value.
 fn ranges_hold(name: &str, text: &str) -> Result<(), BoardError> {
     fn walk(name: &str, above: &str, table: &toml::Table) -> Result<(), BoardError> {
         for (key, ends) in table.get("range").and_then(toml::Value::as_table).into_iter().flatten() {
@@ -127,7 +127,7 @@ fn ranges_hold(name: &str, text: &str) -> Result<(), BoardError> {
         let parts = table.iter().filter_map(|(key, value)| Some((key, value.as_table()?)));
         parts.into_iter().try_for_each(|(key, part)| walk(name, &format!("{above}{key}."), part))
     }
-    // What is no TOML is told by the reader of profiles.
+    // A file that is not valid TOML is reported by the parser of profiles.
     text.parse().map_or(Ok(()), |table: toml::Table| walk(name, "", &table))
 }
 
@@ -144,8 +144,8 @@ pub fn card_text(name: &str) -> Result<Cow<'static, str>, BoardError> {
     Err(BoardError::NoCard { name: name.to_owned(), known })
 }
 
-/// Returns the text with changed values. Everything else stays on its line, so that an error names
-/// the right line.
+/// Returns the text of a card's file with changed values. All other lines stay where they are, so
+/// that an error names the right line.
 fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
     if changes.is_empty() {
         return Ok(text.to_owned());
@@ -163,7 +163,7 @@ fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
             place =
                 inner.as_table_mut().ok_or_else(|| fault(format!("{step} is one value and has no parts")))?;
         }
-        // A bare word is a text.
+        // A value without quotes that is not valid TOML is a string.
         let value: Value = value.parse().unwrap_or_else(|_| Value::from(value));
         place.insert(key, Item::Value(value));
     }
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(fault("slc_mib=1"), given);
         assert!(fault("emmc.fastest.x=1").contains("fastest is one value and has no parts"));
         assert!(fault("flash.read.read_frist_us=1").starts_with("emmc-hs200 with --set:"));
-        // The line is that of the file.
+        // The error names the line of the unchanged file.
         assert_eq!(
             fault("drain_mib_s=-1"),
             "emmc-hs200 with --set:40: `drain_mib_s = -1`: expected a rate from 0.001 to 1000000 MiB/s"

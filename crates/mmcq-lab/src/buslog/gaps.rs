@@ -5,7 +5,7 @@ use mmcq_sim::stats::BusEvent;
 /// Time in ns above which the load has paused, so that the time is no gap.
 const PAUSE_NS: u64 = 5_000_000;
 
-/// Direction of data.
+/// Direction of a transfer's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Data come from the card.

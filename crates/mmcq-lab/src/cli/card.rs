@@ -1,5 +1,5 @@
-//! `mmcq card`: bring a card up and show what it told. `mmcq platforms`: what there is to choose
-//! from.
+//! `mmcq card` brings a card up and shows its registers. `mmcq platforms` lists the boards and
+//! cards to choose from.
 
 use super::Error;
 use super::form::{self, Form};
@@ -14,8 +14,8 @@ use std::process::ExitCode;
 /// Bring a card up on a board and print its registers, decoded
 #[derive(Debug, Args)]
 pub struct Card {
-    /// Image file behind the card (opened read-only). The board's own card takes its size; a card
-    /// named by --card must fit into it (what is left over is not used)
+    /// Image file with the card's content (opened read-only). The board's own card takes its size;
+    /// a card named by --card must fit into it (the rest of the image is not used)
     image: Option<PathBuf>,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
@@ -48,7 +48,7 @@ pub(super) fn as_json(fields: &[Field]) -> String {
     fields.iter().filter_map(|field| serde_json::to_string(field).ok()).map(|line| line + "\n").collect()
 }
 
-/// Most characters of a register in a line.
+/// Largest number of characters of a raw register in a line.
 const RAW: usize = 64;
 
 pub(super) fn as_table(fields: &[Field]) -> String {
@@ -62,7 +62,7 @@ pub(super) fn as_table(fields: &[Field]) -> String {
             out.push('\n');
         }
         last = register;
-        // A raw register is one word: it is cut.
+        // A raw register has no spaces at which it could be wrapped, so it is cut.
         let digits: Vec<char> = value.chars().collect();
         let mut parts = digits.chunks(RAW).map(|part| part.iter().collect::<String>());
         let value = if value.contains(' ') { value.clone() } else { parts.next().unwrap_or_default() };

@@ -1,4 +1,4 @@
-//! `mmcq check`: loads and their budgets.
+//! `mmcq check`: runs loads and compares their figures with budgets.
 
 use super::form::Form;
 use super::progress::{Progress, Unit};
@@ -39,7 +39,7 @@ pub struct Check {
     #[arg(value_name = "BUDGETS.toml", required_unless_present_any = ["figures", "baseline"])]
     budgets: Option<PathBuf>,
     /// A report of an earlier run is the budget (JSON or a page): the same load runs now, on the
-    /// same board. Each figure is looked at that has a better and a worse direction
+    /// same board. All figures are compared for which higher or lower is better
     #[arg(long, value_name = "OLD.json", conflicts_with_all = ["figures", "jobs"])]
     baseline: Option<PathBuf>,
     /// How much worse than the baseline a figure may be: 3%
@@ -83,7 +83,7 @@ impl Check {
         Ok(code(&all))
     }
 
-    /// Compares a report, or the report of a new run, with that of an earlier run.
+    /// Compares a given report, or the report of a new run, with that of an earlier run.
     fn against(&self, path: &Path) -> Result<ExitCode, Error> {
         let old = super::compare::read(path)?;
         let name = path.display().to_string();
@@ -107,7 +107,7 @@ fn code(all: &[Kept]) -> ExitCode {
     if all.iter().all(|kept| kept.kept) { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Parses a share in percent, with or without its sign.
+/// Parses a percentage, with or without the percent sign.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     number.filter(|n| (0.0..=1e6).contains(n)).ok_or_else(|| "expected a share from 0 up: 3%".to_owned())

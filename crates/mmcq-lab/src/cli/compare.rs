@@ -1,4 +1,4 @@
-//! `mmcq compare`: two saved reports, or the stacks on a board.
+//! `mmcq compare`: compares two saved reports, or the stacks on a board.
 
 use super::Error;
 use super::form::Form;
@@ -14,13 +14,13 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// More bytes than any report has.
+/// Largest size of a file in bytes; no report is larger.
 const BYTES_MAX: u64 = 64 << 20;
-/// Depths of the usual loads.
+/// Depths at which the usual loads run, if none are given.
 const DEPTHS: [u32; 3] = [1, 8, 32];
-/// The deepest: what a card's queue and a job's requests have at most.
+/// Largest depth: no card's queue and no job has more requests.
 const DEPTH_MAX: u32 = 1024;
-/// Most depths at a time.
+/// Largest number of depths in a comparison.
 const DEPTHS_MAX: usize = 8;
 
 /// Compare two saved reports; or, with --platform, the stacks on a board: what would they bring?
@@ -54,7 +54,7 @@ pub struct Compare {
     /// The second report
     #[arg(value_name = "B")]
     b: Option<PathBuf>,
-    /// Of two reports, rates as MiB/s, MB/s or IOPS
+    /// Unit in which rates of two reports are shown: MiB/s, MB/s or IOPS
     #[arg(long, value_name = "UNIT", default_value = "MiB/s", conflicts_with = "platform")]
     rates: Rate,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct Compare {
     stacks: Stacks,
 }
 
-/// The stacks on a board.
+/// Options that compare the stacks on a board.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The stacks on a board")]
 struct Stacks {
@@ -86,17 +86,19 @@ struct Stacks {
     /// and card can]
     #[arg(long, value_name = "SETTING,...", value_delimiter = ',', conflicts_with = "a")]
     settings: Vec<Setting>,
-    /// Requests under way; of durable loads, jobs [default: 1,8,32; with a load of your own: its own]
+    /// Requests under way; for durable loads, number of jobs [default: 1,8,32; with a load of your
+    /// own: its own]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = depth, conflicts_with = "a")]
     depth: Vec<u32>,
-    /// fio job file instead of these loads (or fio's options after --): as it is and, if it writes
-    /// and never flushes, also with fsync=1. It runs some hundred times: keep it short
+    /// fio job file instead of the usual loads (or fio's options after --). It runs as it is and,
+    /// if it writes and never flushes, also with fsync=1. It runs some hundred times: keep it short
     #[arg(long, value_name = "JOB.fio", conflicts_with = "a")]
     load: Option<PathBuf>,
-    /// The same as fio options, with one dash or two
+    /// The load as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS", conflicts_with = "a")]
     options: Vec<String>,
-    /// Ends of a value: any number of `mmcq params`. May be repeated
+    /// Low and high end of a value that is not known exactly; any key of `mmcq params` with a
+    /// number. May be repeated
     #[arg(long, value_name = "KEY=LEAST..MOST", conflicts_with = "a")]
     range: Vec<Given>,
     /// Runs with all values as they are, and no others: quick, and without intervals
@@ -197,7 +199,7 @@ fn page(files: [&PathBuf; 2], found: &Comparison) -> Result<String, Error> {
     found.html([&names[0], &names[1]], &command_line()).map_err(Error::Run)
 }
 
-/// A report, by its file.
+/// Returns the report in a file.
 pub fn read(path: &Path) -> Result<Value, Error> {
     let wrong = |said: String| Error::Input(format!("{}: {said}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! `mmcq device`: a simulated controller with its card in a virtual machine.
+//! `mmcq device`: connects a simulated controller with its card to a virtual machine.
 
 use super::serve::ENDING;
 use super::{Error, print, voice};
@@ -23,8 +23,8 @@ use std::process::ExitCode;
     -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"card.sock\"},\"x-no-posted-writes\":true}'
 Writes that are not posted keep the guest's pauses as long as it wants them.")]
 pub struct Device {
-    /// Image file behind the card. The board's own card takes its size; a card named by --card must
-    /// fit into it (what is left over is not used) [default: generated memory]
+    /// Image file with the card's content. The board's own card takes its size; a card named by
+    /// --card must fit into it (the rest of the image is not used) [default: generated memory]
     image: Option<PathBuf>,
     /// Path of the socket
     #[arg(long, value_name = "PATH")]
@@ -35,18 +35,18 @@ pub struct Device {
     /// Board with an SDHCI controller: a name from `mmcq platforms`, or a TOML file
     #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
-    /// Vendor and device, four hexadecimal digits each: drivers know the quirks of some
+    /// Vendor and device ID, four hexadecimal digits each. Drivers know quirks of some IDs
     #[arg(long, value_name = "VENDOR:DEVICE", default_value_t = pci::DEFAULT_ID)]
     pci_id: pci::Id,
-    /// What happens to the slot, and when: a line each with milliseconds from the coming of the
-    /// machine, a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no supply) or
-    /// `out` (it is taken out), and for what lasts how many milliseconds
+    /// File of events at the slot, a line each: milliseconds after the machine has connected; a
+    /// fault of the catalogue (docs/FAILURES.md), `cut` (the card has no supply) or `out` (it is
+    /// taken out); and for lasting ones the duration in milliseconds
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// The schedule begins with the signal HUP, not with the coming of the machine
+    /// The schedule begins with the signal HUP, not when the machine connects
     #[arg(long, requires = "schedule")]
     hold: bool,
-    /// Write down what happens on the bus, a line each, times in nanoseconds
+    /// Write all events on the bus to this file, a line each, times in nanoseconds
     #[arg(long, value_name = "PATH")]
     log: Option<PathBuf>,
 }
@@ -77,8 +77,7 @@ impl Device {
             let file = std::fs::File::create(path)
                 .map_err(|e| Error::Input(format!("--log {}: {e}", path.display())))?;
             let mut file = std::io::BufWriter::new(file);
-            // A log that cannot be written any more is no reason to take the card away from the
-            // machine.
+            // If the log cannot be written any more, the machine must still keep its card.
             device.set_log(Box::new(move |event| drop(writeln!(file, "{event:?}"))));
         }
         print(&format!("PCI device {} at {}\n", self.pci_id, self.socket.display()))?;

@@ -19,16 +19,16 @@ pub struct DiffBus {
     one: PathBuf,
     /// The second log
     other: PathBuf,
-    /// The first log counts from here on, nanoseconds
+    /// Ignore the first log before this time, nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 0, value_parser = super::whole)]
     from_one: u64,
-    /// The second log counts from here on, nanoseconds
+    /// Ignore the second log before this time, nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 0, value_parser = super::whole)]
     from_other: u64,
-    /// Both count for so long, nanoseconds [default: all]
+    /// Length of both logs that is compared, nanoseconds [default: all]
     #[arg(long = "for", value_name = "NS", value_parser = super::whole)]
     length: Option<u64>,
-    /// A command that comes sooner after an interrupt needed no thread, microseconds
+    /// A command that comes sooner than this after an interrupt needed no thread, microseconds
     #[arg(long, value_name = "US", default_value_t = 20, value_parser = super::whole)]
     wake_us: u64,
     #[command(flatten)]

@@ -1,12 +1,12 @@
-//! Finds the changes of a run that made no difference.
+//! Finds changes of a run's values that have no effect.
 
 use super::voice;
 use mmcq_lab::effects::{self, Figures};
 use mmcq_lab::runner::Outcome;
 use mmcq_lab::scene::{Loaded, Scene};
 
-/// Calls `work`, and runs the same without each of the changes meanwhile. Prints which of them made
-/// no difference: the jobs, their times and all counters are the same without it.
+/// Calls `work`, and meanwhile runs the same load without each of the changes. Prints which changes
+/// have no effect: the jobs, their times and all counters are the same without them.
 pub fn with_effects<T, E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E> + Sync,

@@ -1,4 +1,4 @@
-//! `mmcq exec` and `mmcq fio`: unmodified programs on a card that does not exist.
+//! `mmcq exec` and `mmcq fio`: run unmodified programs on a simulated card.
 
 use super::Error;
 use clap::Args;
@@ -12,19 +12,20 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
-/// Default path of the card.
+/// Default path of the card in the program.
 const DEVICE: &str = "/dev/mmcblk0";
 
-/// How the card appears to the program.
+/// Options about how the card appears to the program.
 #[derive(Debug, Args)]
 struct Slot {
     #[command(flatten)]
     scene: Scene,
-    /// The card's bytes: an image file, which is changed [default: zeros, gone with the run]
+    /// The card's content: an image file, which is changed [default: zeros, which are lost after
+    /// the run]
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
-    /// A path that is a part of the card, as a file of this length (64M, say); may be repeated.
-    /// Parts lie one behind the other from the card's beginning, at whole MiB
+    /// A path that appears as a file of this length (64M, say) and is a part of the card; may be
+    /// repeated. Parts follow one another from the start of the card, at whole MiB
     #[arg(long = "file", value_name = "PATH=SIZE", value_parser = part)]
     files: Vec<(PathBuf, u64)>,
     /// Print no line about the card at the end
@@ -32,7 +33,7 @@ struct Slot {
     quiet: bool,
 }
 
-/// Parses a part of the card from the option's value.
+/// Parses the value of the option for a part of the card: PATH=SIZE.
 fn part(text: &str) -> Result<(PathBuf, u64), String> {
     let wrong = || format!("{text}: expected PATH=SIZE, with a size as 64M of whole 512 bytes");
     let (path, size) = text.split_once('=').ok_or_else(wrong)?;
@@ -98,7 +99,7 @@ impl Slot {
     }
 }
 
-/// Returns the exit code of a signal as a shell does: 130 for Ctrl-C.
+/// Returns the exit code for a signal, as a shell does: 130 for Ctrl-C.
 fn signalled(signal: Option<i32>) -> u8 {
     128_u8.saturating_add(u8::try_from(signal.unwrap_or(0)).unwrap_or(0))
 }
@@ -129,15 +130,16 @@ pub struct Exec {
     /// Path of the whole card; it need not exist
     #[arg(long, value_name = "PATH", default_value = DEVICE)]
     at: PathBuf,
-    /// The supply fails so many microseconds after the program's beginning. The program is killed.
-    /// Each sector that is not safe then is old or new, by the seed, or half new where it was being
-    /// programmed
+    /// The card's supply fails this many microseconds after the program's start, and the program is
+    /// killed. Each sector that is not safe then is old or new, by the seed, or half new where it
+    /// was being programmed
     #[arg(long, value_name = "US")]
     cut_at: Option<u64>,
-    /// The same, when the card has done so many flushes and before the program hears of the last
+    /// The supply fails when the card has done this many flushes, before the program gets the
+    /// answer to the last
     #[arg(long, value_name = "N", conflicts_with = "cut_at")]
     cut_after_flush: Option<u64>,
-    /// The card's cache forgets what it took, and tells of flushes that it has not done: does your
+    /// The card's cache loses data, and reports flushes as done that it has not done: does your
     /// check find that?
     #[arg(long)]
     lying_cache: bool,
@@ -193,7 +195,7 @@ pub struct Fio {
 impl Fio {
     pub fn run(self) -> Result<ExitCode, Error> {
         let (front, arguments) = self.arguments.split_at(program_words(&self.arguments));
-        // A pasted line may name a fio that is there.
+        // A pasted line may begin with the path of a fio that exists.
         let named = front.last().map(Path::new).filter(|fio| fio.components().count() > 1 && fio.is_file());
         let fio = exec::fio::program(named.unwrap_or(&self.fio)).map_err(Error::Input)?;
         let asked = exec::fio::asked(&fio, arguments).map_err(Error::Input)?;
@@ -210,7 +212,7 @@ impl Fio {
         let mut devices = vec![PathBuf::from(DEVICE)];
         devices.extend(asked.devices.into_iter().filter(|path| path != Path::new(DEVICE)));
         let mut words = vec![fio.into_os_string(), "--eta=never".into()];
-        // fio adds to it what jobs name.
+        // If the jobs name no device, the whole card is added as fio's file.
         if asked.names_none {
             words.push(format!("--filename={DEVICE}").into());
         }

@@ -1,4 +1,4 @@
-//! `mmcq fit`: values of board and card from measured figures.
+//! `mmcq fit`: fits values of board and card to measured figures.
 
 use super::page::Place;
 use super::progress::{Progress, Unit};
@@ -32,7 +32,7 @@ pub struct Fit {
     /// Files of figures: fio's JSON, tables of iozone, rows of mmcq sweep, traces with D and C
     #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',', required_unless_present = "jobs")]
     measured: Vec<PathBuf>,
-    /// Files of figures that nothing is fitted to: the model predicts them
+    /// Files of figures to which nothing is fitted: the model predicts them
     #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     holdout: Vec<PathBuf>,
     /// Of --measured, fit only figures of these block sizes; the others are held out
@@ -61,19 +61,20 @@ pub struct Fit {
     /// Seed of everything random that is not fio's own
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
-    /// The jobs of rows that have no column job.rw
+    /// Jobs for rows without a column job.rw
     #[arg(long, value_name = "JOB.fio")]
     job: Option<PathBuf>,
     /// Fit also these percentiles of the times from submission to completion
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = of_hundred)]
     percentiles: Vec<f64>,
-    /// How far two measurements of one figure are apart, at least: a standard deviation
+    /// Smallest difference that is expected between two measurements of one figure, as a standard
+    /// deviation
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     noise: f64,
-    /// Exit with 1 if the held-out figures are further off, on average
+    /// Exit with 1 if the held-out figures differ from the model by more than this on average
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     require: Option<f64>,
-    /// I/Os of a job in the model, at most
+    /// Largest number of I/Os of a job in the model
     #[arg(long, value_name = "N", default_value_t = 3000, value_parser = ios)]
     ios: u64,
     /// Threads [default: this machine's cores]
@@ -159,7 +160,7 @@ impl Fit {
         })
     }
 
-    /// What is fitted to, and what is held out.
+    /// Returns the loads to fit to, and the loads that are held out.
     fn loads(&self) -> Result<(Vec<Load>, Vec<Load>), Error> {
         let job = self.job.as_deref().map(|path| jobs(Some(path), &[])).transpose()?;
         let wanted = Wanted { percentiles: &self.percentiles, job: job.as_ref() };
@@ -184,7 +185,7 @@ impl Fit {
         Ok((fitted, held))
     }
 
-    /// Where the card and the board go, known to be writable before the work.
+    /// Returns the output files for card and board, after checking that they can be written.
     fn places(&self, free: &[Free]) -> Result<(Option<Place>, Option<Place>), Error> {
         let card = free.iter().any(Free::of_card);
         let board = free.iter().any(|free| !free.of_card());

@@ -1,4 +1,4 @@
-//! Output forms of a list: for people, for programs, for a page, for a spreadsheet.
+//! Forms in which a list is printed: as text, JSON, Markdown or CSV.
 
 use super::{Error, print};
 use clap::Args;
@@ -21,7 +21,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the form for rows that are printed as they come.
+    /// Returns the form for rows that are printed one by one.
     pub fn of_rows(&self) -> Format {
         match self {
             Form { markdown: true, .. } => Format::Markdown,
@@ -30,8 +30,8 @@ impl Form {
         }
     }
 
-    /// Prints the list in the chosen form: `text` for people, or `lines` of JSON and what is made
-    /// of them.
+    /// Prints the list in the chosen form. `text` returns it for people, `lines` as JSON lines,
+    /// from which the other forms are made.
     pub fn print(&self, text: impl FnOnce() -> String, lines: impl FnOnce() -> String) -> Result<(), Error> {
         print(&match self {
             Form { json: true, .. } => lines(),

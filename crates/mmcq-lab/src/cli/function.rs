@@ -1,4 +1,4 @@
-//! An SDIO function of one's own as the load of `mmcq run`, `why` and `trace`.
+//! A user's own SDIO function as the load of `mmcq run`, `why` and `trace`.
 
 use super::form::Form;
 use super::{Error, print};
@@ -15,18 +15,18 @@ use mmcq_lab::trace::Capture;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A function and its board.
+/// A user's SDIO function and the board on which it runs.
 pub struct Function {
     load: Load,
     board: Board,
-    /// The board's name.
+    /// Name of the board.
     name: String,
     path: PathBuf,
     seed: u64,
 }
 
 impl Function {
-    /// Returns the function that is named in place of a job file, if it is one.
+    /// Returns the function if `job` is the file of one, not a job file.
     pub fn of(job: Option<&Path>, scene: &Scene) -> Result<Option<Self>, Error> {
         let Some(path) = job.filter(|path| Load::is_named(path)) else { return Ok(None) };
         let load = Load::read(path)?;
@@ -47,7 +47,7 @@ impl Function {
         Told::of(&self.load, &self.board, self.seed).map_err(failed)
     }
 
-    /// Returns two lines about what ran.
+    /// Returns two lines that say what ran.
     fn title(&self) -> String {
         let by = match self.load.poll_ns {
             Some(poll_ns) => format!("looked for each {} us", poll_ns as f64 / 1e3),
@@ -64,14 +64,14 @@ impl Function {
         )
     }
 
-    /// `mmcq run`: prints its rates, latencies and wake-ups.
+    /// Runs the function for `mmcq run`: prints its rates, latencies and wake-ups.
     pub fn run(&self, json: bool) -> Result<ExitCode, Error> {
         let rows = self.told()?.rows();
         print(&if json { lines(&rows)? } else { self.title() + &table(&rows).text() })?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// `mmcq why`: prints where a packet's time is spent.
+    /// Runs the function for `mmcq why`: prints where a packet's time is spent.
     pub fn why(&self, form: &Form) -> Result<ExitCode, Error> {
         let told = self.told()?;
         let rows = told.steps();
@@ -80,7 +80,7 @@ impl Function {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// `mmcq trace`: returns the window of a packet, and its title.
+    /// Records a packet for `mmcq trace`: returns the window and its title.
     pub fn record(&self, way: &str, for_ns: Option<u64>) -> Result<(Capture, String), Error> {
         let advance = served::way(way).map_err(|line| Error::Input(format!("--way {line}")))?;
         let capture = served::record(&self.board, &self.load, advance, self.seed, for_ns);

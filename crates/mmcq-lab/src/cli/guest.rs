@@ -1,4 +1,4 @@
-//! `mmcq guest`: an unmodified Linux on the laboratory's controller and card, in virtual time.
+//! `mmcq guest`: runs an unmodified Linux on the laboratory's controller and card, in virtual time.
 
 use super::serve::{ENDING, signals};
 use super::{Error, print, writable};
@@ -26,31 +26,31 @@ use std::time::Duration;
   mmcq guest job.sh --platform hsq-sprd --driver mmcq --twice
   mmcq guest jobs/guest/recovery.sh --schedule jobs/guest/recovery.list --json >linux.jsonl")]
 pub struct Guest {
-    /// Script that the guest's shell runs; $disk is the card. Of an image: file whose first line is
-    /// what it is to do
+    /// Script that the guest's shell runs; $disk is the card. With --image: file whose first line
+    /// is the image's command line
     #[arg(required_unless_present = "table")]
     job: Option<PathBuf>,
-    /// Run nothing: reports of --json, a line each, as tables side by side
+    /// Run nothing: show the reports of --json in this file, a line each, as tables side by side
     #[arg(long, value_name = "FILE", exclusive = true)]
     table: Option<PathBuf>,
     /// File of events in the card slot, one a line: the time in milliseconds since the guest's
     /// program `probe` began; a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no
-    /// power) or `out` (it is taken out); and how many milliseconds that lasts, if it does
+    /// power) or `out` (it is taken out); and for lasting ones the duration in milliseconds
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// Firmware in Linux's place, as boards/pc; --setting is its name in the report
+    /// Firmware instead of Linux, such as boards/pc; --setting is its name in the report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "initrd", "append", "scheduler"])]
     image: Option<PathBuf>,
-    /// Folder with the parts
+    /// Folder with the parts: QEMU, plugin, kernel and modules
     #[arg(long, value_name = "DIR", default_value = "target/judges/guest")]
     parts: PathBuf,
-    /// Another kernel than that of the parts
+    /// Kernel instead of the one among the parts
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// Another beginning than that of the parts; what is in it runs /job
+    /// Initial file system instead of the one among the parts; it must run /job
     #[arg(long, value_name = "FILE")]
     initrd: Option<PathBuf>,
-    /// More for the kernel's command line
+    /// Words to add to the kernel's command line
     #[arg(long, value_name = "TEXT", default_value = "")]
     append: String,
     /// Board with an SDHCI controller: a name from `mmcq platforms`, or a TOML file
@@ -59,7 +59,7 @@ pub struct Guest {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Who drives the slot
+    /// Driver of the slot in the guest
     #[arg(long, value_enum, value_name = "DRIVER", default_value_t)]
     driver: Driver,
     /// Queue of Linux's own driver: none, hsq-tag (its software queue) or cqe (the card's own, by the controller's
@@ -79,17 +79,17 @@ pub struct Guest {
     /// [default: the board's cost.job_wake_us]
     #[arg(long, value_name = "US")]
     wake_us: Option<f64>,
-    /// Microseconds from the interrupt's line to the CPU
+    /// Microseconds from the controller's interrupt line to the CPU
     #[arg(long, value_name = "US", default_value_t = 1.5)]
     irq_us: f64,
-    /// Write down what happens on the bus, a line each, times in nanoseconds
+    /// Write all events on the bus to this file, a line each, times in nanoseconds
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Seconds that the machine may run, on the clock on the wall
+    /// Longest real time in seconds that the machine may run
     #[arg(long, value_name = "S", default_value_t = 1200, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: u64,
-    /// Run it two times and compare console, counters and bus, byte for byte; exit code 1 if one
-    /// CPU's are not the same
+    /// Run the job two times and compare console, counters and bus, byte for byte; exit code 1 if
+    /// they differ with one CPU
     #[arg(long)]
     twice: bool,
     /// One JSON object
@@ -97,7 +97,7 @@ pub struct Guest {
     json: bool,
 }
 
-/// Converts a time of the CPU from microseconds, and checks its range.
+/// Converts a time of the CPU from microseconds to ns, and checks its range.
 fn ns(option: &str, us: f64) -> Result<u64, Error> {
     if us.is_finite() && (0.0..=1000.0).contains(&us) {
         return Ok((us * 1e3).round() as u64);

@@ -1,4 +1,4 @@
-//! `mmcq iozone`: the tests of iozone on a board.
+//! `mmcq iozone`: runs the tests of iozone on a board.
 
 use super::Error;
 use super::reporting::Reporting;

@@ -1,4 +1,4 @@
-//! The jobs of a run, and their board.
+//! The jobs of a run and the board on which they run.
 
 use super::function::Function;
 use super::{Error, jobs, load_name, voice};
@@ -21,7 +21,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Reads the jobs, and prints what the laboratory does not model of them.
+    /// Reads the jobs, and prints notes about options that have no effect here.
     pub fn read(&self) -> Result<(JobFile, Loaded), Error> {
         let file = jobs(self.job.as_deref(), &self.options)?;
         let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
@@ -31,7 +31,7 @@ impl Load {
         Ok((file, loaded))
     }
 
-    /// Returns the SDIO function that is named in place of a job, if one is.
+    /// Returns the SDIO function, if its file is given in place of a job file.
     pub fn function(&self) -> Result<Option<Function>, Error> {
         Function::of(self.job.as_deref(), &self.scene)
     }

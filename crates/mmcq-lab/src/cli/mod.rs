@@ -1,5 +1,5 @@
-//! The command line: one file for each command. Exit codes: 0 success, 1 the run found errors
-//! ([`FOUND`] has the meaning for each command), 2 bad input.
+//! The command line, with one file for each command. Exit codes: 0 for success, 1 if the run found
+//! errors ([`FOUND`] says what that means for each command), 2 for bad input.
 
 mod card;
 mod check;
@@ -111,7 +111,7 @@ enum Command {
     Vfio(vfio::Vfio),
 }
 
-/// Meaning of exit code 1, by command.
+/// What exit code 1 means, by command.
 const FOUND: [(&str, &str); 26] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("iozone", "an I/O failed, or the run did not come to its end"),
@@ -144,7 +144,7 @@ const FOUND: [(&str, &str); 26] = [
     ("vfio", "the card or the reader failed, or a file could not be written"),
 ];
 
-/// Commands that a build without their feature leaves out, with the feature.
+/// Commands that a build without their feature lacks, each with the feature.
 const FEATURES: [(&str, &str); 10] = [
     ("fit", "fit"),
     ("torture", "torture"),
@@ -158,7 +158,7 @@ const FEATURES: [(&str, &str); 10] = [
     ("vfio", "outside"),
 ];
 
-/// Returns the message about a part that this build leaves out, and how to get it.
+/// Returns the message about a part that this build lacks, and how to get it.
 fn left_out(what: &str, feature: &str) -> String {
     format!(
         "{what}: this build was made without it; `cargo build --release -p mmcq-lab --features {feature}` \
@@ -174,7 +174,8 @@ fn exit_codes(command: &str) -> String {
 }
 
 impl Cli {
-    /// Returns the command line, with the common part of the help of every command.
+    /// Returns the definition of the command line, with the text that the help of every command
+    /// has.
     fn described() -> clap::Command {
         let with_codes = |command: clap::Command| {
             let codes = exit_codes(command.get_name());
@@ -218,7 +219,7 @@ impl Cli {
             if let Some((name, feature)) = FEATURES.iter().find(|(name, _)| *name == text) {
                 return Error::Input(left_out(name, feature));
             }
-            // Of short words most are near: one letter may be wrong, of longer ones two.
+            // The largest edit distance that counts as similar: 2, or half of a short word.
             let close = |name: &&String| strsim::osa_distance(name, &text) <= (text.len() / 2).min(2);
             let nearest = known.iter().filter(close).min_by_key(|name| strsim::osa_distance(name, &text));
             let hint = nearest.map_or(String::new(), |name| format!("; did you mean {name}?"));
@@ -278,9 +279,9 @@ impl Cli {
 /// Reason why a command failed, in one line.
 #[derive(Debug)]
 pub enum Error {
-    /// An input is wrong; nothing was done.
+    /// An input is wrong, and nothing was done; the text says why.
     Input(String),
-    /// The run itself failed.
+    /// The run itself failed; the text says why.
     Run(String),
 }
 
@@ -312,7 +313,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns the jobs of a file, or of options in fio's form or iozone's.
+/// Returns the jobs of a file, or of options in the form of fio or iozone.
 fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
         Some(path) if options.is_empty() && path.as_os_str() == "-" => {
@@ -350,7 +351,7 @@ fn load_name(file: Option<&Path>) -> String {
     }
 }
 
-/// Most threads that can be requested.
+/// Largest number of threads that a user can request.
 const THREADS_MAX: usize = 1024;
 
 /// Parses a number of threads.
@@ -359,7 +360,7 @@ fn threads(text: &str) -> Result<usize, String> {
     threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}"))
 }
 
-/// Opens an image file and locks it. Returns its medium, and the lock.
+/// Opens an image file and locks it. Returns its content as a medium, and the lock.
 fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
     if is_fifo(path) {
         let why = "a named pipe, and an image is read at any place; expected a file";
@@ -375,7 +376,7 @@ fn writable(option: &str, path: &Path) -> Result<(), Error> {
     file.map(|_| ()).map_err(|error| Error::Input(format!("{option} {}: {error}", path.display())))
 }
 
-/// Prints a line to standard output. Ends the program quietly if the reader has closed its end.
+/// Prints text to standard output. Ends the program silently if the reader has closed the pipe.
 fn print(text: &str) -> Result<(), Error> {
     use std::io::{ErrorKind, Write};
     match std::io::stdout().write_all(text.as_bytes()) {

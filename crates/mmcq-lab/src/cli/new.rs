@@ -1,4 +1,4 @@
-//! `mmcq new`: a file to begin with.
+//! `mmcq new`: writes a file to start from.
 
 use super::{Error, print};
 use clap::{Args, Subcommand};
@@ -21,11 +21,11 @@ pub struct New {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A board, for --platform: it stands on another, and changes what you uncomment
+    /// A board, for --platform: it extends another, and changes what you uncomment
     Board {
         /// File to write; it ends in .toml
         file: PathBuf,
-        /// The board that it stands on
+        /// The board that it extends
         #[arg(long, value_name = "PLATFORM", default_value = PLATFORM)]
         like: String,
     },
@@ -33,7 +33,7 @@ enum What {
     Card {
         /// File to write; it ends in .toml
         file: PathBuf,
-        /// The card that it is a copy of
+        /// The card to copy
         #[arg(long, value_name = "CARD", default_value = "emmc-hs200")]
         like: String,
     },
@@ -42,11 +42,11 @@ enum What {
         /// File to write
         file: PathBuf,
     },
-    /// Budgets, for `mmcq check`: of the job, what it has now in this scene
+    /// Budgets, for `mmcq check`: the job's present figures in this scene
     Budgets {
         /// File to write; it ends in .toml
         file: PathBuf,
-        /// The job, a file beside it
+        /// The job: a file in the same folder
         #[arg(long, value_name = "JOB.fio")]
         job: PathBuf,
         #[command(flatten)]
@@ -74,7 +74,7 @@ impl New {
     }
 }
 
-/// Writes a new file; a file that exists stays as it is.
+/// Writes a new file. An existing file is not changed.
 fn write_new(path: &Path, text: &str) -> Result<(), Error> {
     let file = std::fs::File::options().write(true).create_new(true).open(path);
     let mut file = file.map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
@@ -117,7 +117,7 @@ fn board_text(like: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Purpose of each table of a card.
+/// What each table of a card's file contains.
 const TABLES: [(&str, &str); 14] = [
     ("identity", "What the card calls itself: its CID."),
     ("sd", "What it can do: its CSD, SCR and SD status."),
@@ -147,7 +147,7 @@ const TABLES: [(&str, &str); 14] = [
     ("quirk", "What it does otherwise than its standard says."),
 ];
 
-/// Returns a card's file with a line above each table about its purpose.
+/// Returns the text of a card's file with a comment above each table.
 fn with_comments(text: &str, like: &str) -> String {
     let mut out = format!(
         "# A card: a copy of {like}. Change a value together with its source, which begins with spec, prior,\n\
@@ -180,7 +180,7 @@ const SPREAD: &str = "
 #gc_stall_ms = 10
 ";
 
-/// Text of a new job, in the style of fio's own files.
+/// Text of a new job file, in the style of fio's own examples.
 const JOB: &str = "\
 ; A job, as fio has them: `fio --help` and fio's manual say what each option means.
 [global]
@@ -211,7 +211,7 @@ mod tests {
             let text = board_text(like).unwrap();
             let place = tempfile::tempdir().unwrap();
             let file = place.path().join("mine.toml");
-            // As it is, and with every value uncommented.
+            // The file must work as it is, and with every value uncommented.
             let given = |line: &&str| !line.ends_with("# may be left out");
             let bare = |line| match str::strip_prefix(line, "#") {
                 Some(value) if !value.starts_with(' ') => value,

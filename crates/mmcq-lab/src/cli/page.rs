@@ -1,4 +1,4 @@
-//! An output file that is either complete or absent.
+//! Output files that are either complete or absent.
 
 use super::Error;
 use std::fmt::Display;
@@ -7,10 +7,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// An output path, which is known to be writable before the work and is written after it.
+/// Output file that was checked to be writable before the work, and is written after it.
 pub struct Place {
     path: PathBuf,
-    /// Whether it is a device. An ordinary file is written under another name and then moved.
+    /// Whether the path is a device. An ordinary file is written under another name and then moved
+    /// to the path.
     device: bool,
 }
 
@@ -19,12 +20,13 @@ impl Place {
     pub fn new(option: &str, path: &Path) -> Result<Self, Error> {
         let refused = |error: std::io::Error| Error::Input(format!("{option} {}: {error}", path.display()));
         if path.exists() {
-            // Also says what a folder is, or a file that is not to be written.
+            // This also refuses a folder, and a file that must not be written.
             File::options().append(true).open(path).map_err(refused)?;
         }
         let device = path.exists() && !path.is_file();
         if !device {
-            // Not kept: a program that is ended before its work is done leaves nothing.
+            // The temporary file is removed at once, so that a program that is ended early leaves
+            // nothing.
             beside(path).map_err(refused)?;
         }
         Ok(Place { path: path.to_owned(), device })
@@ -35,7 +37,7 @@ impl Place {
         self.fill(|file| file.write_all(text.as_bytes()))
     }
 
-    /// Calls `write` to write the file.
+    /// Calls `write` to write the file's content.
     pub fn fill<E: Display>(self, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), Error> {
         let failed = |error: &dyn Display| Error::Run(format!("{}: {error}", self.path.display()));
         if self.device {
@@ -55,13 +57,13 @@ fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     builder.prefix(".mmcq-");
     #[cfg(unix)]
     let readable = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
-    // The user's mask takes its part.
+    // The user's umask still removes permissions.
     #[cfg(unix)]
     builder.permissions(readable);
     builder.tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
-/// Returns the command line in a form that a shell accepts.
+/// Returns the command line, quoted so that a shell accepts it.
 pub fn command_line() -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_=./,:+@%".contains(c))

@@ -1,4 +1,4 @@
-//! `mmcq params`: what `--set` can change.
+//! `mmcq params`: lists what `--set` can change.
 
 use super::Error;
 use super::form::{self, Form};
@@ -53,8 +53,8 @@ impl Params {
 /// Length above which a value is printed below its key.
 const LONG: usize = 22;
 
-/// Returns columns with key, value, unit, kind and range, and the meaning and the source after them
-/// in folded lines.
+/// Returns columns with key, value, unit, kind and range. Meaning and source follow below each key
+/// in wrapped lines.
 fn as_table(all: &[Param]) -> String {
     let value = |p: &Param| p.value.as_ref().map_or("-".to_owned(), toml::Value::to_string);
     let range = |p: &Param| {
@@ -67,7 +67,7 @@ fn as_table(all: &[Param]) -> String {
     out += &row("key", "value", "unit", "kind", "range");
     let mut said = "";
     for param in all {
-        // A table's source is said once.
+        // The source of a whole table is printed only once.
         let source = if param.source == said { "" } else { param.source.as_str() };
         said = &param.source;
         let (value, unit, kind) = (value(param), param.unit, &param.kind);

@@ -1,4 +1,4 @@
-//! Progress of a long command: a bar on a terminal; elsewhere a line now and then.
+//! Progress of a long command: a bar on a terminal, otherwise a line from time to time.
 
 use super::voice;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -6,32 +6,32 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval at which the bar's clock is updated.
+/// Interval at which the bar's elapsed time is updated.
 const TICK: Duration = Duration::from_millis(250);
-/// Interval of the lines where there is no terminal.
+/// Interval of the lines if there is no terminal.
 const LINE: Duration = Duration::from_secs(20);
 
 /// Unit in which progress is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of things.
+    /// Number of items.
     Count,
     /// Bytes.
     Bytes,
-    /// None: only the present step is shown.
+    /// No unit: only the name of the present step is shown.
     Step,
 }
 
-/// A command's progress.
+/// Progress display of a command.
 pub struct Progress {
     bar: ProgressBar,
     unit: Unit,
-    /// Time of the next line, where there is no terminal and the program is not quiet.
+    /// Time of the next line. `None`: there is a terminal, or the program is quiet.
     line: Option<Mutex<Instant>>,
 }
 
 impl Progress {
-    /// Makes a progress display of this size; 0: not known yet.
+    /// Makes a progress display for work of this size; 0: the size is not known yet.
     pub fn new(title: &str, size: u64, unit: Unit) -> Self {
         let (speaks, terminal) = (voice::speaks(), std::io::stderr().is_terminal());
         let bar = match terminal && speaks {
@@ -53,25 +53,25 @@ impl Progress {
         Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
     }
 
-    /// Prints the first step at once, so that the user sees that the program works.
+    /// Prints the first line at once, so that the user sees that the program works.
     pub fn at_once(self) -> Progress {
         Progress { line: self.line.map(|_| Mutex::new(Instant::now())), ..self }
     }
 
-    /// Adds to the work done.
+    /// Adds to the amount of work done.
     pub fn inc(&self, done: u64) {
         self.bar.inc(done);
         self.line();
     }
 
-    /// Sets the work done and its total.
+    /// Sets the amount of work done and the total.
     pub fn set(&self, done: u64, size: u64) {
         self.bar.set_length(size);
         self.bar.set_position(done);
         self.line();
     }
 
-    /// Shows the step that runs now.
+    /// Shows the name of the step that runs now.
     pub fn step(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.line();

@@ -1,4 +1,4 @@
-//! `mmcq replay`: a recorded load on a board.
+//! `mmcq replay`: replays a recorded load on a board.
 
 use super::Error;
 use super::reporting::Reporting;

@@ -1,4 +1,4 @@
-//! `mmcq report`: a run as one HTML file.
+//! `mmcq report`: writes a run as one HTML file.
 
 use super::Error;
 use super::load::Load;
@@ -53,7 +53,7 @@ impl Report {
     }
 }
 
-/// Returns the playground of this folder, or of the folder of its build.
+/// Returns the playground in this folder, or in the default folder.
 fn live(folder: Option<&Path>, scene: &Scene, loaded: &Loaded) -> Result<Live, Error> {
     let found = folder.map(Path::to_owned).or_else(|| places().find(|place| place.is_dir()));
     let found = found.ok_or_else(|| {
@@ -69,8 +69,8 @@ fn live(folder: Option<&Path>, scene: &Scene, loaded: &Loaded) -> Result<Live, E
     Ok(live)
 }
 
-/// Returns the default folders of the playground: next to this program, as cargo builds both, and
-/// in the working folder.
+/// Returns the default folders of the playground: beside this program, where cargo puts both, and
+/// in the current folder.
 fn places() -> impl Iterator<Item = PathBuf> {
     let program = std::env::current_exe().ok();
     let built = program.and_then(|program| Some(program.parent()?.parent()?.join("playground")));

@@ -1,4 +1,4 @@
-//! Common part of all commands that run a load: the run itself, and its report.
+//! Common part of all commands that run a load: runs it and prints its report.
 
 use super::effects::with_effects;
 use super::page::{self, Place};
@@ -26,18 +26,19 @@ pub struct Reporting {
     /// Report: normal, json, json+, terse; several with commas
     #[arg(long, value_name = "FORMAT", value_delimiter = ',')]
     output_format: Vec<String>,
-    /// Report to this file instead of standard output
+    /// Write the report to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write down what happens on the bus, a line each, times in nanoseconds (for `mmcq diff-bus`)
+    /// Write all events on the bus to this file, a line each, times in nanoseconds (for `mmcq
+    /// diff-bus`)
     #[arg(long, value_name = "FILE")]
     bus_log: Option<PathBuf>,
-    /// Write down what the block layer would have recorded: FORMAT is blktrace, which btt, blkparse
-    /// (-i - < FILE), fio (read_iolog) and `mmcq replay` read
+    /// Write a trace of the requests, as Linux's block layer would record it: FORMAT is blktrace,
+    /// which btt, blkparse (-i - < FILE), fio (read_iolog) and `mmcq replay` read
     #[arg(long, value_names = ["FORMAT", "FILE"], num_args = 2)]
     export: Vec<String>,
-    /// A line about what the stack did: transfers, merging, interrupts, context switches, shares of
-    /// time
+    /// Print a line about what the stack did: transfers, merging, interrupts, context switches,
+    /// shares of time
     #[arg(long)]
     counters: bool,
     /// Also writes one HTML file for a colleague: the verdict, rate against limit, where the time
@@ -45,19 +46,19 @@ pub struct Reporting {
     /// again for it, seven times or so
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// iozone's table, if the report has that form.
+    /// iozone's table, if the report must have that form.
     #[arg(skip)]
     table: Option<Iozone>,
-    /// Whether only the page is written.
+    /// Whether only the HTML page is written.
     #[arg(skip)]
     page_alone: bool,
-    /// A playground in the page.
+    /// Playground to put into the page.
     #[arg(skip)]
     live: Option<Live>,
 }
 
 impl Reporting {
-    /// Makes options that write only the page to this file and print its verdict.
+    /// Makes options that only write the page to this file and print its verdict.
     pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {
@@ -73,12 +74,12 @@ impl Reporting {
         }
     }
 
-    /// Makes the report iozone's table, if there is one.
+    /// Makes the report iozone's table, if one is given.
     pub fn with_table(self, table: Option<Iozone>) -> Self {
         Reporting { table, ..self }
     }
 
-    /// Returns whether the table of an SDIO function is wanted as JSON.
+    /// Returns whether the table of an SDIO function must be JSON.
     pub fn of_function(&self) -> Result<bool, Error> {
         let given = [
             ("--output", self.output.is_some()),
@@ -97,8 +98,8 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and prints the report. `again` makes the same load with other changed values.
-    /// `replay` is the part of the report about a replayed trace.
+    /// Runs a load and prints its report. `again` makes the same load with other changes. `replay`
+    /// is the part of the report about a replayed trace.
     pub fn run(
         &self,
         scene: &Scene,
@@ -132,7 +133,7 @@ impl Reporting {
             None => (logged(), Series::default()),
             Some(_) => series::record(logged),
         };
-        // An image is one file: no second run may touch it.
+        // With an image, no second run is possible, since it would change the same file.
         let (outcome, series) = match image {
             true => kept(),
             false => with_effects(scene, again, kept, |(done, _)| done.as_ref().ok()?.as_ref().ok()),
@@ -183,7 +184,7 @@ impl Reporting {
         Place::new("--report", path).map(Some)
     }
 
-    /// Returns the output path of a recording of the run.
+    /// Returns the output path for a trace of the run's requests.
     fn exported(&self, setting: Setting) -> Result<Option<&Path>, Error> {
         let [format, file] = &self.export[..] else { return Ok(None) };
         if format != "blktrace" {
@@ -211,7 +212,8 @@ impl Reporting {
     }
 
     fn print_report(&self, formats: &[OutputFormat], report: &Report) -> Result<(), Error> {
-        // Fio's own report has the notes, the others are for programs.
+        // fio's own format contains the notes; the other formats are for programs, so notes go to
+        // standard error.
         if report.started.capped > 0 && !formats.contains(&OutputFormat::Normal) {
             voice::note(report::CAPPED);
         }
@@ -239,7 +241,7 @@ fn table_of(table: &Iozone, report: &Report) -> String {
     title + &table.table(report.entries.iter().map(|entry| &entry.stats))
 }
 
-/// Converts the error of a run: bad input, or a run that did not come to its end.
+/// Converts the error of a run into bad input or a run that did not end.
 fn failed(error: RunError) -> Error {
     match error {
         RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
@@ -247,7 +249,8 @@ fn failed(error: RunError) -> Error {
     }
 }
 
-/// Returns what a page shows besides the run: the load in other settings, the limit, the bus.
+/// Returns what a page shows besides the run itself: the load in other settings, the physical
+/// limit, and the bus.
 fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -> Result<Compared, Error> {
     let shown = Progress::new("", 0, Unit::Step);
     let changes: Vec<String> = scene.set.iter().filter(|change| !change.starts_with(JOB)).cloned().collect();

@@ -1,4 +1,4 @@
-//! `mmcq reproduce`: published tables, run again.
+//! `mmcq reproduce`: runs published experiments again.
 
 use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
@@ -53,7 +53,7 @@ pub struct Reproduce {
     /// streams and without; and merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
-    /// Never only: a part of the cells, in a minute
+    /// Never only: only a part of the cells, which takes a minute
     #[arg(long)]
     thin: bool,
     /// Never only: cells that this file has are not run again, and new ones are added to it. A
@@ -64,8 +64,8 @@ pub struct Reproduce {
     /// given several times: any of them)
     #[arg(long, value_name = "TEXT", conflicts_with = "original")]
     only: Vec<String>,
-    /// Never, hsq and fifo: what Linux itself did (tools/guest-time.sh), beside the stand-ins and
-    /// ours
+    /// Never, hsq and fifo: file with the results of unmodified Linux (tools/guest-time.sh), shown
+    /// beside the stand-ins and mmcq
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["thin", "keep", "platform", "all"])]
     original: Option<PathBuf>,
     /// Draws the rates as an SVG picture into this file as well
@@ -103,8 +103,8 @@ enum Experiment {
     /// A sequential writer and a random reader share a card: schedulers side by side (nothing was
     /// published)
     Fair,
-    /// Ours against the best of Linux in thousands of cells: boards, cards, loads, sizes, depths,
-    /// jobs, prices of a wake-up (nothing was published)
+    /// This stack against the best of Linux in thousands of cells: boards, cards, loads, sizes,
+    /// depths, jobs, costs of a wake-up (nothing was published)
     Never,
     /// Command queues of cards: who drives them, against each load: a phone's published rates, a
     /// controller with a queue engine, an A2 card
@@ -114,7 +114,7 @@ enum Experiment {
     Sdio,
 }
 
-/// The file of Linux's own runs.
+/// Reads the file with the results of unmodified Linux.
 fn read(path: &Path) -> Result<String, Error> {
     let text = std::fs::read_to_string(path);
     text.map_err(|error| Error::Input(format!("--original {}: {error}", path.display())))
@@ -129,7 +129,7 @@ fn failed(error: RunError) -> Error {
     }
 }
 
-/// An experiment on blocks, with this program's errors.
+/// Runs an experiment on block devices and converts its error.
 macro_rules! blocks {
     ($board:path) => {
         |name, _, amount, progress| $board(name, amount, progress).map_err(failed)
@@ -308,7 +308,7 @@ impl Reproduce {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The rows, by the tables that show them.
+    /// Splits the rows into the tables that show them.
     fn parts(&self, rows: &[Row]) -> Vec<Vec<Row>> {
         match self.experiment {
             Experiment::Sdio => sdio::parts(rows),
@@ -317,13 +317,14 @@ impl Reproduce {
         }
     }
 
-    /// A table as it is wanted.
+    /// Returns a table in the requested form.
     fn shown(&self, rows: &[Row]) -> String {
         let table = reproduce::table(rows);
         if self.markdown { table.markdown() } else { table.text() }
     }
 
-    /// The cells' figures, in their order; those that were kept are not run again.
+    /// Measures the cells and returns the results in their order. Cells in the file of `--keep` are
+    /// not run again.
     fn measure(&self, cells: &[Cell]) -> Result<Vec<Measured>, Error> {
         let opened = |path: &PathBuf| {
             let kept = Kept::open(path, self.seed);
@@ -350,7 +351,7 @@ impl Reproduce {
         Ok(known.into_iter().filter_map(|known| known.or_else(|| run.next())).collect())
     }
 
-    /// Beside what Linux itself did: exit code 1 if ours is slower.
+    /// Compares with the results of unmodified Linux. Exit code 1 if mmcq is slower in a cell.
     fn original(&self, path: &Path) -> Result<ExitCode, Error> {
         let wrong = |error: String| Error::Input(format!("--original {}: {error}", path.display()));
         let cells = never::original::parse(&read(path)?).map_err(wrong)?;
@@ -374,7 +375,7 @@ impl Reproduce {
         Ok(if slower { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// The sweep: exit code 1 if a cell is below.
+    /// Runs the sweep of `never`. Exit code 1 if the promise does not hold in a cell.
     fn never(&self) -> Result<ExitCode, Error> {
         if self.full || self.all || !self.set.is_empty() || self.plot.is_some() || self.report.is_some() {
             return Err(Error::Input(

@@ -1,4 +1,4 @@
-//! `mmcq run`: fio jobs on a board.
+//! `mmcq run`: runs fio jobs on a board.
 
 use super::Error;
 use super::load::Load;
@@ -26,8 +26,8 @@ use std::process::ExitCode;
 pub struct Run {
     #[command(flatten)]
     load: Load,
-    /// Image file behind the card instead of generated memory. The board's own card takes its size;
-    /// a card named by --card must fit into it (what is left over is not used)
+    /// Image file with the card's content, instead of generated memory. The board's own card takes
+    /// its size; a card named by --card must fit into it (the rest of the image is not used)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Lets jobs write to the image

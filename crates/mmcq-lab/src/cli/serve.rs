@@ -1,4 +1,4 @@
-//! `mmcq serve`: an image, behind a simulated card, as a network block device.
+//! `mmcq serve`: serves an image, behind a simulated card, as a network block device.
 
 use super::{Error, print, voice};
 use clap::Args;
@@ -27,8 +27,8 @@ use std::process::ExitCode;
   nbdinfo 'nbd+unix:///?socket=card.img.sock'
   fio --name=w --rw=randwrite --size=64M --ioengine=nbd --uri='nbd+unix:///?socket=card.img.sock' --verify=crc32c")]
 pub struct Serve {
-    /// Image file behind the card. The board's own card takes its size; a card named by --card must
-    /// fit into it (what is left over is not used)
+    /// Image file with the card's content. The board's own card takes its size; a card named by
+    /// --card must fit into it (the rest of the image is not used)
     image: PathBuf,
     /// Clients may write
     #[arg(long)]
@@ -41,12 +41,12 @@ pub struct Serve {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// As fast as the card would be: virtual time runs no faster than the clock on the wall
+    /// As fast as the card would be: virtual time runs no faster than real time
     #[arg(long)]
     pace: bool,
 }
 
-/// Where clients find the card.
+/// Options about where clients connect.
 #[derive(Debug, Args)]
 pub struct Listen {
     /// Path of the socket [default: the name of image or device, with .sock]
@@ -55,25 +55,25 @@ pub struct Listen {
     /// Listen at a port instead; without an address on this machine only
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     tcp: Option<String>,
-    /// Name of the export, 4096 bytes at most
+    /// Name of the export, at most 4096 bytes
     #[arg(long, value_name = "NAME", default_value = "card", value_parser = export_name)]
     pub export: String,
-    /// What is said at the start as a JSON object: bytes, uri
+    /// Print the line at the start as a JSON object: bytes, uri
     #[arg(long)]
     json: bool,
 }
 
-/// An open door: clients may come.
+/// Socket at which clients can connect.
 pub struct Door {
     listener: Listener,
     uri: String,
-    /// The socket's, if it has one.
+    /// Path of a Unix socket, which is removed at the end; `None` with TCP.
     name: Option<Name>,
     json: bool,
 }
 
 impl Listen {
-    /// Opens the door: at `default` if nothing is said.
+    /// Listens as the options say, or else at the path `default`.
     pub fn open(&self, default: PathBuf) -> Result<Door, Error> {
         if let Some(text) = &self.tcp {
             let at = address(text)?;
@@ -91,12 +91,12 @@ impl Listen {
 }
 
 impl Door {
-    /// Tells people what happens.
+    /// Returns a function that prints the server's events.
     pub fn watch(&self) -> impl Fn(Event) + Send + Sync + use<> + 'static {
         let (uri, json) = (self.uri.clone(), self.json);
         move |event| match event {
             Event::Ready(bytes) => {
-                // The reader of this output may have gone: then the server serves all the same.
+                // If nobody reads this output any more, the server goes on.
                 let _ = print(&match json {
                     true => format!("{}\n", serde_json::json!({ "bytes": bytes, "uri": uri })),
                     false => format!("{bytes} bytes at {uri}\n"),
@@ -110,7 +110,7 @@ impl Door {
         }
     }
 
-    /// Serves, and closes the door behind the last.
+    /// Calls `serve`, and removes the socket afterwards.
     pub fn closed(self, serve: impl FnOnce(Listener) -> Result<(), Error>) -> Result<ExitCode, Error> {
         let result = serve(self.listener);
         drop(self.name);
@@ -118,10 +118,11 @@ impl Door {
     }
 }
 
-/// Signals that end a server.
+/// Signals that stop a server.
 pub const ENDING: [c_int; 2] = [SIGINT, SIGTERM];
 
-/// Has a server told of these signals once it runs and has given its control.
+/// Installs handlers for these signals. Returns a function that takes the control of the running
+/// server; `tell` is then called for each signal.
 pub fn signals<C: Send + 'static>(
     which: &[c_int],
     tell: impl Fn(&C, c_int) + Send + 'static,
@@ -161,14 +162,14 @@ impl Serve {
     }
 }
 
-/// The socket of an image.
+/// Returns the default path of the socket for an image.
 fn beside(image: &Path) -> PathBuf {
     let mut name = image.to_owned().into_os_string();
     name.push(".sock");
     name.into()
 }
 
-/// The longest string of the protocol.
+/// Size in bytes of the longest string in the NBD protocol.
 const NAME_MAX: usize = 4096;
 
 fn export_name(text: &str) -> Result<String, String> {

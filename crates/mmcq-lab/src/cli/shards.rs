@@ -1,12 +1,12 @@
-//! `mmcq torture --merge`: the shards of campaigns.
+//! `mmcq torture --merge`: adds up the shards of campaigns.
 
 use super::{Error, print, voice};
 use mmcq_torture::summary::{self, Summary};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Adds up the lines of these files, campaign by campaign. A sum without some of its shards is no
-/// pass: it ends with 1.
+/// Adds up the lines of these files, campaign by campaign. The exit code is 1 if a shard is
+/// missing.
 pub fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
     let read = |path: &PathBuf| match std::fs::read_to_string(path) {
         Ok(text) => Ok((format!("--merge {}", path.display()), text)),

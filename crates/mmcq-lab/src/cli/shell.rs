@@ -1,4 +1,4 @@
-//! `mmcq completions` and `mmcq man`: what a shell and a reader of manuals need.
+//! `mmcq completions` and `mmcq man`: write shell completions and manual pages.
 
 use super::{Cli, Error, print};
 use clap::Args;
@@ -26,7 +26,7 @@ impl Completions {
 /// Write the manual pages: mmcq.1, and one for each command
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Directory for the pages; it must be there
+    /// Directory for the pages; it must exist
     directory: PathBuf,
 }
 

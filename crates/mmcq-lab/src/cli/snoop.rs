@@ -1,4 +1,4 @@
-//! `mmcq snoop`: the requests of a run.
+//! `mmcq snoop`: lists the requests of a run.
 
 use super::form::Form;
 use super::load::Load;

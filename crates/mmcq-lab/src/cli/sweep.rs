@@ -1,4 +1,4 @@
-//! `mmcq sweep`: a grid of runs, a row each.
+//! `mmcq sweep`: runs a grid of points and writes a row for each.
 
 use super::form::Form;
 use super::page::{Place, command_line};
@@ -63,7 +63,7 @@ pub struct Sweep {
     out: Option<PathBuf>,
     #[command(flatten)]
     form: Form,
-    /// Go on with a file that was broken off: it becomes what it would have been
+    /// Continue a file of an interrupted sweep; it becomes the same as without the interruption
     #[arg(long, requires = "out")]
     resume: bool,
     /// Also draws an SVG picture: columns X and Y as its axes, the mean of column Z as the colour
@@ -86,7 +86,7 @@ pub struct Sweep {
     scene: Scene,
     #[command(flatten, next_help_heading = "Options of a trace")]
     traced: Traced,
-    /// Rows of the requests of this program alone, by its name in the trace; all programs run
+    /// Only rows about the requests of this program, by its name in the trace; all programs run
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
 }
@@ -162,7 +162,7 @@ impl Sweep {
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 
-    /// What runs at each point, and what is to be said of it.
+    /// Returns the load that runs at each point, and the notes about it.
     fn load(&self) -> Result<(Load, Vec<Note>), Error> {
         match &self.job {
             Some(path) if self.traced.is_trace(path) => {
@@ -191,7 +191,7 @@ impl Sweep {
         }
     }
 
-    /// The picture, and where it goes.
+    /// Returns the picture of `--heat`, and its output file.
     fn heat(&self, plan: &sweep::Sweep) -> Result<Option<(Cells, Place)>, Error> {
         let [file, columns] = &self.heat[..] else { return Ok(None) };
         let heat = columns.parse().map_err(|why| Error::Input(format!("--heat {columns}: {why}")))?;
@@ -202,7 +202,8 @@ impl Sweep {
         Ok(Some((cells, Place::new("--heat", Path::new(file))?)))
     }
 
-    /// Where the rows go while they come. `None`: the file is whole.
+    /// Returns the file to which rows are written during the sweep. `None`: the output file is
+    /// already complete.
     fn rows(&self) -> Result<Option<Option<PathBuf>>, Error> {
         let Some(path) = &self.out else { return Ok(Some(None)) };
         if path.extension().is_none_or(|end| end != PARQUET) {
@@ -239,8 +240,8 @@ impl Sweep {
         }
     }
 
-    /// The file of rows, and what it has already. It is not changed before all that is in it is
-    /// known to be of this grid.
+    /// Opens the file of rows. Returns it with the rows that it already has. The file is not
+    /// changed before all its rows are known to belong to this grid.
     fn open(
         &self,
         plan: &sweep::Sweep,
@@ -278,12 +279,12 @@ impl Sweep {
     }
 }
 
-/// Most points that are run again without a change.
+/// Largest number of points that run again without a change, to see its effect.
 const TRIED_MAX: usize = 8;
 
-/// Points that say whether a change made a difference: they are spread over the grid.
+/// Points at which the effect of changes is checked; they are spread over the grid.
 struct Tried {
-    /// Their places among the points that are run, and the points.
+    /// Checked points: position among the points that run, and number of the point.
     wanted: Vec<(usize, usize)>,
     all: usize,
     seen: usize,
@@ -316,10 +317,10 @@ impl Tried {
     }
 }
 
-/// The ending of files that hold columns.
+/// Extension of files in columns.
 const PARQUET: &str = "parquet";
 
-/// Where rows go.
+/// Output of the rows.
 enum Out {
     Standard,
     File(File, PathBuf),

@@ -1,4 +1,4 @@
-//! `mmcq torture`: the stack under faults and power cuts.
+//! `mmcq torture`: runs the stack under faults and power cuts.
 
 mod broken;
 
@@ -23,18 +23,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Requests, power cuts, share of faults and length of programs of the fast set.
+/// Fast set: number of requests, number of power cuts, share of faults, and length of the programs.
 const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
-/// Requests, power cuts and length of programs of the long one.
+/// Long set (`--long`): number of requests, number of power cuts, and length of the programs.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
-/// Of the random requests of all campaigns so many times fewer go to a reader, or through a queue.
+/// With all campaigns, the random requests are divided by this for a reader, for hosts, and for a
+/// card's queue.
 const STREAMED: u64 = 5;
-/// ... and so many times fewer to a card in SPI mode, of whose requests each byte is an event, and so
-/// many times fewer are large.
+/// With all campaigns, the random requests are divided by this for a card in SPI mode, where each
+/// byte is an event, and for large requests.
 const WIRED: u64 = 100;
 
-/// The campaigns of random runs.
+/// Names of the campaigns of random runs.
 const RANDOM: &str = "swarm, streams, hosts, sdmmc, spi, large, corners, queues";
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
@@ -49,7 +50,7 @@ pub struct Torture {
     /// Seed of the first random run; the others follow [default: 1]
     #[arg(long, value_name = "N", value_parser = whole)]
     seed: Option<u64>,
-    /// Requests at random, at least [default: 5000000]
+    /// Least number of random requests [default: 5000000]
     #[arg(long, value_name = "N", value_parser = whole)]
     ios: Option<u64>,
     /// How often things go wrong in random runs, 0 to 1 [default: 0.002]
@@ -67,8 +68,8 @@ pub struct Torture {
     /// are printed.
     #[arg(long, value_name = "N", value_parser = whole)]
     cuts: Option<u64>,
-    /// Only this card in random runs, of the campaign's five: sdhc-16g-hs, emmc-hs200, hbg4a2,
-    /// emmc-4g-old, sdsc-1g
+    /// Use only this card in random runs, one of: sdhc-16g-hs, emmc-hs200, hbg4a2, emmc-4g-old,
+    /// sdsc-1g
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
     /// Which campaigns [default: all]
@@ -126,7 +127,7 @@ pub struct Torture {
     plants: Option<Option<String>>,
 }
 
-/// A share, by its option's value.
+/// Parses a share, 0 to 1, from the option's value.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "expected a number from 0 to 1, such as 0.002".to_owned())
@@ -153,9 +154,9 @@ enum Mode {
     Swap,
     /// The same card out and in many times, at every event
     Bounce,
-    /// What chance seldom hits: answers late or lost at the worst moment, stops that complete
-    /// twice, bad pieces of writes, brown-outs before a flush, and before the status of a write
-    /// that is complete
+    /// Cases that random runs seldom reach: answers late or lost at the worst moment, stops that
+    /// complete twice, bad pieces of writes, brown-outs before a flush, and before the status of a
+    /// write that is complete
     Aimed,
     /// Random runs on a reader that leaves transfers open
     Streams,
@@ -189,12 +190,12 @@ impl Mode {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Its runs are drawn by seeds, until there were enough requests.
+    /// Returns whether runs are drawn from seeds until there were enough requests.
     fn is_random(self) -> bool {
         self == Mode::Swarm || self.draws().is_some()
     }
 
-    /// Draws the case of a seed, if it depends on the seed alone.
+    /// Returns the function that draws the case of a seed, if the case depends on the seed alone.
     fn draws(self) -> Option<fn(u64) -> Case> {
         match self {
             Mode::Streams => Some(streams::draw),
@@ -209,7 +210,8 @@ impl Mode {
     }
 }
 
-/// The campaign of bring-up, printed. Returns how many bring-ups broke a promise.
+/// Runs the campaign of bring-up and prints its table. Returns the number of bring-ups that broke a
+/// promise.
 fn bring_ups(jobs: usize) -> Result<u64, Error> {
     let shown = Progress::new("a fault at every event of a bring-up", bring_up::STEPS, Unit::Count);
     let rows = bring_up::sweeps(&bring_up::SLOTS, jobs, &|done| shown.inc(done));
@@ -254,7 +256,7 @@ impl Torture {
         let began = Instant::now();
         let (mut broken, mut over) = (0, 0);
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
-        // NoLock, a campaign has all the requests that were asked for.
+        // A campaign that runs alone (`--mode`) has all the requests that were asked for.
         let streamed = swarm.share.requests / if wanted == Mode::All { STREAMED } else { 1 };
         let by_wire = swarm.share.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
@@ -286,7 +288,7 @@ impl Torture {
             let shown = Progress::new(title, size, Unit::Count);
             let progress = |done| shown.inc(done);
             let mode_began = Instant::now();
-            // Of random runs the size is that of their requests.
+            // The size of a random campaign is its number of requests.
             let requests = if mode.is_random() { size } else { 0 };
             let share = Share { requests, ..swarm.share };
             let score = match mode {
@@ -381,7 +383,7 @@ impl Torture {
         Ok(Swarm { share: Share { seed, requests, shard: self.shard, jobs }, faults, cuts, card })
     }
 
-    /// Options that the wanted campaigns do not know are mistakes.
+    /// Checks that the campaigns to run use all given options.
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
@@ -414,7 +416,8 @@ impl Torture {
         )))
     }
 
-    /// A campaign and all that its runs are drawn by, but for seed and requests.
+    /// Returns the name of a campaign with all options from which its runs are drawn, except seed
+    /// and requests.
     fn campaign(&self, mode: Mode, swarm: &Swarm) -> String {
         let name = mode.name();
         if mode != Mode::Swarm {
@@ -424,7 +427,7 @@ impl Torture {
         format!("{name} --faults {} --cuts {}{card}", swarm.faults, swarm.cuts)
     }
 
-    /// The command that replays the random run of this seed.
+    /// Returns the command that replays the random run of this seed.
     fn replaying(&self, seed: u64) -> String {
         let mut text = "mmcq torture".to_owned();
         if self.long {
@@ -446,7 +449,8 @@ impl Torture {
     }
 }
 
-/// What the long command would take; a shorter run cannot tell.
+/// Returns a line about how long `--long` would take here; `None`: the run was too short to
+/// estimate that.
 fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     let seconds = took.as_secs_f64();
     if requests < 1_000_000 || seconds < 10.0 {
@@ -456,7 +460,7 @@ fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     Some(format!("  100 million requests (--long) would take about {minutes:.0} minutes here\n"))
 }
 
-/// Those whose name has this text; all of them must be found.
+/// Runs the planted bugs whose name contains this text; all of them must be found.
 #[cfg(planted)]
 fn plants(named: &str, card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
     use mmcq_torture::plants::{Planted, look_for_all, without};

@@ -1,4 +1,4 @@
-//! `mmcq trace`: a window of a run as an oscilloscope shows it.
+//! `mmcq trace`: records a window of a run as an oscilloscope shows it.
 
 use super::form::Form;
 use super::function::Function;
@@ -68,7 +68,7 @@ pub struct Trace {
     /// to its transfer, the interrupt and the completion
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// The window starts so long after the jobs begin [default: 0us]
+    /// Start the window this long after the jobs begin [default: 0us]
     #[arg(long, value_name = "TIME", conflicts_with = "trigger")]
     from: Option<String>,
     /// The window starts at: bringup (power-on), cmd=18,n=3 (the third CMD18), irq,n=2 (the second
@@ -78,10 +78,10 @@ pub struct Trace {
     /// Length of the window [default: 1ms, or all of the bring-up]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
-    /// Shown before a trigger
+    /// Time that is shown before a trigger
     #[arg(long, value_name = "TIME", default_value = "5us")]
     before: String,
-    /// No list: files alone
+    /// Print no list, only write the files
     #[arg(long, conflicts_with = "Form")]
     no_list: bool,
     #[command(flatten)]
@@ -94,7 +94,7 @@ enum Clock {
     Gated,
 }
 
-/// What says which jobs, and where to look at them.
+/// Options that apply only to jobs, not to `--sdio`.
 const OF_JOBS: [&str; 10] =
     ["job", "options", "platform", "card", "setting", "set", "from", "trigger", "length", "before"];
 
@@ -109,7 +109,7 @@ impl Trace {
         }
     }
 
-    /// A packet of a function of one's own.
+    /// Records a packet of a user's own SDIO function.
     fn function(&self, function: &Function) -> Result<ExitCode, Error> {
         let starts = [("--from", self.from.is_some()), ("--trigger", self.trigger.is_some())];
         if let Some((option, _)) = starts.iter().find(|(_, given)| *given) {
@@ -121,7 +121,7 @@ impl Trace {
         self.write(places, &capture, || Ok(picture::write(&capture, &title)))
     }
 
-    /// A packet of the SDIO experiment.
+    /// Records a packet of the SDIO experiment.
     fn packet(&self, setting: &str) -> Result<ExitCode, Error> {
         let failed = |error: PacketError| match error {
             PacketError::Setting(_) => Error::input(error),
@@ -142,13 +142,13 @@ impl Trace {
         self.write(places, &one.capture, picture)
     }
 
-    /// The files that are wanted can be written, and are different ones.
+    /// Checks that the output files can be written and are all different.
     fn ready(&self) -> Result<Places, Error> {
         let mut known: Vec<(&str, PathBuf)> = Vec::new();
         let mut ready = |option: &'static str, path: &Option<PathBuf>| {
             let Some(path) = path else { return Ok(None) };
             let place = Place::new(option, path)?;
-            // Devices, as /dev/null, may be given twice.
+            // A device such as /dev/null may be given twice.
             let Some(file) = file(path) else { return Ok(Some(place)) };
             if let Some((other, _)) = known.iter().find(|(_, known)| *known == file) {
                 let path = path.display();
@@ -220,7 +220,7 @@ impl Trace {
         self.write(places, &capture, picture)
     }
 
-    /// The files of a window that is kept, and its list.
+    /// Writes the output files of a stored window, and prints its list.
     fn write(
         &self,
         mut places: Places,
@@ -278,7 +278,7 @@ fn failed(error: RunError) -> Error {
     }
 }
 
-/// Which file a path means, where it is one or none is there yet.
+/// Returns the full path of an ordinary file that exists or can be made; `None` for a device.
 fn file(path: &Path) -> Option<PathBuf> {
     if path.exists() {
         return path.canonicalize().ok().filter(|file| file.is_file());
@@ -287,7 +287,7 @@ fn file(path: &Path) -> Option<PathBuf> {
     Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// Where the files go that are wanted.
+/// Output files that the user wants.
 struct Places {
     waves: Vec<(Dump, Place)>,
     svg: Option<Place>,
@@ -295,12 +295,12 @@ struct Places {
 }
 
 impl Places {
-    /// The waveforms are not too long.
+    /// Checks that the waveforms are not too long.
     fn fit(&self, head: &Head, clk: Clk) -> Result<(), Error> {
         self.waves.iter().try_for_each(|(dump, _)| head.fits(clk, dump.cycles_max())).map_err(Error::input)
     }
 
-    /// Fills those of the waveforms.
+    /// Writes the files of the waveforms.
     fn waveforms(self, write: impl Fn(Dump, BufWriter<File>) -> std::io::Result<()>) -> Result<(), Error> {
         for (dump, place) in self.waves {
             place.fill(|file| write(dump, BufWriter::new(file.try_clone()?)))?;

@@ -1,4 +1,4 @@
-//! Options of a recorded load, the same for all commands that replay one.
+//! Options of a recorded load, for all commands that replay one.
 
 use super::{Error, voice};
 use clap::Args;
@@ -7,10 +7,10 @@ use mmcq_lab::recorded::plan::{self, Mode, Plan, Wishes};
 use mmcq_lab::recorded::{self, Format, Moment, Reading};
 use std::path::{Path, PathBuf};
 
-/// How a trace is read, and when its requests go.
+/// Options about how a trace is read, and when its requests start.
 #[derive(Clone, Debug, Args)]
 pub struct Traced {
-    /// Format, instead of what the file's beginning says
+    /// Format of the trace, instead of recognising it by how the file begins
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     /// Columns of CSV, by number from 1 or by name in the first line: time, op, offset or sector,
@@ -33,13 +33,13 @@ pub struct Traced {
     /// did: for a card of another speed)
     #[arg(long, value_name = "MODE", default_value = "open")]
     mode: Mode,
-    /// Most requests under way: of the loop, or of each process
+    /// Largest number of requests under way: of the loop, or of each process
     #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: u32,
     /// Factor of all times: 0.5 is twice as fast
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     scale: f64,
-    /// Longer pauses become this long: 10ms, 2s
+    /// Shorten longer pauses to this length: 10ms, 2s
     #[arg(long, value_name = "TIME", value_parser = time)]
     gap_max: Option<u64>,
     /// Offsets beyond the card: refuse (an error), modulo (start again at 0), scale (map pieces of
@@ -57,15 +57,15 @@ pub struct Traced {
     without: Vec<String>,
 }
 
-/// Requests of a process under way, without a number.
+/// Default of the largest number of requests of a process under way.
 const DEPTH: u32 = 64;
 
-/// Parses the name of a unit of time.
+/// Parses the name of a unit of time. Returns the unit in ns.
 fn unit(text: &str) -> Result<u64, String> {
     recorded::unit_ns(text).ok_or_else(|| "expected s, ms, us, 100ns or ns".to_owned())
 }
 
-/// Parses a time with its unit.
+/// Parses a time with its unit. Returns ns.
 fn time(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, name) = text.split_at(split);
@@ -89,13 +89,15 @@ pub fn name(traces: &[PathBuf]) -> String {
 }
 
 impl Traced {
-    /// Returns whether this file is a trace: it begins like one, or an option says how to read it.
+    /// Returns whether this file is a trace: it begins like one, or an option about traces is
+    /// given.
     pub fn is_trace(&self, path: &Path) -> bool {
         let known = || recorded::files(path).first().is_some_and(|file| recorded::format(file).is_some());
         self.format.is_some() || self.columns.is_some() || known()
     }
 
-    /// Returns the first of these options that is given, for a load that is no trace.
+    /// Returns the first of these options that the user gave, to refuse it for a load that is not a
+    /// trace.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--format", self.format.is_some()),
@@ -115,7 +117,7 @@ impl Traced {
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 
-    /// Returns how the requests are replayed.
+    /// Returns how the requests must be replayed.
     pub fn wishes(&self) -> Wishes {
         let without = |what: &str| self.without.iter().any(|given| given == what);
         Wishes {
@@ -145,7 +147,7 @@ impl Traced {
         Some(format!("--device {device}: expected a device as the trace names it, such as 179,0 or sda"))
     }
 
-    /// Reads these files of one trace, and says what differs from the recording.
+    /// Reads the files of a trace, and prints notes about what differs from the recording.
     pub fn plan(&self, traces: &[PathBuf]) -> Result<(Plan, Format), Error> {
         let reading = Reading {
             format: self.format,

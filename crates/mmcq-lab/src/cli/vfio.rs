@@ -1,4 +1,4 @@
-//! `mmcq vfio`: the same driver and engine on a real card reader.
+//! `mmcq vfio`: runs the same driver and engine on a real card reader.
 
 use super::form::Form;
 use super::serve::{ENDING, Listen};
@@ -20,7 +20,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 const PIECE_BLOCKS: u32 = PIECE_BYTES / BLOCK_BYTES;
-/// Requests under way at a time; those that continue each other become one transfer.
+/// Number of requests under way at a time. Contiguous ones become one transfer.
 const DEPTH: usize = 8;
 
 /// Drive the card in a real PCI reader (SDHCI), from user space
@@ -41,7 +41,7 @@ Back to the system's driver: cd /sys/bus/pci && echo > devices/ADDRESS/driver_ov
 pub struct Vfio {
     /// PCI address of the controller, as lspci -D shows it
     address: String,
-    /// Which of the controller's slots
+    /// Number of the controller's slot
     #[arg(long, value_name = "N", default_value_t = 0, global = true, value_parser = slot)]
     slot: u8,
     /// A quirk that the controller has (no-busy-irq, broken-adma, ...); may be given several times
@@ -70,7 +70,7 @@ enum Action {
         /// First block
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::whole)]
         lba: u64,
-        /// How many [default: all that follow]
+        /// Number of blocks [default: all that follow]
         #[arg(long, value_name = "N", value_parser = super::whole)]
         blocks: Option<u64>,
         /// File to write
@@ -81,7 +81,7 @@ enum Action {
         /// First block
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::whole)]
         lba: u64,
-        /// How many [default: the whole file]
+        /// Number of blocks [default: the whole file]
         #[arg(long, value_name = "N", value_parser = super::whole)]
         blocks: Option<u64>,
         /// File to read
@@ -101,7 +101,7 @@ enum Action {
     },
 }
 
-/// What the blocks of a file are for: checked before anything is opened.
+/// File to write to the card, checked before the reader is opened.
 struct Source {
     file: File,
     blocks: u64,
@@ -203,7 +203,7 @@ impl Source {
     }
 }
 
-/// Are these blocks on the card?
+/// Checks that these blocks are on the card.
 fn inside(lba: u64, blocks: u64, card: &Card) -> Result<(), Error> {
     let sectors = card.params.sectors;
     match lba.checked_add(blocks) {
@@ -229,14 +229,14 @@ fn info(reader: &Reader, card: &Card) -> Result<Vec<Field>, Error> {
     Ok(fields)
 }
 
-/// Pieces of a range, each with its first block.
+/// Splits a range into pieces, each with its first block.
 fn pieces(lba: u64, blocks: u64) -> impl Iterator<Item = (u64, u32)> {
     let piece = u64::from(PIECE_BLOCKS);
     (0..blocks.div_ceil(piece)).map(move |n| (lba + n * piece, (blocks - n * piece).min(piece) as u32))
 }
 
-/// Does requests together; the buffers come back in order, and the first error with its first
-/// block.
+/// Executes all requests at the same time. Returns the buffers in order, and the first error with
+/// its first block.
 async fn together(
     stack: &Stack,
     requests: Vec<(u64, Request)>,
@@ -266,7 +266,7 @@ async fn together(
     (buffers, result)
 }
 
-/// Runs requests on the reader, and takes the buffers back if one failed.
+/// Executes requests on the reader. If one fails, gives all buffers back and returns the error.
 fn moved(reader: &Reader, requests: Vec<(u64, Request)>) -> Result<Vec<DmaBuf>, Error> {
     let (buffers, result) = reader.run(together(reader.stack(), requests)).map_err(run)?;
     match result {
@@ -278,7 +278,7 @@ fn moved(reader: &Reader, requests: Vec<(u64, Request)>) -> Result<Vec<DmaBuf>, 
     }
 }
 
-/// As many buffers as there are pieces, up to [`DEPTH`].
+/// Takes one buffer for each piece.
 fn buffers(reader: &Reader, pieces: &[(u64, u32)]) -> Result<Vec<DmaBuf>, Error> {
     let taken: Option<Vec<_>> = pieces.iter().map(|_| reader.buffer()).collect();
     taken.ok_or_else(|| Error::Run("no memory for the controller is left".to_owned()))
@@ -325,7 +325,7 @@ fn copy(reader: &Reader, lba: u64, source: &mut Source, path: &Path) -> Result<(
     report(reader, "written", lba, source.blocks, began)
 }
 
-/// What was done, and what it took.
+/// Prints what was done, how long it took, and at which rate.
 fn report(reader: &Reader, what: &str, lba: u64, blocks: u64, began: Instant) -> Result<(), Error> {
     let seconds = began.elapsed().as_secs_f64();
     let mb_s = (blocks * u64::from(BLOCK_BYTES)) as f64 / 1e6 / seconds.max(1e-9);

@@ -1,16 +1,16 @@
-//! What is said beside the results, on standard error: notes and faults, in colour on a terminal.
+//! Prints notes and errors to standard error, in colour on a terminal.
 
 use clap::{Args, ColorChoice};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Notes and progress are not wanted.
+/// Whether the user wants no notes and no progress.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug, Args)]
 #[command(next_display_order = 1000)]
 pub struct Voice {
-    /// No notes and no progress: results and errors alone
+    /// Print no notes and no progress, only results and errors
     #[arg(long, short, global = true)]
     quiet: bool,
     /// Colours of notes, errors and help; NO_COLOR in the environment turns them off, too
@@ -19,14 +19,14 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// From now on.
+    /// Applies these options to everything that is printed from now on.
     pub fn take(&self) {
         QUIET.store(self.quiet, Ordering::Relaxed);
     }
 }
 
-/// Chooses the colours. Help and errors of the command line need them before it is read whole, so
-/// `--color` is looked for here.
+/// Chooses the colours. Help and errors about the command line need them before it is parsed, so
+/// this searches for `--color` itself.
 pub fn colours() -> ColorChoice {
     let words: Vec<String> = std::env::args().take_while(|word| word != "--").collect();
     let joined = words.iter().find_map(|word| word.strip_prefix("--color="));
@@ -44,19 +44,19 @@ pub fn colours() -> ColorChoice {
     }
 }
 
-/// Notes are wanted.
+/// Returns whether notes are printed.
 pub fn speaks() -> bool {
     !QUIET.load(Ordering::Relaxed)
 }
 
-/// What is good to know; the result is as it is.
+/// Prints a note: useful to know, without effect on the result.
 pub fn note(what: impl Display) {
     if speaks() {
         anstream::eprintln!("\x1b[36mmmcq:\x1b[0m {what}");
     }
 }
 
-/// What went wrong.
+/// Prints an error.
 pub fn fault(what: impl Display) {
     anstream::eprintln!("\x1b[1;31mmmcq:\x1b[0m {what}");
 }

@@ -1,4 +1,4 @@
-//! `mmcq why`: where the time of a run went.
+//! `mmcq why`: explains where the time of a run was spent.
 
 use super::Error;
 use super::effects::with_effects;
@@ -42,7 +42,8 @@ impl Explain {
         let scene = &self.load.scene;
         let run = scene.run_of(&loaded);
         let again = |changes: &[String]| scene.load(&file, changes);
-        // The run's own figures are wanted only beside those of the run without a change.
+        // The run's own figures are needed only to compare them with those of the run without a
+        // change.
         let outcome =
             || (!scene.set.is_empty()).then(|| runner::run(&run, None, &mut |_, _| ()).ok()).flatten();
         let done =

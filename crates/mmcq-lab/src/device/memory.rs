@@ -20,7 +20,7 @@ pub enum MapError {
     Range,
     /// The range overlaps a mapped one.
     Overlap,
-    /// There are already [`RANGES_MAX`] ranges.
+    /// The largest number of ranges ([`RANGES_MAX`]) is mapped already.
     TooMany,
 }
 
@@ -91,7 +91,7 @@ impl GuestMemory {
         whole
     }
 
-    /// Unmaps all ranges.
+    /// Unmaps all ranges of the guest's memory.
     pub fn unmap_all(&self) {
         self.0.borrow_mut().ranges.clear();
     }

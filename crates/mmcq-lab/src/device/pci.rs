@@ -23,9 +23,9 @@ const STATUS_INTERRUPT: u8 = 1 << 3;
 /// Vendor ID and device ID of a PCI device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
-    /// Vendor ID.
+    /// Vendor ID of the PCI device.
     pub vendor: u16,
-    /// Device ID.
+    /// Device ID of the PCI device.
     pub device: u16,
 }
 
@@ -51,7 +51,7 @@ impl std::str::FromStr for Id {
     }
 }
 
-/// The configuration space.
+/// Configuration space of the PCI device.
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
     id: Id,

@@ -112,14 +112,14 @@ impl Header {
 pub enum Request<'a> {
     /// Agreement on the protocol version; the first message.
     Version {
-        /// Major version.
+        /// Major version of the protocol.
         major: u16,
-        /// Minor version.
+        /// Minor version of the protocol.
         minor: u16,
     },
     /// Maps a range of memory. Without a file descriptor only the client can access the range.
     DmaMap {
-        /// Flags in [`dma`].
+        /// Flags of the request, as in [`dma`].
         flags: u32,
         /// Offset of the range in the file.
         offset: u64,
@@ -130,7 +130,7 @@ pub enum Request<'a> {
     },
     /// Unmaps a range of memory.
     DmaUnmap {
-        /// Flags in [`dma`].
+        /// Flags of the request, as in [`dma`].
         flags: u32,
         /// Bus address of the range.
         address: u64,
@@ -145,18 +145,19 @@ pub enum Request<'a> {
     IrqInfo(u32),
     /// Sets up, masks, unmasks or tests interrupts.
     SetIrqs {
-        /// Flags in [`irqs`].
+        /// Flags of the request, as in [`irqs`].
         flags: u32,
-        /// Kind of interrupt.
+        /// Kind of interrupt: pin, MSI, MSI-X, error or device request.
         index: u32,
         /// Number of the first interrupt.
         start: u32,
-        /// Number of interrupts.
+        /// Number of interrupts that the request concerns.
         count: u32,
-        /// One byte for each interrupt, with [`irqs::DATA_BOOL`].
+        /// Bytes, one for each interrupt, with the flag [`irqs::DATA_BOOL`]: not 0 if the action
+        /// applies to the interrupt.
         data: &'a [u8],
     },
-    /// Reads a region.
+    /// Reads from a region of the device (registers or configuration space).
     RegionRead {
         /// Number of the region.
         region: u32,
@@ -165,13 +166,13 @@ pub enum Request<'a> {
         /// Number of bytes, at most [`ACCESS_BYTES_MAX`].
         count: usize,
     },
-    /// Writes a region.
+    /// Writes to a region of the device (registers or configuration space).
     RegionWrite {
         /// Number of the region.
         region: u32,
         /// Offset of the first byte.
         offset: u64,
-        /// Bytes to write.
+        /// Bytes to write to the region.
         data: &'a [u8],
     },
     /// Resets the device to its state after power-on.

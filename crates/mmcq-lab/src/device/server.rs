@@ -41,7 +41,7 @@ pub trait Clock {
     fn wait(&self, socket: &Socket, until_ns: Option<u64>) -> io::Result<bool>;
 }
 
-/// The real-time clock.
+/// Clock that gives the model real time.
 pub struct Wall(Instant);
 
 impl Wall {
@@ -65,7 +65,7 @@ impl Clock for Wall {
 /// Reason why a connection ended before the client closed it; its text is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// The socket failed.
+    /// Reading from or writing to the socket failed.
     #[error("client: {0}")]
     Socket(#[from] io::Error),
     /// The client sent an invalid message; the text says what is wrong.

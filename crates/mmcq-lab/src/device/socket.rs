@@ -38,7 +38,7 @@ impl Socket {
         fill(buffer, |rest| receive_some(self.0.as_raw_fd(), rest, descriptors))
     }
 
-    /// Sends all bytes.
+    /// Sends all bytes to the client.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.0).write_all(bytes)
     }

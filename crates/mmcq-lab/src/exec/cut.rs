@@ -9,10 +9,10 @@ use mmcq_sim::world::Stream;
 pub struct Lost {
     /// Number of sectors that were not yet safe.
     pub at_stake: u64,
-    /// Number of those sectors that have their old content.
+    /// Number of sectors at stake that have their old content.
     pub old: u64,
-    /// Number of those sectors that are torn, since they were being programmed: the first half is
-    /// new, the second half is old.
+    /// Number of sectors at stake that are torn, since they were being programmed: the first half
+    /// is new, the second half is old.
     pub torn: u64,
 }
 

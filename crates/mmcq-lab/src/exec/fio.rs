@@ -46,7 +46,7 @@ pub struct Asked {
     has_job: bool,
     /// Devices that the jobs name.
     pub devices: Vec<PathBuf>,
-    /// Other files that the jobs name.
+    /// Files that the jobs name and that are not devices.
     pub files: Vec<PathBuf>,
     /// Files that fio would create in a `directory`, with their lengths in bytes.
     pub made: Vec<(PathBuf, u64)>,

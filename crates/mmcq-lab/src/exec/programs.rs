@@ -87,7 +87,7 @@ pub struct Programs {
     luck: Luck,
 }
 
-/// What a job did while the laboratory waited for its command.
+/// What a job did while the laboratory waited for the job's command.
 enum Heard {
     Command,
     /// The job waits for something outside the laboratory.
@@ -409,8 +409,8 @@ impl Workload for Programs {
             && asked.op == Op::Write
             && !self.shared.fetch(io.job, asked, data)
         {
-            // The buffer is not in the program's memory; the write goes on with zeros, and the job
-            // gets an error at its end.
+            // The program has no memory at this address. Zeros are written, and the job gets an
+            // error when the write ends.
             data.fill(0);
         }
     }

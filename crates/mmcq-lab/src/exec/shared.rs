@@ -107,9 +107,9 @@ pub enum Op {
 pub struct Asked {
     /// Operation: read, write or flush.
     pub op: Op,
-    /// Offset in bytes of its first byte on the card.
+    /// Offset in bytes of the I/O's first byte on the card.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the I/O in bytes.
     pub bytes: u32,
     /// Address of the data in the program's memory.
     pub address: u64,
@@ -122,7 +122,7 @@ pub struct Asked {
 /// Path of the program that represents a range of the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Absolute path.
+    /// Absolute path by which the program opens this part of the card.
     pub path: String,
     /// Offset in bytes of the range on the card.
     pub start: u64,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where an option was written.
+/// Place of an option or an error: file and line, or argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A line of a job file.
@@ -34,7 +34,7 @@ impl fmt::Display for Place {
 /// A job file or command line that cannot be used. Its text is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Where the error is.
+    /// Place of the error.
     pub place: Place,
     /// The value that was found, and what was expected.
     pub message: String,
@@ -58,9 +58,9 @@ impl std::error::Error for ParseError {}
 /// A note about something that was accepted and has no effect here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Where the option was written.
+    /// Place of the option.
     pub place: Place,
-    /// The option.
+    /// Name of the option.
     pub option: String,
     /// Why the option has no effect.
     pub reason: String,

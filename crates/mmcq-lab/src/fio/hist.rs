@@ -37,7 +37,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one latency.
+    /// Counts a latency in ns in its bucket.
     pub fn add(&mut self, ns: u64) {
         self.add_at(bucket(ns), 1);
     }

@@ -40,7 +40,7 @@ impl Dir {
 /// Size in bytes, or as a share of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Number of bytes.
+    /// Size as a number of bytes.
     Bytes(u64),
     /// Share of the file, 1 to 100 percent.
     Percent(u8),
@@ -117,7 +117,7 @@ pub enum IoEngine {
     Sync,
     /// Linux's native asynchronous I/O (`io_submit`).
     Libaio,
-    /// Linux's `io_uring`.
+    /// Linux's `io_uring`: asynchronous I/O by rings in shared memory.
     IoUring,
     /// POSIX asynchronous I/O (`aio_read`, `aio_write`).
     PosixAio,
@@ -178,9 +178,9 @@ pub enum ExitWhat {
 /// `continue_on_error=`: errors that do not end the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Continue {
-    /// Failed reads.
+    /// Whether the job continues after a failed read.
     pub read: bool,
-    /// Failed writes.
+    /// Whether the job continues after a failed write.
     pub write: bool,
     /// Data that differ from what was written.
     pub verify: bool,
@@ -202,9 +202,9 @@ pub enum Buffers {
     Random,
     /// Random bytes, generated for each write.
     Refill,
-    /// Zeros.
+    /// Only zeros.
     Zero,
-    /// A repeated pattern.
+    /// A pattern of bytes, repeated.
     Pattern(Vec<u8>),
 }
 
@@ -220,7 +220,7 @@ pub const DEFAULT_PERCENTILES: [f64; 17] =
 )]
 pub struct Job {
     pub name: String,
-    /// Where the section begins.
+    /// Place in the job file at which the section begins.
     pub place: Place,
     /// Options that the section itself has, in order. Flags without a value are left out, as in
     /// fio's JSON.
@@ -508,11 +508,11 @@ impl Job {
 /// A running copy of a job.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// The job that it runs.
+    /// The job that the worker runs.
     pub job: Arc<Job>,
     /// Number among all workers, from 1. It determines the seed of the random offsets.
     pub thread_number: u32,
-    /// Number among the copies of its job, from 0.
+    /// Number of the worker among the copies of its job, from 0.
     pub subjob: u32,
     /// Report group, from 0.
     pub group: u32,

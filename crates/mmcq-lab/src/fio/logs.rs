@@ -55,7 +55,7 @@ impl Logs {
             .any(|log| log.is_some())
     }
 
-    /// Makes empty logs.
+    /// Makes empty log files, as the job requests them.
     pub fn new(job: &Job) -> Self {
         let log = |prefix: &Option<String>, suffix, rate| {
             prefix.as_ref().map(|prefix| {

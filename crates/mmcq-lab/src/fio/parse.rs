@@ -47,12 +47,12 @@ impl Sources for System {
     }
 }
 
-/// Option `--output-format=`.
+/// Format of the report: option `--output-format=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Text to be read by people.
     Normal,
-    /// JSON.
+    /// JSON with fio's keys.
     Json,
     /// JSON with all histogram buckets.
     JsonPlus,
@@ -82,7 +82,7 @@ pub struct JobFile {
     pub global_options: Vec<(String, String)>,
     /// Formats of `--output-format=`, in order; empty if the option is not given.
     pub formats: Vec<OutputFormat>,
-    /// File of `--output=`.
+    /// Path of the report's file (option `--output=`); `None`: standard output.
     pub output: Option<String>,
     /// Notes about options that were accepted without effect.
     pub notes: Vec<Note>,

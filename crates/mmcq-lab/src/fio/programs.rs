@@ -28,11 +28,11 @@ impl Taken {
 /// Measurements of the requests of one program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramStats {
-    /// Transfers, `[read, write]`.
+    /// Measurements of reads and writes, `[read, write]`.
     pub dirs: [Taken; 2],
-    /// Discard requests.
+    /// Measurements of discard requests.
     pub discards: Taken,
-    /// Flush requests.
+    /// Measurements of flush requests.
     pub flushes: Taken,
 }
 
@@ -53,9 +53,9 @@ pub type Programs = BTreeMap<u16, Box<ProgramStats>>;
 pub enum Kind {
     /// A read or a write.
     Transfer(Dir),
-    /// A discard.
+    /// A discard of blocks.
     Discard,
-    /// A flush.
+    /// A flush of the cache.
     Flush,
 }
 

@@ -10,19 +10,19 @@ use std::sync::Arc;
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads data.
+    /// Reads data from the card.
     Read,
-    /// Writes data.
+    /// Writes data to the card.
     Write,
     /// Writes data; complete only when they are on the medium.
     WriteDurable,
     /// Flushes the card's cache.
     Flush,
-    /// Discards blocks: they need not keep their content.
+    /// Discards blocks: the card need not keep their content.
     Discard,
 }
 
-/// How a transfer is done.
+/// Way in which a transfer is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
     /// An ordinary read or write.
@@ -55,7 +55,7 @@ pub enum When {
 pub struct Entry {
     /// Operation of the request.
     pub op: Op,
-    /// Offset in bytes of its first byte, in the address space of the load.
+    /// Offset in bytes of the request's first byte, in the address space of the load.
     pub offset: u64,
     /// Length in bytes; 0 for a flush.
     pub bytes: u64,
@@ -66,7 +66,7 @@ pub struct Entry {
     pub due: Option<u64>,
 }
 
-/// How addresses of the load are mapped to a card of another size.
+/// Mapping of the load's addresses to a card of another size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remap {
     /// The load must fit on the card; otherwise it is refused.

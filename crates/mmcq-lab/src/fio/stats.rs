@@ -7,11 +7,11 @@ use super::programs::{self, Programs};
 /// Smallest value, largest value, mean and deviation of a series of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Running {
-    /// Number of samples.
+    /// Number of samples in the series.
     pub samples: u64,
     /// Smallest sample; 0 without samples.
     pub min: u64,
-    /// Largest sample.
+    /// Largest sample of the series.
     pub max: u64,
     /// Mean of the samples.
     pub mean: f64,
@@ -20,7 +20,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Adds one sample.
+    /// Adds a sample to the series.
     pub fn add(&mut self, value: u64) {
         self.min = if self.samples == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
@@ -77,7 +77,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Adds one latency.
+    /// Adds a latency in ns to the series and the histogram.
     pub fn add(&mut self, ns: u64) {
         self.ns.add(ns);
         self.histogram.add(ns);
@@ -100,7 +100,7 @@ impl Latency {
 /// Measurements of one direction, of one worker or group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirStats {
-    /// Bytes transferred.
+    /// Number of bytes transferred.
     pub io_bytes: u64,
     /// Number of transfers that ended, even with an error.
     pub total_ios: u64,
@@ -211,7 +211,7 @@ pub struct Stats {
     /// Number of latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750, 1000 and 2000 ms, and of all
     /// above.
     pub lat_ms: [u64; 12],
-    /// CPU time.
+    /// CPU time and context switches of the worker or group.
     pub cpu: Cpu,
     /// Time in ns from the worker's start to its end.
     pub job_runtime_ns: u64,

@@ -30,9 +30,9 @@ pub struct VerifyError {
     pub offset: u64,
     /// Name of the part that differs.
     pub what: &'static str,
-    /// Expected value.
+    /// Value that was expected in this part.
     pub expected: u64,
-    /// Value found.
+    /// Value that was found in this part.
     pub found: u64,
 }
 

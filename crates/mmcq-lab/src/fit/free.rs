@@ -38,7 +38,7 @@ pub struct Free {
     pub key: String,
     /// Unit, which follows from the key's name.
     pub unit: &'static str,
-    /// Start value.
+    /// Start value of the fit.
     pub before: f64,
     /// Lower and upper bound.
     pub bounds: [f64; 2],

@@ -55,10 +55,10 @@ impl std::fmt::Display for What {
     }
 }
 
-/// A measured figure.
+/// A figure that was measured on the board.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// File and place in it where the figure was read.
+    /// File and the place in this file where the figure was read.
     pub place: String,
     /// Name of the job, such as `randread 4k, depth 1`.
     pub name: String,
@@ -91,9 +91,9 @@ pub struct Load {
     pub trace: Arc<[Worker]>,
     /// Changes `key=value` of board, card and jobs for this load only: the axes of a sweep's row.
     pub changes: Vec<String>,
-    /// Name of the setting in a sweep's row; `None`: that of the fit.
+    /// Name of the setting in a sweep's row; `None`: the setting of the whole fit.
     pub setting: Option<String>,
-    /// Seed in a sweep's row; `None`: that of the fit.
+    /// Seed in a sweep's row; `None`: the seed of the whole fit.
     pub seed: Option<u64>,
     /// Figures of the load, at least one.
     pub figures: Vec<Figure>,

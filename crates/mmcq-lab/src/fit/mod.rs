@@ -31,7 +31,7 @@ const ELSEWHERE: [f64; 4] = [0.33, 0.6, 1.7, 3.0];
 pub struct Task {
     /// Board, card and stack of the model.
     pub bench: Bench,
-    /// Values that may change.
+    /// Values of board and card that the fit may change.
     pub free: Vec<Free>,
     /// Loads to whose figures the values are fitted.
     pub fitted: Vec<Load>,

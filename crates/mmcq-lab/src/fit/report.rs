@@ -13,7 +13,7 @@ pub struct Value {
     pub key: String,
     /// Unit, which follows from the key's name.
     pub unit: &'static str,
-    /// Start value.
+    /// Start value of the fit.
     pub before: f64,
     /// Value that agrees best with the figures.
     pub after: f64,
@@ -102,15 +102,15 @@ fn short(key: &str) -> &str {
 /// A measured figure beside the model's figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
-    /// File and place in it where the figure was read.
+    /// File and the place in this file where the figure was read.
     pub place: String,
     /// Name of the job.
     pub name: String,
     /// Quantity that the figure measures.
     pub what: What,
-    /// Measured value.
+    /// Value that was measured on the board.
     pub measured: f64,
-    /// The model's value.
+    /// Value of the model, with the fitted values.
     pub model: f64,
     /// Weight of the figure in the fit, 0 to 1.
     pub weight: f64,
@@ -149,7 +149,7 @@ impl Held {
 /// Result of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// The free values.
+    /// Results for the free values.
     pub values: Vec<Value>,
     /// Figures to which the values were fitted.
     pub fitted: Vec<Held>,

@@ -1,4 +1,5 @@
-//! What came out: rates, gains, how far each may be off, and the value that decides it.
+//! Result of a comparison of stacks: rates, gains, how uncertain each gain is, and the value that
+//! decides it.
 
 use super::load::Load;
 use super::standin::{self, Kind};
@@ -7,27 +8,27 @@ use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
 
-/// A value decides nothing that moves a gain by less than this, in percent: runs on other paths of
-/// chance differ by as much.
+/// Smallest change of a gain, in percent, for which a value counts as deciding. Runs that differ
+/// only by chance differ by as much.
 const LEAST_PERCENT: f64 = 0.1;
 
-/// What one run says.
+/// Figures of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Of both directions.
+    /// Rate of both directions together in MiB/s.
     pub mib_s: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: f64,
-    /// What 99 % of the requests take at most; of a durable load, of the flushes. In nanoseconds.
+    /// 99th percentile of the requests' latency in ns; with a durable load, that of the flushes.
     pub p99_ns: u64,
-    /// Share of all cores that is at work.
+    /// Share of the time of all cores in which they work, 0 to 1.
     pub cpu_share: f64,
-    /// CPU time for each request, in nanoseconds.
+    /// CPU time in ns for each request.
     pub cpu_ns: u64,
 }
 
 impl Point {
-    /// Of a run of this load.
+    /// Returns the figures of a run of this load.
     pub fn of(outcome: &Outcome, load: &Load) -> Self {
         let (all, c) = (outcome.group(), &outcome.counters);
         let steady = c.steady.mib_per_s().filter(|_| load.is_steady);
@@ -51,30 +52,32 @@ impl Point {
     }
 }
 
-/// What a value does to a gain.
+/// Effect of an uncertain value on a gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// Which of the answer's values.
+    /// Index of the value in the answer.
     pub value: usize,
-    /// The gain in percent with the value at its low and at its high end; `None`: that does not run.
+    /// Gain in percent with the value at its low and at its high end; `None`: the run was not
+    /// possible.
     pub percent: [Option<f64>; 2],
-    /// The rate there, in MiB/s.
+    /// Rate in MiB/s with the value at its low and at its high end.
     pub mib_s: [Option<f64>; 2],
-    /// From the lowest to the highest gain, the one with all values as they are among them.
+    /// Difference between the highest and the lowest gain in percent. The gain without a change of
+    /// the value counts, too.
     pub width_percent: f64,
 }
 
-/// What decides a gain.
+/// What decides how large a gain is.
 #[derive(Clone, Copy, Debug)]
 pub enum Decides<'a> {
-    /// A value of the board or the card.
+    /// A value of the board or the card that is not known exactly.
     Value(&'a Uncertain),
-    /// How far the stand-ins of Linux are off Linux itself.
+    /// The stand-ins of Linux, which differ from unmodified Linux.
     StandIn,
 }
 
 impl Decides<'_> {
-    /// Its key.
+    /// Returns the key of the value, or a name for the stand-ins.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,
@@ -82,7 +85,7 @@ impl Decides<'_> {
         }
     }
 
-    /// The last part of its key.
+    /// Returns the last part of the key, or a short name for the stand-ins.
     pub fn short(&self) -> &str {
         match self {
             Decides::Value(value) => value.short(),
@@ -90,36 +93,36 @@ impl Decides<'_> {
         }
     }
 
-    /// Whether nobody has measured it.
+    /// Returns whether this is a value that nobody has measured.
     pub fn is_prior(&self) -> bool {
         matches!(self, Decides::Value(value) if value.is_prior())
     }
 }
 
-/// A setting in a cell.
+/// Gain of a setting in a cell, compared with the cell's first setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
-    /// The setting.
+    /// Setting whose gain this is.
     pub setting: Setting,
-    /// With all values as they are.
+    /// Figures with all values as they are.
     pub point: Point,
-    /// Against the first setting of the cell, in percent.
+    /// Gain over the first setting of the cell in percent.
     pub percent: f64,
-    /// The lowest and the highest gain.
+    /// Lowest and highest gain in percent over all ends of values.
     pub ends: [f64; 2],
-    /// The lowest and the highest rate, in MiB/s.
+    /// Lowest and highest rate in MiB/s over all ends of values.
     pub mib_s: [f64; 2],
-    /// What each value does that does something, the widest first.
+    /// Effects of values, the largest first. Values without an effect are left out.
     pub effects: Vec<Effect>,
-    /// By how much the gain moves, in percent, if the stand-ins of Linux are off Linux itself by as
-    /// much as where both ran.
+    /// Change of the gain in percent if the stand-ins of Linux differ from unmodified Linux by as
+    /// much as in the loads that both ran.
     pub stand_in_percent: f64,
-    /// By value: the rates at its ends.
+    /// Rates in MiB/s at both ends of each value, by the value's index.
     rates: Vec<[Option<f64>; 2]>,
 }
 
 impl Gain {
-    /// What decides: the value with the widest effect, or the stand-in.
+    /// Returns what decides the gain: the value with the largest effect, or the stand-ins of Linux.
     pub fn decides<'a>(&self, answer: &'a Answer) -> Option<Decides<'a>> {
         let widest = self.effects.first();
         match widest.map_or(LEAST_PERCENT, |effect| effect.width_percent) {
@@ -128,31 +131,31 @@ impl Gain {
         }
     }
 
-    /// Whether a value without a measurement moves it.
+    /// Returns whether a value that nobody has measured changes the gain.
     pub fn hangs_on_priors(&self, answer: &Answer) -> bool {
         self.effects.iter().any(|effect| answer.values[effect.value].is_prior())
     }
 }
 
-/// A load with each setting.
+/// Results of one load with each setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// The load in words.
+    /// Name of the load with its depth.
     pub title: String,
-    /// Each write is flushed.
+    /// Whether a flush follows each write.
     pub is_durable: bool,
-    /// What it does.
+    /// Kind of the load.
     pub kind: Kind,
-    /// Its depth, or its jobs.
+    /// Depth of the load; with a durable load, number of jobs.
     pub depth: Option<u32>,
-    /// What ran, in the order of the settings. The first is what the others are compared with.
+    /// Results of the settings that ran, in order. The others are compared with the first.
     pub gains: Vec<Gain>,
-    /// What did not run, and why.
+    /// Settings that did not run, and why.
     pub refused: Vec<(Setting, String)>,
 }
 
 impl Cell {
-    /// Nothing of this load has run yet.
+    /// Makes an empty cell for this load.
     pub(super) fn new(load: &Load) -> Self {
         Cell {
             title: load.title(),
@@ -164,7 +167,7 @@ impl Cell {
         }
     }
 
-    /// A setting ran here, or did not.
+    /// Adds the result of a setting, or the reason why it did not run.
     pub(super) fn add(&mut self, setting: Setting, point: Result<Point, String>) {
         match point {
             Ok(point) => self.gains.push(Gain {
@@ -182,26 +185,26 @@ impl Cell {
     }
 }
 
-/// The answer.
+/// Answer to a question about the gains of stacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The board.
+    /// Name of the board.
     pub platform: String,
-    /// The card.
+    /// Name of the card.
     pub card: String,
-    /// What was changed.
+    /// Changes of the board, the card and the jobs.
     pub set: Vec<String>,
-    /// The seed.
+    /// Seed of the runs.
     pub seed: u64,
-    /// Runs in all.
+    /// Number of runs.
     pub runs: usize,
-    /// Intervals were wanted.
+    /// Whether the question asked for intervals.
     pub has_intervals: bool,
-    /// The values that were moved.
+    /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,
-    /// Ends that could not be run, and why.
+    /// Ends of values with which a run was not possible, and why.
     pub left: Vec<String>,
-    /// The loads.
+    /// Results of each load.
     pub cells: Vec<Cell>,
 }
 
@@ -210,14 +213,15 @@ fn percent(mib_s: f64, against: f64) -> f64 {
 }
 
 impl Answer {
-    /// Why nothing ran, if nothing did.
+    /// Returns the reason if no setting ran with any load.
     pub(super) fn nothing_ran(&self) -> Option<String> {
         let refused = self.cells.iter().flat_map(|cell| &cell.refused).next();
         let (_, why) = refused.filter(|_| self.cells.iter().all(|cell| cell.gains.is_empty()))?;
         Some(why.clone())
     }
 
-    /// A setting ran with a value at one end, or did not.
+    /// Adds the rate of a setting with a value at one of its ends, or the reason why it did not
+    /// run.
     pub(super) fn vary(
         &mut self,
         cell: usize,
@@ -240,13 +244,14 @@ impl Answer {
         }
     }
 
-    /// All runs are there.
+    /// Computes all gains and effects from the rates, when all runs are done.
     pub(super) fn conclude(&mut self) {
         let values = &self.values;
         for cell in &mut self.cells {
             let Some(first) = cell.gains.first().cloned() else { continue };
             let of_linux = |setting| standin::ratio(setting, cell.kind, cell.depth);
-            // An end that is the value itself was not run: it is the point.
+            // An end that equals the value was not run, so the rate with all values as they are is
+            // used.
             let rate = |gain: &Gain, value: usize, end: usize| match gain.rates.get(value) {
                 Some(rates) if values[value].ends[end] != values[value].value => rates[end],
                 _ => Some(gain.point.mib_s),
@@ -268,7 +273,8 @@ impl Answer {
                         gain.effects.push(effect);
                     }
                 }
-                // Both stacks as far off as Linux itself is.
+                // Moves the gain as if both settings differed from unmodified Linux by as much as
+                // their stand-ins.
                 let ratio = of_linux(gain.setting) / of_linux(first.setting);
                 let moved = |percent: f64| (100.0 + percent) * ratio - 100.0;
                 gain.stand_in_percent = (moved(gain.percent) - gain.percent).abs();

@@ -1,29 +1,30 @@
-//! The loads that stacks are compared with: an ordinary one and a durable one, at some depths.
+//! Loads with which stacks are compared: ordinary and durable ones, at several depths.
 
 use super::standin::Kind;
 use crate::fio::{self, JobFile};
 
-/// How a load was made durable.
+/// Change of a job that makes its writes durable.
 const FSYNC: &str = "fsync=1";
 
 /// A load at one depth.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// In words, without its depth.
+    /// Name of the load without its depth.
     pub name: String,
-    /// Requests under way; of a durable load the jobs, each of which waits for its own flush.
-    /// `None`: as the job file says.
+    /// Requests under way. With a durable load: number of jobs, each of which waits for its own
+    /// flush. `None`: as in the job file.
     pub depth: Option<u32>,
-    /// Each write is followed by a flush.
+    /// Whether a flush follows each write.
     pub is_durable: bool,
-    /// All of it is known beforehand, so that beginning and end can be left out of the rate.
+    /// Whether start and end of the run can be left out of the rate, since the whole load is known
+    /// beforehand.
     pub is_steady: bool,
-    /// The jobs.
+    /// Jobs of the load.
     pub file: JobFile,
 }
 
 impl Load {
-    /// What it does.
+    /// Returns the kind of the load, by which differences of the stand-ins are looked up.
     pub fn kind(&self) -> Kind {
         match self.file.jobs.iter().any(|job| job.rw.write) {
             _ if self.is_durable => Kind::Flushes,
@@ -32,7 +33,7 @@ impl Load {
         }
     }
 
-    /// In words, with its depth.
+    /// Returns the name with the depth.
     pub fn title(&self) -> String {
         match (self.depth, self.is_durable) {
             (None, _) => self.name.clone(),
@@ -43,11 +44,11 @@ impl Load {
     }
 }
 
-/// Random reads, random writes, and writes that are flushed one by one, each of 4 KiB and at each
-/// of these depths, of so many requests.
+/// Returns the usual loads: random reads, random writes, and writes that are flushed one by one.
+/// Each has 4 KiB per request, `ios` requests, and one of these depths.
 ///
 /// # Errors
-/// One line; none that a user brings about.
+/// The error is one line; no input of a user causes it.
 pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
     let kinds = [
         ("random reads of 4 KiB", "randread", false),
@@ -74,14 +75,14 @@ pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
-/// A job has so many requests at least.
+/// Smallest number of requests of a job.
 const LEAST_IOS: u64 = 24;
 
-/// A job file of the user's as it is; and, where it writes and flushes nothing itself, with a flush
-/// after each write. With depths, each of these.
+/// Returns the loads of a user's job file: as it is and, if it writes but never flushes, with a
+/// flush after each write. If depths are given, each load is changed to each depth.
 ///
 /// # Errors
-/// One line: its jobs take no such depth or no flush.
+/// The jobs cannot have such a depth or a flush; the error is one line.
 pub fn own(name: &str, file: &JobFile, depths: &[u32]) -> Result<Vec<Load>, String> {
     let writes = file.jobs.iter().any(|job| job.rw.write);
     let flushes = file.jobs.iter().any(|job| job.fsync > 0 || job.fdatasync > 0);

@@ -1,8 +1,9 @@
-//! What other stacks bring on a board with its card, and how sure that is.
+//! Compares stacks on a board with its card: what each gains, and how certain that gain is.
 //!
-//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, `standin` how far
-//! Linux itself was off its stand-ins, [`answer`] what came out, [`report`] says it. Each load runs with each setting, once with all values as they are, and
-//! once for each end of each uncertain value: one value at a time.
+//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, `standin` the
+//! differences between stand-ins and unmodified Linux, [`answer`] the results, and [`report`]
+//! writes them. Each load runs with each setting: once with all values as they are, and once for
+//! each end of each uncertain value, with one value changed at a time.
 
 pub mod answer;
 pub mod load;
@@ -21,11 +22,11 @@ use crate::platform::{ControllerConfig, Files, JOB, Platform};
 use crate::runner::{self, Run, RunError, Setting};
 use mmcq_sim::parallel;
 
-/// Limit of the number of runs.
+/// Largest number of runs for one question.
 const RUNS_MAX: usize = 100_000;
 
-/// Which settings are compared, in their order, where none are named; the first that runs is what
-/// the others are compared with. Those that board or card cannot say why.
+/// Settings that are compared if none are named, in order. The others are compared with the first
+/// that runs. A setting that board or card cannot run is listed with its reason.
 const SETTINGS: [Setting; 8] = [
     Setting::None,
     Setting::HsqTag,
@@ -36,10 +37,10 @@ const SETTINGS: [Setting; 8] = [
     Setting::Auto,
     Setting::AutoOwn,
 ];
-/// The same of a reader that sends no CMD12 by itself.
+/// Settings that are compared on a reader which sends no CMD12 by itself, if none are named.
 const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
 
-/// What stacks are compared on a board.
+/// Returns the settings that are compared on this board if none are named.
 ///
 /// # Errors
 /// The board cannot be read.
@@ -51,37 +52,37 @@ pub fn settings(platform: &str) -> Result<Vec<Setting>, String> {
     })
 }
 
-/// What is asked.
+/// Question: which stacks, board and loads to compare.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The board.
+    /// Name of the board.
     pub platform: String,
-    /// Another card than the board's.
+    /// Name of a card that replaces the board's own; `None`: the board's own.
     pub card: Option<String>,
-    /// What is changed, as `--set` takes it.
+    /// Changes as in `--set`.
     pub set: Vec<String>,
     /// Seed of everything random that is not fio's own.
     pub seed: u64,
-    /// The stacks.
+    /// Settings to compare.
     pub settings: Vec<Setting>,
-    /// The loads.
+    /// Loads to run.
     pub loads: Vec<Load>,
-    /// Ranges that are given.
+    /// Ranges of values that the user gave.
     pub given: Vec<Given>,
-    /// Intervals are wanted.
+    /// Whether to compute the intervals of the gains.
     pub has_intervals: bool,
-    /// Threads.
+    /// Number of threads for the runs.
     pub threads: usize,
 }
 
-/// The board as it is, or with one value at one of its ends.
+/// Board with all values as they are, or with one value at one of its ends.
 struct Variant {
     platform: Platform,
-    /// Which value, and which end.
+    /// Index of the changed value, and 0 or 1 for its low or high end; `None`: no value is changed.
     of: Option<(usize, usize)>,
 }
 
-/// What runs: a load, a setting, a variant, by their places.
+/// A run: index of the load, setting, and index of the variant.
 #[derive(Clone, Copy)]
 struct Place {
     load: usize,
@@ -90,10 +91,11 @@ struct Place {
 }
 
 impl Question {
-    /// Runs all. `told` hears how many runs are planned, and of each that is done.
+    /// Runs all combinations. Calls `told` with the number of finished runs and, when it is known,
+    /// the number of planned runs.
     ///
     /// # Errors
-    /// One line: the board, the card, a load or a range is wrong, or nothing can be run.
+    /// The board, the card, a load or a range is wrong, or nothing can run; the error is one line.
     pub fn ask(&self, told: &mut dyn FnMut(usize, usize)) -> Result<Answer, String> {
         let of_board: Vec<String> = self.set.iter().filter(|text| !text.starts_with(JOB)).cloned().collect();
         let card = self.card.as_deref();
@@ -134,7 +136,7 @@ impl Question {
         if let Some(why) = answer.nothing_ran() {
             return Err(why);
         }
-        // What does not run as it is does not run otherwise.
+        // A setting that does not run with the values as they are is not tried with others.
         let varied: Vec<Place> = (0..loads)
             .flat_map(|load| answer.cells[load].gains.iter().map(move |gain| (load, gain.setting)))
             .flat_map(|(load, setting)| {
@@ -153,7 +155,8 @@ impl Question {
         Ok(answer)
     }
 
-    /// The board as it is, and with each end of each value. What board or card refuse is named.
+    /// Returns the board as it is and with each end of each value, and a text for each end that
+    /// board or card refuse.
     fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
         let files = Files::default();
         let load = |changes: &[String]| -> Result<Platform, String> {
@@ -177,7 +180,7 @@ impl Question {
         Ok((variants, left))
     }
 
-    /// The jobs of each load, with what is changed of them.
+    /// Returns the workers of each load, after the changes of job options.
     fn workers(&self) -> Result<Vec<Vec<Worker>>, String> {
         let of = |load: &Load| -> Result<Vec<Worker>, String> {
             let mut file = load.file.clone();

@@ -1,4 +1,4 @@
-//! The answer as a text, as JSON and as a page.
+//! Writes an answer as text, as JSON and as a page.
 
 use super::answer::{Answer, Cell, Decides, Gain};
 use super::uncertain::Uncertain;
@@ -9,9 +9,9 @@ use crate::table::{self, Table};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A page has so many effects of each gain among its data, so that it stays small.
+/// Largest number of effects of each gain in the data of a page, which keeps the page small.
 const ON_PAGE: usize = 3;
-/// A prior is marked so where it decides.
+/// Mark of a deciding value that nobody has measured.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {
@@ -19,12 +19,12 @@ fn signed(percent: f64) -> String {
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
-/// `+8.1 to +13.0 %`.
+/// Returns the interval of a gain as text, such as `+8.1 to +13.0 %`.
 fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// The deciding key's last part, marked if it is a prior.
+/// Returns the last part of the deciding value's key, with the mark if it is a prior.
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };
@@ -38,12 +38,12 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What stands in the table of a cell: a column each.
+/// Headings of the table of a cell.
 const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
 impl Answer {
-    /// The rows of a cell.
+    /// Returns the rows of a cell's table.
     fn rows(&self, cell: &Cell) -> Vec<[String; 9]> {
         let row = |(at, gain): (usize, &Gain)| {
             let is_first = at == 0;
@@ -63,7 +63,7 @@ impl Answer {
         cell.gains.iter().enumerate().map(row).collect()
     }
 
-    /// Settings that ran somewhere.
+    /// Returns the settings that ran with at least one load.
     fn settings(&self) -> Vec<Setting> {
         let mut all: Vec<Setting> = Vec::new();
         for gain in self.cells.iter().flat_map(|cell| &cell.gains) {
@@ -74,7 +74,8 @@ impl Answer {
         all
     }
 
-    /// The values that move a gain, each with its largest effect, the widest first.
+    /// Returns the values that change a gain, each with its largest effect in percent, the largest
+    /// first.
     fn deciding(&self) -> Vec<(&Uncertain, f64)> {
         let mut widest: Vec<(usize, f64)> = Vec::new();
         let gains = self.cells.iter().flat_map(|cell| &cell.gains);
@@ -88,13 +89,13 @@ impl Answer {
         widest.into_iter().map(|(value, width)| (&self.values[value], width)).collect()
     }
 
-    /// Where it ran, in a line.
+    /// Returns a line about board, card and seed of the runs.
     fn place(&self) -> String {
         let set = if self.set.is_empty() { String::new() } else { format!(", {}", self.set.join(", ")) };
         format!("board {}, card {}, seed {}{set}", self.platform, self.card, self.seed)
     }
 
-    /// How the intervals came about, in a line.
+    /// Returns a line about how the intervals were computed.
     fn how(&self) -> String {
         if !self.has_intervals {
             return format!("No intervals: all values as they are, {} runs.", self.runs);
@@ -108,7 +109,7 @@ impl Answer {
         )
     }
 
-    /// What did not run and why, a line for each reason.
+    /// Returns one line for each reason why something did not run.
     fn refused(&self) -> Vec<String> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         let ran = self.settings();
@@ -138,7 +139,7 @@ impl Answer {
         table
     }
 
-    /// The values that move a gain, as a table.
+    /// Returns a table of the values that change a gain.
     fn values_table(&self) -> Table {
         let all = self.deciding();
         let mut table = Table::default();
@@ -155,7 +156,7 @@ impl Answer {
         table
     }
 
-    /// For people.
+    /// Returns the answer as readable text.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.place());
         for line in table::folded(&self.how(), 0) {
@@ -181,13 +182,13 @@ impl Answer {
         out
     }
 
-    /// One JSON object a line: what ran, each gain, each value that moves one, each value that was
-    /// moved, and what did not run.
+    /// Returns the answer as JSON, one object per line: what ran, each gain, each effect of a
+    /// value, each changed value, and what did not run.
     pub fn json_lines(&self) -> String {
         self.lines_with(usize::MAX)
     }
 
-    /// The same, of each gain with so many of the values that move it.
+    /// Returns the answer as JSON lines with at most `most` effects for each gain.
     fn lines_with(&self, most: usize) -> String {
         let mut lines = vec![json!({
             "what": "question", "version": env!("CARGO_PKG_VERSION"), "platform": self.platform, "card": self.card,
@@ -237,7 +238,7 @@ impl Answer {
         })
     }
 
-    /// As a page.
+    /// Returns the answer as an HTML page.
     ///
     /// # Errors
     /// A picture cannot be drawn.
@@ -277,7 +278,8 @@ impl Answer {
         Ok(listed(&title, &intro, &self.verdict(), &parts, command, &self.lines_with(ON_PAGE)))
     }
 
-    /// The best of Linux's settings and of ours in each cell, a sentence each.
+    /// Returns a sentence for each cell that compares the best setting of Linux with the best of
+    /// mmcq.
     fn verdict(&self) -> Vec<String> {
         let sentence = |cell: &Cell, gain: &Gain| {
             let interval = match (self.has_intervals, gain.decides(self)) {
@@ -303,7 +305,7 @@ impl Answer {
     }
 }
 
-/// A table below its title; a line without names of groups goes.
+/// Returns a table below its title; a line without group names is removed.
 fn indented(text: &str) -> String {
     text.lines()
         .filter(|line| !line.is_empty())

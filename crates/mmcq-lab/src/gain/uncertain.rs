@@ -3,8 +3,8 @@
 use crate::params::{self, Param};
 use crate::platform::CARD;
 
-/// Tables whose values decide how fast a stack is. Registers, labels and what only bring-up or an
-/// erase meets are none of them.
+/// Tables whose values decide how fast a stack is. Registers, labels, and values that only bring-up
+/// or an erase uses are not among them.
 const TABLES: [&str; 8] = [
     "cost.",
     "share.",
@@ -15,26 +15,26 @@ const TABLES: [&str; 8] = [
     "card.queue.",
     "card.packed.",
 ];
-/// What a card's registers say is known.
+/// Keys whose values come from a card's registers, so that they are known exactly.
 const REGISTERS: [&str; 3] = ["card.queue.depth", "card.packed.writes", "card.packed.reads"];
-/// Sizes: powers of two, so that the next ones are half and double.
+/// Endings of keys of sizes. Sizes are powers of two, so the next ones are half and double.
 const SIZES: [&str; 2] = ["_kib", "_mib"];
 
-/// Where the ends of a value come from.
+/// Origin of the ends of an uncertain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The command line.
+    /// The user gave the range on the command line.
     Given,
-    /// The interval of 95 % that a fit wrote into the file.
+    /// A fit wrote the 95 % interval into the file.
     Interval,
-    /// The range that the file has.
+    /// The file has a range of its own.
     Range,
-    /// What is usual for its kind: the file has neither.
+    /// The file has no range: the ends are usual for the kind of the value.
     Usual,
 }
 
 impl Basis {
-    /// Its name in reports.
+    /// Returns the name of the origin in reports.
     pub fn name(self) -> &'static str {
         match self {
             Basis::Given => "--range",
@@ -48,33 +48,34 @@ impl Basis {
 /// A value that is not known exactly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uncertain {
-    /// As `--set` takes it.
+    /// Key of the value, as in `--set`.
     pub key: String,
-    /// By its name.
+    /// Unit, which follows from the key's name.
     pub unit: &'static str,
-    /// Where it comes from; empty: its file does not say.
+    /// Kind of the value, such as `prior` or `fit`; empty: its file has none.
     pub kind: String,
-    /// As the model has it.
+    /// Value in the model.
     pub value: f64,
-    /// The least and the most. One that is the value itself is not run.
+    /// Low and high end. An end that equals the value is not run.
     pub ends: [f64; 2],
-    /// Where these come from.
+    /// Origin of the ends.
     pub basis: Basis,
     whole: bool,
 }
 
 impl Uncertain {
-    /// Not measured: a prior, or a number whose file does not name its source.
+    /// Returns whether nobody has measured the value: it is a prior, or its file does not name a
+    /// source.
     pub fn is_prior(&self) -> bool {
         matches!(self.kind.as_str(), "prior" | "")
     }
 
-    /// The last part of its key.
+    /// Returns the last part of the key.
     pub fn short(&self) -> &str {
         self.key.rsplit('.').next().unwrap_or(&self.key)
     }
 
-    /// The change that makes it this, as `--set` takes it.
+    /// Returns the change `key=value` that sets this value.
     pub fn change(&self, value: f64) -> String {
         match self.whole {
             true => format!("{}={value:.0}", self.key),
@@ -83,7 +84,7 @@ impl Uncertain {
     }
 }
 
-/// A range of the command line: `KEY=LEAST..MOST`.
+/// Range that the user gave: `KEY=LEAST..MOST`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
     text: String,
@@ -108,7 +109,8 @@ impl std::str::FromStr for Given {
     }
 }
 
-/// The ends of a value of this kind, where nothing else is known. `None`: it is taken as it is.
+/// Returns the usual ends for a value of this kind, if no range is known. `None`: the value counts
+/// as exact.
 fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
     let by = |factor: f64| [value / factor, value * factor];
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));
@@ -119,7 +121,7 @@ fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
         "measured" if !whole => by(1.05),
         _ => return None,
     };
-    // Of whole numbers the next ones, at least.
+    // A count changes at least to the next whole numbers.
     Some(match whole && !is_size {
         true => [ends[0].ceil().min(value - 1.0).max(1.0), ends[1].floor().max(value + 1.0)],
         false if whole => [ends[0].round().max(1.0), ends[1].round()],
@@ -127,11 +129,13 @@ fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
     })
 }
 
-/// The values of a board with its card that may decide an answer, in the order of `mmcq params`.
-/// What `set` gives is known. What `given` names is uncertain, whatever it is.
+/// Returns the values of a board and its card that are not known exactly, in the order of `mmcq
+/// params`. A value in `set` counts as known. A value in `given` counts as uncertain, whatever its
+/// kind.
 ///
 /// # Errors
-/// One line: board or card cannot be read, or a range is of no number that there is.
+/// Board or card cannot be read, or a range is for a key that does not exist or is not a number;
+/// the error is one line.
 pub fn uncertain(
     platform: &str,
     card: Option<&str>,
@@ -186,8 +190,8 @@ pub fn uncertain(
     Ok(found.collect())
 }
 
-/// Makes priors of what stands in a card's table beside values that a fit has determined, without an
-/// interval of its own: the table's source names the fit, which says nothing of these.
+/// Makes priors of those values in a fitted table of a card that have no interval: the table's
+/// source names the fit, but the fit did not determine these values.
 fn doubt_rest_of_fit(all: &mut [Param]) {
     let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
     let fitted = all.iter().filter(|param| param.interval.is_some() && param.key.starts_with(CARD));
@@ -199,7 +203,7 @@ fn doubt_rest_of_fit(all: &mut [Param]) {
     }
 }
 
-/// A number that counts something. Times are written without a fraction, too.
+/// Returns whether a whole number is a count or a size. (Times may be whole numbers, too.)
 fn is_count(param: &Param, whole: bool) -> bool {
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));
     whole && (param.unit.is_empty() || is_size)
@@ -224,7 +228,7 @@ mod tests {
         assert_eq!(ends("a_us", "fit", 11.0, false), Some([10.0, 11.0 * 1.1]));
         assert_eq!(ends("a_us", "measured", 2.1, false), Some([2.0, 2.1 * 1.05]));
         assert_eq!(ends("a_us", "spec", 2.1, false), None);
-        // Counts go to the next ones, sizes to half and double.
+        // Counts vary by one, sizes to half and double.
         assert_eq!(ends("units", "fit", 3.0, true), Some([2.0, 4.0]));
         assert_eq!(ends("units", "prior", 1.0, true), Some([1.0, 2.0]));
         assert_eq!(ends("cache_kib", "fit", 512.0, true), Some([256.0, 1024.0]));

@@ -35,7 +35,7 @@ fn at<'a>(line: &'a str, prefix: &str) -> Option<(u64, &'a str)> {
     Some((at_us.parse().ok()?, rest))
 }
 
-/// Returns the effect of each event of the report's schedule, from its begin to the begin of the
+/// Returns the effect of each event of the report's schedule, from its start to the start of the
 /// next event.
 pub fn recovered(report: &Report) -> Vec<Recovered> {
     let us =

@@ -47,7 +47,7 @@ pub struct Load {
     pub bytes: u64,
     /// Number of requests under way, for each job.
     pub depth: u32,
-    /// Number of processes.
+    /// Number of processes that run the load.
     pub jobs: u32,
     /// Number of requests of all jobs.
     pub requests: u64,
@@ -86,7 +86,7 @@ pub struct Report {
     pub card: String,
     /// Setting: `none`, `hsq-tag` or `cqe`; for an image its name.
     pub setting: String,
-    /// Number of CPUs.
+    /// Number of CPUs of the guest.
     pub cpus: u8,
     /// Time of an instruction in ns.
     pub instruction_ns: u32,

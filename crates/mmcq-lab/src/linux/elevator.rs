@@ -10,11 +10,11 @@ use mmcq::host::Direction;
 /// A request of the block layer: contiguous I/Os of one direction.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Direction of its data: read or write.
+    /// Direction of the request's data: read or write.
     pub direction: Direction,
-    /// Address of its first block, in blocks.
+    /// Address of the request's first block, in blocks.
     pub lba: u64,
-    /// Number of blocks.
+    /// Length of the request in blocks.
     pub blocks: u32,
     /// I/Os that were merged into this request, in the order of their addresses.
     pub ios: Vec<Io>,
@@ -22,7 +22,7 @@ pub struct Request {
     id: u64,
     /// Place in the order of arrival. A merged request keeps the place of the older one.
     arrival: u64,
-    /// Time in ns at which the oldest of its I/Os arrived.
+    /// Time in ns at which the oldest of the request's I/Os arrived.
     came_ns: u64,
     /// Time in ns at which the request expires, so that the scheduler serves it before others.
     expires_ns: u64,
@@ -48,7 +48,7 @@ pub struct DiskUse {
     pub ticks_ns: [u64; 2],
 }
 
-/// The scheduler's tunables.
+/// Tunables of the scheduler mq-deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
     /// Size of the largest request, in blocks.
@@ -75,7 +75,7 @@ impl Default for Tunables {
     }
 }
 
-/// The scheduler.
+/// Model of the scheduler mq-deadline.
 #[derive(Default)]
 pub struct Elevator {
     tunables: Tunables,

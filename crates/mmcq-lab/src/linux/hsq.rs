@@ -32,7 +32,7 @@ pub enum Order {
     Fifo,
 }
 
-/// The queue's settings.
+/// Settings of the software queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Order in which the queue dispatches requests.

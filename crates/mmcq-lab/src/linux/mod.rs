@@ -39,7 +39,7 @@ pub enum Ended {
 /// Port to the controller, for one operation at a time. Its methods charge the CPU costs of
 /// starting an operation and of acknowledging its interrupt.
 pub trait Port {
-    /// Starts a request.
+    /// Starts the transfer of a request.
     fn transfer(&mut self, sys: &mut System, request: &Request);
 
     /// Polls the card's status (CMD13).

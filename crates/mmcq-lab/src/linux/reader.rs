@@ -35,9 +35,9 @@ const READY: u32 = 0x900;
 /// Time at which CMD12 ends a multi-block transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// After every request.
+    /// CMD12 ends the transfer after every request.
     AtOnce,
-    /// When a request arrives that does not continue the transfer.
+    /// CMD12 ends the transfer when a request arrives that does not continue it.
     Late,
 }
 

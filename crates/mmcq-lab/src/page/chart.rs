@@ -35,7 +35,7 @@ pub struct Bar {
     pub parts: Vec<(f64, RGBColor)>,
 }
 
-/// Line through points.
+/// Line of a chart through these points.
 pub struct Line {
     /// Points, from left to right.
     pub points: Vec<(f64, f64)>,

@@ -12,11 +12,11 @@ const DATA_MAX: usize = 250_000;
 /// Section of a page, with its heading.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// Heading.
+    /// Heading of the section.
     pub heading: String,
     /// An SVG picture, and what it shows.
     pub picture: Option<(String, String)>,
-    /// A table.
+    /// Table of the section.
     pub table: Option<Table>,
     /// Further lines, as the program prints them.
     pub lines: String,

@@ -48,7 +48,7 @@ const SCOPE_BYTES: usize = 150_000;
 /// Results of the load in one setting.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The setting.
+    /// Setting with which the load ran.
     pub setting: Setting,
     /// Counters of the run.
     pub counters: Counters,

@@ -1,4 +1,5 @@
-//! Reads blkparse's default output: device, CPU, number, time, process, event, letters, place.
+//! Reads blkparse's default output. A line has device, CPU, number, time, process, event, letters
+//! of the operation, and place.
 
 use super::devices::Devices;
 use super::lines::Lines;
@@ -7,7 +8,7 @@ use super::words::{letters, sectors, time_ns};
 use super::{Event, Op, Reading, Record, What};
 use crate::fio::ParseError;
 
-/// A text of blkparse.
+/// Text in blkparse's format, read line by line.
 pub(super) struct Blkparse {
     lines: Lines,
     devices: Devices,
@@ -16,7 +17,7 @@ pub(super) struct Blkparse {
     over: bool,
 }
 
-/// Returns whether a line is one of blkparse's.
+/// Returns whether a line has blkparse's format.
 pub(super) fn is_one(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let mut next = || words.next().unwrap_or_default();
@@ -55,7 +56,7 @@ impl Blkparse {
                     |text: &str| sectors(text).ok_or_else(|| format!("{text}: expected a number of blocks"));
                 (number(at)?, number(count)?)
             }
-            // Commands that pass the block layer have no place.
+            // Commands that bypass the block layer have no place, so they are ignored.
             _ if op != Op::Flush && !flush_first => return Ok(None),
             _ => (0, 0),
         };
@@ -63,7 +64,7 @@ impl Blkparse {
         if ends {
             return Ok(Some((at_ns, What::Ends { device, offset, bytes })));
         }
-        // Behind a completion stands its error.
+        // In a completion, an error number follows in brackets.
         let program = match line.trim_end().strip_suffix(']').and_then(|text| text.rsplit_once(" [")) {
             Some((_, name)) if action != "C" => self.names.of(name),
             _ => None,
@@ -94,7 +95,7 @@ impl Iterator for Blkparse {
                 Ok(line) => line,
                 Err(error) => return Some(Err(error)),
             };
-            // What follows are sums.
+            // All lines from here on are sums.
             self.over = line.starts_with("CPU") || line.starts_with("Total (");
             if self.over || line.starts_with('#') {
                 continue;

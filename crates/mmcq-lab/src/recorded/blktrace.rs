@@ -13,7 +13,7 @@ pub(super) const RECORD_BYTES: usize = 48;
 /// Magic number "eat", with the version in the lowest byte.
 pub(super) const MAGIC: u32 = 0x6561_7407;
 
-/// Categories, in the upper half of an action.
+/// Categories of an event, in the upper half of an action.
 pub(super) mod category {
     pub const READ: u32 = 1 << 16;
     pub const WRITE: u32 = 1 << 17;
@@ -28,7 +28,7 @@ pub(super) mod category {
     pub const FUA: u32 = 1 << 31;
 }
 
-/// Events, in the lowest byte of an action.
+/// Kinds of events, in the lowest byte of an action.
 pub(super) mod event {
     pub const QUEUE: u32 = 1;
     pub const GET_REQUEST: u32 = 4;
@@ -37,13 +37,13 @@ pub(super) mod event {
     pub const INSERT: u32 = 12;
 }
 
-/// Returns whether a file begins like one of blktrace's.
+/// Returns whether a file begins like one that blktrace wrote.
 pub(super) fn is_one(head: &[u8]) -> bool {
     let first = head.first_chunk().copied().unwrap_or_default();
     [u32::from_le_bytes(first), u32::from_be_bytes(first)].iter().any(|magic| magic >> 8 == MAGIC >> 8)
 }
 
-/// A file.
+/// File of blktrace, read record by record.
 pub(super) struct Blktrace {
     name: String,
     input: Box<dyn BufRead>,
@@ -74,8 +74,8 @@ impl Blktrace {
         ParseError::new(&self.place(), why)
     }
 
-    /// Reads the next record. Returns `None` at the file's end, `Some(None)` for a record that is
-    /// not used, otherwise its event.
+    /// Reads the next record. Returns `None` at the end of the file, `Some(None)` for a record that
+    /// is not used, otherwise the record's event.
     fn record(&mut self) -> Result<Option<Option<Event>>, ParseError> {
         let mut bytes = Vec::with_capacity(RECORD_BYTES);
         let got = Read::take(&mut self.input, RECORD_BYTES as u64).read_to_end(&mut bytes);

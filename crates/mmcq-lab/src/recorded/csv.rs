@@ -1,8 +1,8 @@
-//! Reads values in columns, by a map: `time=1,op=4,offset=5,bytes=6,unit=100ns`.
+//! Reads a trace in columns, by a map such as `time=1,op=4,offset=5,bytes=6,unit=100ns`.
 //!
-//! A column is a number from 1, or a name in the first line. `sector` and `sectors` stand for
-//! `offset` and `bytes` in units of 512. `process`, `device` and `took` are optional. `read`,
-//! `write`, `flush` and `discard` name the word of the column `op` for that operation.
+//! A column is named by its number from 1, or by its name in the first line. `sector` and `sectors`
+//! replace `offset` and `bytes` and are in units of 512 bytes. `process`, `device` and `took` are
+//! optional. `read`, `write`, `flush` and `discard` set the word in column `op` for that operation.
 
 use super::devices::Devices;
 use super::lines::Lines;
@@ -11,7 +11,7 @@ use super::words::{letters, time_ns};
 use super::{Event, Format, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
 
-/// Returns the map of a preset.
+/// Returns the map of a known format; `None`: the format has none.
 pub(super) fn preset(format: Format) -> Option<&'static str> {
     match format {
         Format::Msr => Some("time=1,device=3,op=4,offset=5,bytes=6,took=7,unit=100ns"),
@@ -22,7 +22,7 @@ pub(super) fn preset(format: Format) -> Option<&'static str> {
     }
 }
 
-/// Returns whether the first line is one of a preset.
+/// Returns whether a file with this first line has this format.
 pub(super) fn is_one(format: Format, line: &str) -> bool {
     let cells: Vec<&str> = Separator::of(line).cells(line);
     let cell = |at: usize| cells.get(at).copied().unwrap_or_default();
@@ -68,7 +68,7 @@ pub fn unit_ns(text: &str) -> Option<u64> {
 const COLUMNS: [&str; 9] =
     ["time", "op", "offset", "sector", "bytes", "sectors", "process", "device", "took"];
 
-/// A map as given: a column each, by name or number, and further settings.
+/// Map as the user gave it: a name or number for each column, and further settings.
 struct Map {
     columns: [Option<String>; COLUMNS.len()],
     unit_ns: u64,
@@ -135,7 +135,7 @@ impl Map {
     }
 }
 
-/// A table.
+/// Trace in columns, read line by line.
 pub(super) struct Csv {
     lines: Lines,
     separator: Separator,
@@ -144,7 +144,7 @@ pub(super) struct Csv {
     devices: Devices,
     processes: Devices,
     names: Names,
-    /// The first line, if it is a row.
+    /// First line, if it is a row, not a line of names.
     first: Option<String>,
 }
 
@@ -157,7 +157,7 @@ impl Csv {
         let separator = Separator::of(&first);
         let names = separator.cells(&first);
         let columns = map.resolve(&names).map_err(|why| lines.wrong(why))?;
-        // Names are no numbers.
+        // If columns are given by name, the first line has the names; otherwise it is a row.
         let [_, _, offset, sector, ..] = columns;
         let is_row = offset.or(sector).is_some_and(|at| names[at].parse::<u64>().is_ok());
         Ok(Csv {
@@ -187,7 +187,7 @@ impl Csv {
 
     fn record(&mut self, line: &str) -> Result<Option<Record>, String> {
         let cells = self.separator.cells(line);
-        // The Pixel traces have a line between preparation and use.
+        // Traces of the Pixel format have a line that separates the preparation from the use.
         if cells.len() == 1 && cells[0] == "preconditioning_ended" {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! What a trace is: its requests by kind, their sizes, and the share of its time that it thinks.
+//! Describes a trace: its requests by kind, their sizes, and its share of think time.
 
 use super::{Op, Record};
 use crate::fio::report::Fact;
@@ -16,7 +16,7 @@ fn kind(op: Op) -> usize {
     }
 }
 
-/// Requests of one kind.
+/// Facts about the requests of one kind.
 #[derive(Debug, Default)]
 struct Kind {
     count: u64,
@@ -26,7 +26,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Returns the least, the median and the greatest size.
+    /// Returns the smallest, median and largest size.
     fn sizes(&self) -> Option<[u64; 3]> {
         let (least, most) = (*self.sizes.keys().next()?, *self.sizes.keys().next_back()?);
         let mut below = 0;
@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// A trace, request by request in the order of their times.
+/// Description of a trace, to which requests are added in the order of their times.
 #[derive(Debug, Default)]
 pub(super) struct Described {
     kinds: [Kind; KINDS.len()],
@@ -46,9 +46,9 @@ pub(super) struct Described {
     /// Number of requests that a flush goes before.
     flush_first: u64,
     first_ns: Option<u64>,
-    /// Time in ns at which everything has ended so far.
+    /// Time in ns at which the last of the requests so far has ended.
     ended_ns: u64,
-    /// Time in ns in which nothing was under way.
+    /// Sum in ns of the times without any request under way.
     idle_ns: u64,
     ends_known: bool,
 }
@@ -98,7 +98,7 @@ impl Described {
         facts
     }
 
-    /// Returns the trace in sentences. `head` names it.
+    /// Returns sentences about the trace; `head` is its name.
     pub(super) fn told(&self, head: &str, span_ns: u64) -> Vec<String> {
         let all: u64 = self.kinds.iter().map(|kind| kind.count).sum();
         let mut told = vec![format!("{head}: {all} requests in {:.3} s.", span_ns as f64 / 1e9)];
@@ -155,7 +155,8 @@ mod tests {
     #[test]
     fn time_in_which_nothing_is_under_way_is_think_time() {
         let mut trace = Described::default();
-        // Two that overlap, a pause of 70, one inside of another, a pause of 100.
+        // Requests 1 and 2 overlap; a pause of 70 us follows; request 4 is inside 3; a pause of 100
+        // us follows.
         for (at_us, took_us) in [(0, 20), (10, 20), (100, 100), (120, 10), (300, 100)] {
             trace.add(&record(at_us, took_us, Op::Read, 4096));
         }

@@ -1,20 +1,20 @@
-//! Devices and processes of a trace, by number.
+//! Numbers the devices and processes of a trace.
 
 use std::collections::HashMap;
 
-/// Numbers for names, and the names that are wanted.
+/// Numbers of names. Names that the user does not want have none.
 pub(super) struct Devices {
     wanted: Option<String>,
     known: HashMap<String, Option<u32>>,
 }
 
 impl Devices {
-    /// Makes it for all names, or for only this one.
+    /// Makes an empty list, for all names or only for `wanted`.
     pub(super) fn new(wanted: Option<String>) -> Self {
         Devices { wanted, known: HashMap::new() }
     }
 
-    /// Returns the number of a name; `None`: it is not wanted.
+    /// Returns the number of a name; `None`: the name is not wanted.
     pub(super) fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.known.get(name) {
             return number;

@@ -1,12 +1,12 @@
 //! Exports a run as Linux's block layer would have recorded it: a file of blktrace, or a list of
 //! its requests ([`snoop`](super::snoop)).
 //!
-//! Each I/O is a request of its own. It comes (Q, G, I), is given to the driver (D) and completes
-//! (C). The time of D is the begin of the data command that names the I/O's first block, or the
+//! Each I/O is a separate request. It arrives (Q, G, I), is given to the driver (D) and completes
+//! (C). The time of D is the start of the data command that names the I/O's first block, or the
 //! first block of an I/O that it continues. An I/O that no command names (its transfer was already
-//! open, or it was packed) gets the newest data command since it came. A flush gets the command
-//! that writes the card's cache, which may serve several flushes. Times count from the begin of the
-//! load.
+//! open, or it was packed) gets the newest data command since its arrival. A flush gets the command
+//! that flushes the card's cache, which may serve several flushes. Times count from the start of
+//! the load.
 
 use super::blktrace::{MAGIC, RECORD_BYTES, category, event};
 use crate::system::{How, Io, System};
@@ -24,11 +24,11 @@ const FLUSH_CACHE: u32 = 32;
 const DEVICE: u32 = 179 << 20;
 
 thread_local! {
-    /// Recorder of the machine that runs now.
+    /// Recorder of the machine that this thread runs.
     static KEEPER: RefCell<Option<Rc<RefCell<Keeper>>>> = const { RefCell::new(None) };
 }
 
-/// One event.
+/// Event to be written.
 struct Row {
     at_ns: u64,
     code: u32,
@@ -44,26 +44,26 @@ struct Open {
     went_ns: Option<u64>,
 }
 
-/// Returns whether an I/O is a flush.
+/// Returns whether an I/O is a flush of the card's cache.
 pub(super) fn is_flush(io: &Io) -> bool {
     io.blocks == 0
 }
 
-/// A completed I/O. Times count from the begin of the load.
+/// A completed I/O. Times count from the start of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed {
-    /// The I/O.
+    /// I/O that is complete.
     pub io: Io,
-    /// Time in ns at which the job submitted it.
+    /// Time in ns at which the job submitted the I/O.
     pub came_ns: u64,
-    /// Time in ns at which the driver got it: when it was taken from the scheduler, or at once
+    /// Time in ns at which the driver got the I/O: when it was taken from the scheduler, or at once
     /// where the driver is the scheduler.
     pub driver_ns: u64,
-    /// Time in ns at which its data command, or the flush of the card that served it, began.
+    /// Time in ns at which the I/O's data command, or the flush of the card that served it, began.
     pub went_ns: u64,
-    /// Time in ns at which it was complete.
+    /// Time in ns at which the I/O was complete.
     pub done_ns: u64,
-    /// Whether it succeeded.
+    /// Whether the I/O succeeded.
     pub ok: bool,
 }
 
@@ -107,7 +107,7 @@ impl Keeper {
         self.completed.push(Completed { io: *io, came_ns, driver_ns, went_ns, done_ns, ok });
     }
 
-    /// Records that the driver takes an I/O, or the first piece of one.
+    /// Records that the driver has taken an I/O, or its first piece.
     fn taken(&mut self, io: &Io, now_ns: u64) {
         let same = |open: &&mut Open| open.io.job == io.job && open.io.buffer == io.buffer;
         if let Some(open) = self.open.iter_mut().find(same) {
@@ -115,7 +115,8 @@ impl Keeper {
         }
     }
 
-    /// Records a data command that names its first block; I/Os that continue it get the same time.
+    /// Records a data command that names the first block of an I/O. I/Os that continue this I/O get
+    /// the same time.
     fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
         self.command_ns = at_ns;
         let mut next = first;
@@ -135,8 +136,8 @@ impl Keeper {
         }
     }
 
-    /// Records a command that flushes the card's cache. The last one before its end has served a
-    /// flush.
+    /// Records a command that flushes the card's cache. A flush was served by the last such command
+    /// before its end.
     fn flush(&mut self, at_ns: u64) {
         for open in self.open.iter_mut().filter(|open| is_flush(&open.io)) {
             open.went_ns = Some(at_ns.max(open.came_ns));
@@ -198,7 +199,7 @@ fn record(
     raw.extend(sequence.to_le_bytes());
     raw.extend(at_ns.to_le_bytes());
     raw.extend(sector.to_le_bytes());
-    // blktrace has a file for each CPU; readers expect that a file has one.
+    // blktrace writes a file for each CPU. Readers expect each record of a file to have that CPU.
     for word in [bytes, action, process, DEVICE, 0] {
         raw.extend(word.to_le_bytes());
     }
@@ -208,7 +209,7 @@ fn record(
     out.write_all(&raw)
 }
 
-/// Calls `run`, and records what its machine's block layer did.
+/// Calls `run`, and records the requests of its machine's block layer.
 fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     let keeper = Rc::new(RefCell::new(Keeper::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
@@ -217,7 +218,7 @@ fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     (result, std::mem::take(&mut *keeper.borrow_mut()))
 }
 
-/// Calls `run`, and writes what its machine's block layer did into a file.
+/// Calls `run`, and writes the requests of its machine's block layer into a file.
 pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     let mut out = BufWriter::new(File::create(path)?);
     let (result, mut keeper) = kept(run);
@@ -226,7 +227,7 @@ pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     Ok(result)
 }
 
-/// Calls `run`, and returns the I/Os of its machine in the order of their ends.
+/// Calls `run`, and returns the I/Os of its machine, in the order of their completion.
 pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
     let (result, keeper) = kept(run);
     (result, keeper.completed)
@@ -241,16 +242,16 @@ pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     sys.also_tell(Box::new(move |io, result, now_ns| keeper.borrow_mut().io(io, result, now_ns)));
 }
 
-/// Returns whether the machine that runs now is recorded.
+/// Returns whether the machine that runs on this thread is recorded.
 pub(crate) fn is_kept() -> bool {
     KEEPER.with(|keeper| keeper.borrow().is_some())
 }
 
-/// Records an event on the bus of the machine that runs now.
+/// Records an event on the bus of the machine that runs on this thread.
 pub(crate) fn note(event: BusEvent) {
     let BusEvent::Command { index, arg, start_ns, .. } = event else { return };
-    // Those that begin a transfer, or queue one, at the block of their argument; and those that
-    // flush: a write of FLUSH_CACHE [eMMC 6.6.39], or of an SD card's extension register.
+    // Commands that begin a transfer, or queue one, at the block of their argument. Also commands
+    // that flush: a write of FLUSH_CACHE [eMMC 6.6.39], or of an extension register of an SD card.
     let flushes = index == 49 || index == 6 && arg >> 24 == 3 && arg >> 16 & 0xff == FLUSH_CACHE;
     let direction = match index {
         17 | 18 => Some(Direction::Read),

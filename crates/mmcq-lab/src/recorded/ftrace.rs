@@ -8,7 +8,7 @@ use super::words::{letters, sectors, time_ns};
 use super::{Event, Moment, Op, Reading, Record, What};
 use crate::fio::ParseError;
 
-/// A text of tracefs.
+/// Text of tracefs, read line by line.
 pub(super) struct Ftrace {
     lines: Lines,
     devices: Devices,
@@ -57,7 +57,7 @@ impl Ftrace {
         };
         let number = |at: usize| {
             let word = words.get(at).copied().unwrap_or_default();
-            // A place of u64::MAX is that of a flush.
+            // The kernel prints u64::MAX as the place of a flush.
             if word == "18446744073709551615" {
                 Ok(0)
             } else {
@@ -70,11 +70,11 @@ impl Ftrace {
             return Ok(Some((at_ns, What::Ends { device, offset, bytes })));
         }
         let (name, process) = process(before).ok_or("expected name-process and [cpu] before the time")?;
-        // A completion comes in whatever runs then.
+        // A completion is reported in the context of any process, so its name is not used.
         let program = if self.moment == Moment::Completed { None } else { self.names.of(name) };
         let (op, flush_first) = match bytes {
             0 if op == Op::Flush || flush_first => (Op::Flush, false),
-            // Commands that pass the block layer have no length.
+            // Commands that bypass the block layer have no length.
             0 => return Ok(None),
             _ => (op, flush_first),
         };

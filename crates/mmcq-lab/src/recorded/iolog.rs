@@ -1,12 +1,11 @@
-//! Reads fio's I/O logs: version 2, whose times are waits, and version 3, whose lines begin with a
-//! time.
+//! Reads fio's I/O logs: version 2, which has waits, and version 3, whose lines begin with a time.
 
 use super::devices::Devices;
 use super::lines::Lines;
 use super::{Event, Op, Reading, Record, What};
 use crate::fio::ParseError;
 
-/// A log.
+/// I/O log of fio, read line by line.
 pub(super) struct Iolog {
     lines: Lines,
     timed: bool,
@@ -32,7 +31,7 @@ impl Iolog {
         Ok(Iolog { lines, timed, unit_ns, at_ns: 0, files: Devices::new(reading.device.clone()) })
     }
 
-    /// Parses a line. Returns its request if that is wanted.
+    /// Parses a line. Returns its request if the user wants its file.
     fn record(&mut self, line: &str) -> Result<Option<Record>, String> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         if self.timed {

@@ -38,7 +38,7 @@ impl Lines {
                 Ok(_) => {}
             }
             let line = String::from_utf8_lossy(&self.bytes);
-            // What some spreadsheets put before the first line.
+            // Some spreadsheets write a byte order mark before the first line.
             let line = line.trim_start_matches('\u{feff}').trim_end();
             if !line.trim_start().is_empty() {
                 return Some(Ok(line.to_owned()));
@@ -51,8 +51,8 @@ impl Lines {
         Place::Line { file: self.name.clone(), line: self.number }
     }
 
-    /// Returns the content of the last line: an event and its time in ns, or an error. `None`:
-    /// nothing of use.
+    /// Returns the last line's content: an event with its time in ns, or an error. `None`: the line
+    /// has no event.
     pub(super) fn told(
         &self,
         event: Result<Option<(u64, What)>, String>,

@@ -1,9 +1,9 @@
-//! Loads that were recorded elsewhere: readers of their formats, and their conversion.
+//! Loads that were recorded elsewhere: readers of several formats, and the conversion into workers.
 //!
-//! A reader returns [`Event`]s one after the other and stores no more than a line or a record; only
-//! Perfetto's events must be sorted first.
-//! [`read`] merges several files by time. [`plan`](plan::plan) makes workers of the events, with
-//! their requests in a [`Script`](crate::fio::script::Script). [`export`] writes such a recording.
+//! A reader returns [`Event`]s one after the other, and stores only a line or a record at a time.
+//! (Only the events of Perfetto must all be sorted first.) [`read`] merges several files by time.
+//! [`plan`](plan::plan) makes workers from the events, with their requests in a
+//! [`Script`](crate::fio::script::Script). [`export`] writes such a recording of a run.
 
 mod blkparse;
 mod blktrace;
@@ -33,53 +33,53 @@ use std::sync::Arc;
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads.
+    /// Reads data.
     Read,
-    /// Writes.
+    /// Writes data.
     Write,
-    /// Flushes the cache.
+    /// Flushes the card's cache.
     Flush,
-    /// Blocks need not keep their content.
+    /// Discards blocks: the card need not keep their content.
     Discard,
 }
 
-/// A recorded request.
+/// A request as the trace recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Time in ns, from any origin.
+    /// Time in ns; the trace decides where it counts from.
     pub at_ns: u64,
-    /// Operation.
+    /// Operation of the request.
     pub op: Op,
-    /// Whether it is complete only when it is on the medium.
+    /// Whether the write is complete only when it is on the medium.
     pub durable: bool,
-    /// Whether a flush comes before it.
+    /// Whether the cache must be flushed before this request.
     pub flush_first: bool,
     /// Number of the device or file.
     pub device: u32,
-    /// First byte in the device or file.
+    /// Offset in bytes of the first byte in the device or file.
     pub offset: u64,
-    /// Length; 0 for a flush.
+    /// Length in bytes; 0 for a flush.
     pub bytes: u64,
-    /// Number of the process.
+    /// Number of the process that made the request.
     pub process: u32,
-    /// Name of its program, if the trace has names.
+    /// Name of the process's program, if the trace has names.
     pub program: Option<Arc<str>>,
-    /// Time that it took in ns, if the record has it.
+    /// Time in ns from start to end of the request, if the record has it.
     pub took_ns: Option<u64>,
 }
 
 /// Kind of an event in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A request begins.
+    /// A request begins: the field describes it.
     Begins(Record),
-    /// All requests of this part of a device are complete.
+    /// All requests inside this range of a device are complete.
     Ends {
         /// Number of the device.
         device: u32,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Length.
+        /// Length in bytes.
         bytes: u64,
     },
 }
@@ -87,11 +87,11 @@ pub enum What {
 /// An event in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time in ns, from any origin.
+    /// Time in ns; the trace decides where it counts from.
     pub at_ns: u64,
-    /// File, and line or byte, for errors.
+    /// File, and line or byte in the file, for error messages.
     pub place: Place,
-    /// Kind of event.
+    /// Kind of the event.
     pub what: What,
 }
 
@@ -109,22 +109,22 @@ pub enum Format {
     Blktrace,
     /// The block events of Linux's tracefs.
     Ftrace,
-    /// The same events in a trace of Perfetto.
+    /// The block events of ftrace in a trace of Perfetto.
     Perfetto,
     /// Values in columns, by a map.
     Csv,
-    /// Microsoft Research Cambridge (SNIA).
+    /// Traces of Microsoft Research Cambridge (SNIA).
     Msr,
-    /// Storage Performance Council (UMass).
+    /// Traces of the Storage Performance Council (UMass).
     Spc,
-    /// MQSim's input.
+    /// Input traces of the simulator MQSim.
     Mqsim,
     /// The Pixel 6a traces.
     Pixel,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 10] = [
         Format::Iolog,
         Format::Blkparse,
@@ -138,7 +138,7 @@ impl Format {
         Format::Pixel,
     ];
 
-    /// Returns its name in options and reports.
+    /// Returns the name of the format in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Format::Iolog => "iolog",
@@ -165,20 +165,20 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Event of a request whose time is used.
+/// Which event of a request gives the time of the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moment {
-    /// The request came to the block layer: before merging.
+    /// The arrival of the request in the block layer, before merging.
     #[default]
     Queued,
-    /// The driver got the request: after merging.
+    /// The arrival of the request in the driver, after merging.
     Issued,
-    /// The request was complete.
+    /// The completion of the request.
     Completed,
 }
 
 impl Moment {
-    /// Returns blktrace's letter for it.
+    /// Returns blktrace's letter for this event.
     pub fn letter(self) -> &'static str {
         match self {
             Moment::Queued => "Q",
@@ -198,22 +198,22 @@ impl std::str::FromStr for Moment {
     }
 }
 
-/// Options for reading.
+/// Options for reading a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Format; `None`: detected from the begin of the file.
+    /// Format of the trace; `None`: detected from the start of the file.
     pub format: Option<Format>,
-    /// The columns of [`Format::Csv`].
+    /// Map of the columns, for [`Format::Csv`].
     pub columns: Option<String>,
     /// Nanoseconds of one unit of time, where the format does not define it.
     pub unit_ns: Option<u64>,
     /// Event of a request whose time is used.
     pub moment: Moment,
-    /// Only device or file that is read.
+    /// The only device or file to read; `None`: all.
     pub device: Option<String>,
 }
 
-/// Bytes from which a format is detected.
+/// Number of bytes at the start of a file from which its format is detected.
 const HEAD_BYTES: u64 = 16 << 10;
 
 /// Returns the files that a name stands for: itself, or those that blktrace wrote for each CPU.
@@ -230,8 +230,8 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
 }
 
-/// Returns the events of all files, by time, and the format of the first. A path `-` is standard
-/// input.
+/// Returns the events of all files, sorted by time, and the format of the first file. The path `-`
+/// means standard input.
 pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
     let (mut all, mut first) = (Vec::new(), None);
     for path in paths {
@@ -249,8 +249,8 @@ pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), Pa
     Ok((events, format))
 }
 
-/// Returns whether the path is a named pipe, whose opening waits for its other end. Pipes that a
-/// shell passes, in `/dev/fd`, have their other end.
+/// Returns whether the path is a named pipe, whose opening would wait for a writer. Pipes in
+/// `/dev/fd`, which a shell passes, have a writer.
 pub fn is_fifo(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -307,7 +307,7 @@ fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> 
     Ok((events, format))
 }
 
-/// Returns the format, detected from the begin of a file.
+/// Returns the format, detected from the start of a file.
 fn detect(head: &[u8]) -> Result<Format, String> {
     if head.starts_with(&[0x1f, 0x8b]) {
         return Err("compressed by gzip; expected what `gzip -dc FILE | mmcq replay -` reads".to_owned());
@@ -348,7 +348,7 @@ pub fn format(path: &Path) -> Option<Format> {
     detect(&head).ok()
 }
 
-/// Several files merged by time: those of blktrace, one for each CPU.
+/// Events of several files merged by time, such as those that blktrace writes for each CPU.
 struct Merged {
     heads: Vec<Option<Result<Event, ParseError>>>,
     all: Vec<Events>,
@@ -358,7 +358,7 @@ impl Iterator for Merged {
     type Item = Result<Event, ParseError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // An error goes first.
+        // An error comes before all events.
         let key = |head: &Option<Result<Event, ParseError>>| match head {
             Some(Ok(event)) => Some(event.at_ns + 1),
             Some(Err(_)) => Some(0),

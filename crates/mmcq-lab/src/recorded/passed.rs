@@ -1,5 +1,4 @@
-//! Overtaking: the younger requests that were sent to the card before a request, and the rule that
-//! allowed it.
+//! Overtaking: which younger requests were sent to the card before a request, and by which rule.
 
 use super::export::{Completed, is_flush};
 use std::fmt::Write;
@@ -9,7 +8,7 @@ pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
     let mut by_age: Vec<usize> = (0..completed.len()).collect();
     by_age.sort_by_key(|&at| completed[at].came_ns);
     let mut rank = vec![0; completed.len()];
-    // Requests that came at once have one rank: none is younger.
+    // Requests that arrived at the same time have the same rank, so none of them is younger.
     let mut last = None;
     for (nth, &at) in by_age.iter().enumerate() {
         let same = last.filter(|&before: &usize| completed[before].came_ns == completed[at].came_ns);
@@ -29,7 +28,7 @@ pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
     first
 }
 
-/// Counts by rank, summed in binary steps.
+/// Counts by rank, stored as sums over binary ranges (Fenwick tree).
 struct Gone {
     counts: Vec<u32>,
     all: u32,
@@ -45,7 +44,7 @@ impl Gone {
         }
     }
 
-    /// Returns the count of this rank and below.
+    /// Returns the sum of the counts up to this rank.
     fn up_to(&self, rank: usize) -> u32 {
         let (mut at, mut sum) = (rank + 1, 0);
         while at > 0 {
@@ -56,17 +55,18 @@ impl Gone {
     }
 }
 
-/// A request, and the numbers of younger ones that overtook it: in the scheduler, in the driver's
-/// queue, and because of a flush.
+/// A request, with the numbers of younger requests that overtook it: in the scheduler, in the
+/// driver's queue, and because of a flush.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
-    /// The request.
+    /// Request that was overtaken.
     pub request: Completed,
-    /// Number of younger requests that left the scheduler first.
+    /// Number of younger requests that left the scheduler before this one.
     pub in_scheduler: u32,
-    /// Number of younger requests that the driver received later and chose first.
+    /// Number of younger requests that the driver received after this one but sent first.
     pub in_driver: u32,
-    /// Number of those that a flush let go first: this one, or one that this one waited for.
+    /// Number of younger requests that went first because of a flush: this request itself, or a
+    /// flush for which it waited.
     pub at_flush: u32,
 }
 
@@ -91,8 +91,8 @@ pub fn slowest(completed: &[Completed], count: usize, rules: Rules) -> Vec<Passe
     worst.into_iter().take(count).map(passed).collect()
 }
 
-/// Returns the time in ns at which the flush began that a request waited for: the request itself,
-/// or the last one that came before it and ended before it began.
+/// Returns the start in ns of the flush for which a request waited. This is the request itself, or
+/// the last flush that arrived before it and ended before it was sent.
 fn flush_before(completed: &[Completed], request: &Completed) -> Option<u64> {
     if is_flush(&request.io) {
         return Some(request.went_ns);
@@ -110,12 +110,12 @@ pub struct Rules {
     pub scheduler: &'static str,
     /// Rule in the driver's queue.
     pub driver: &'static str,
-    /// Rule at a flush, if flushes have one of their own.
+    /// Rule by which a flush lets others go first; `None`: flushes have no rule of their own.
     pub flush: Option<&'static str>,
 }
 
 impl Passed {
-    /// Returns one line, without its end.
+    /// Returns a line about the request, without a line end.
     pub fn line(&self, rules: Rules) -> String {
         let Completed { came_ns, driver_ns, went_ns, done_ns, .. } = self.request;
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn younger_ones_are_counted_where_they_passed() {
-        // The first waits in the scheduler while the second leaves it, and then in the driver's queue
-        // while the third is chosen. The last two came at once, and go at once.
+        // Request 1 waits in the scheduler while 2 leaves it, and then in the driver's queue while
+        // 3 is sent. Requests 4 and 5 arrive and are sent together.
         let all = [[0, 20, 60], [5, 10, 30], [25, 40, 50], [70, 70, 80], [70, 70, 80]].map(one);
         assert_eq!(younger_first(&all), [2, 0, 0, 0, 0]);
         let rules = Rules { scheduler: "it is near", driver: "it is lucky", flush: Some("it is flushed") };
@@ -173,8 +173,8 @@ mod tests {
             flush.io.blocks = 0;
             flush
         };
-        // The flush lets two younger writes go first. The write behind it waits for its end, and is
-        // overtaken by one of the two, and by a read after the flush.
+        // The flush lets two younger writes go first. Write 2 waits for the end of the flush, and
+        // is overtaken by one of these writes and by a read after the flush.
         let all = [flush([0, 0, 50]), one([5, 5, 70]), one([4, 4, 30]), one([6, 6, 40]), one([7, 7, 65])];
         let rules = Rules { scheduler: "it is near", driver: "it is lucky", flush: Some("it is flushed") };
         let counts = |rules| {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_quick_count_is_the_plain_one() {
-        // A fixed, mixed order of 200 requests.
+        // 200 requests in a fixed, mixed order.
         let at = |n: u64, by: u64| n * by % 211;
         let all: Vec<Completed> = (1..200).map(|n| one([at(n, 17), at(n, 17), 300 + at(n, 29)])).collect();
         let plain = all

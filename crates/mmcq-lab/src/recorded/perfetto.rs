@@ -1,8 +1,8 @@
 //! Reads the block events in a trace of Perfetto: `block_bio_queue`, `block_rq_issue` and
-//! `block_rq_complete` of ftrace, in its protobuf.
+//! `block_rq_complete` of ftrace, in Perfetto's protobuf.
 //!
-//! Each bundle of events is of one CPU, and bundles follow each other in any order. So the events
-//! of the whole file are read and sorted first; no other format needs that.
+//! Each bundle of events is from one CPU, and the bundles are in any order. So the events of the
+//! whole file are read and sorted first; no other format needs this.
 
 use super::devices::Devices;
 use super::programs::Names;
@@ -12,16 +12,16 @@ use crate::fio::{ParseError, Place};
 use prost::Message;
 use std::io::{BufRead, Read};
 
-/// First byte of each packet: field 1 of the file, with a length.
+/// First byte of each packet: tag of field 1 with a length.
 const PACKET: u8 = 0x0a;
 /// Length in bytes of the longest packet.
 const PACKET_BYTES_MAX: u64 = 64 << 20;
-/// Most events.
+/// Largest number of events.
 const EVENTS_MAX: usize = 1 << 25;
-/// Bytes of a block.
+/// Size of a block in bytes.
 const BLOCK: u64 = 512;
 
-/// A packet, as far as it is used. The numbers are those of `trace_packet.proto`.
+/// Fields of a packet that are used. The field numbers are those of `trace_packet.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct Packet {
     #[prost(message, optional, tag = "1")]
@@ -30,14 +30,14 @@ struct Packet {
     compressed_packets: Option<Vec<u8>>,
 }
 
-/// Events of one CPU: `ftrace_event_bundle.proto`.
+/// Events of one CPU; field numbers as in `ftrace_event_bundle.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct Bundle {
     #[prost(message, repeated, tag = "2")]
     event: Vec<FtraceEvent>,
 }
 
-/// An event: `ftrace_event.proto`.
+/// Event of ftrace; field numbers as in `ftrace_event.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct FtraceEvent {
     #[prost(uint64, optional, tag = "1")]
@@ -52,7 +52,7 @@ struct FtraceEvent {
     block_rq_complete: Option<RqComplete>,
 }
 
-/// `block.proto`, as the next two.
+/// Event block_rq_issue; field numbers as in `block.proto`, also in the two structures below.
 #[derive(Clone, PartialEq, Message)]
 struct RqIssue {
     #[prost(uint64, optional, tag = "1")]
@@ -93,7 +93,7 @@ struct RqComplete {
     rwbs: Option<String>,
 }
 
-/// One of the three events.
+/// Event of one of the three kinds, with its fields.
 struct Told {
     moment: Moment,
     dev: u64,
@@ -126,7 +126,7 @@ impl Told {
         Told {
             moment,
             dev: dev.unwrap_or_default(),
-            // A place of u64::MAX is that of a flush.
+            // The kernel gives u64::MAX as the place of a flush.
             sector: sector.filter(|sector| *sector != u64::MAX).unwrap_or_default(),
             count: count.unwrap_or_default(),
             rwbs: rwbs.unwrap_or_default(),
@@ -135,14 +135,14 @@ impl Told {
     }
 }
 
-/// Returns the name of a device, whose number is that of programs: 12 bits of the major number lie
-/// between two parts of the minor one.
+/// Returns the name of a device from its number as programs see it: the 12 bits of the major number
+/// are between two parts of the minor number.
 fn device(dev: u64) -> String {
     format!("{},{}", dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xf_ff00)
 }
 
-/// Returns whether a file begins like one of Perfetto's. A text may begin with an empty line, which
-/// is the byte of a packet, too.
+/// Returns whether a file begins like a trace of Perfetto. A text may begin with an empty line,
+/// which has the same byte as a packet.
 pub(super) fn is_one(head: &[u8]) -> bool {
     let is_text = std::str::from_utf8(head).is_ok_and(|text| !text.contains('\0'));
     let Some((&PACKET, mut rest)) = head.split_first() else { return false };
@@ -154,12 +154,12 @@ pub(super) fn is_one(head: &[u8]) -> bool {
             let next = rest.get(bytes).copied();
             bytes > 0 && next.is_none_or(|byte| byte == PACKET) && Packet::decode(packet).is_ok()
         }
-        // Longer than the part of the file that is looked at.
+        // The packet is longer than the part of the file that is checked.
         None => !is_text && bytes as u64 <= PACKET_BYTES_MAX,
     }
 }
 
-/// Reads a length: seven bits a byte, the lowest first. `None`: the file ends in it.
+/// Reads a length as a varint: seven bits per byte, the lowest first. `None`: the file has ended.
 fn length(input: &mut impl Read) -> std::io::Result<Option<u64>> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -175,7 +175,7 @@ fn length(input: &mut impl Read) -> std::io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// A trace.
+/// Trace of Perfetto, whose events are read all at once.
 pub(super) struct Perfetto {
     name: String,
     input: Box<dyn BufRead>,
@@ -184,7 +184,7 @@ pub(super) struct Perfetto {
     moment: Moment,
     devices: Devices,
     names: Names,
-    /// All events by time, the last one first, once they are read.
+    /// All events, the latest first; `None`: the file has not been read.
     events: Option<Vec<Event>>,
 }
 
@@ -250,7 +250,7 @@ impl Perfetto {
                 events.extend(what.map(|what| Event { at_ns, place: place.clone(), what }));
             }
         }
-        // Of those at the same time the first one of the file comes first.
+        // Events with equal times stay in the order of the file.
         events.sort_by_key(|event| event.at_ns);
         events.reverse();
         Ok(events)
@@ -271,7 +271,7 @@ impl Perfetto {
         }
         let (op, flush_first) = match bytes {
             0 if op == Op::Flush || flush_first => (Op::Flush, false),
-            // Commands that pass the block layer have no length.
+            // Commands that bypass the block layer have no length.
             0 => return Ok(None),
             _ => (op, flush_first),
         };
@@ -337,7 +337,7 @@ mod tests {
         assert!(!is_one(&file));
     }
 
-    /// A file of one packet with a read that is queued and completed.
+    /// Returns a file of one packet with a read: its arrival and its completion.
     fn file() -> Vec<u8> {
         let queued = BioQueue {
             dev: Some(0xb300),
@@ -389,7 +389,7 @@ mod tests {
                 }
             }
             is_one(&bytes);
-            // After an error there is nothing more.
+            // No event follows an error.
             let events = read(bytes);
             assert!(events.iter().rev().skip(1).all(Result::is_ok));
             Ok(())

@@ -1,4 +1,5 @@
-//! Converts recorded requests to workers: which thread issues each request, and when it may start.
+//! Makes workers from recorded requests: decides which thread issues each request, and when it may
+//! start.
 
 use super::described::Described;
 use super::records::Records;
@@ -10,21 +11,21 @@ use crate::fio::{Job, ParseError, Place, Worker};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Time at which requests start.
+/// Rule for when requests start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// At the times of the trace, whatever the card does.
+    /// At the times of the trace, even if the card is slower.
     #[default]
     Open,
-    /// As soon as there is room: a closed loop of this many requests.
+    /// As soon as fewer requests than the depth are under way (closed loop).
     Closed,
-    /// Each process pauses as long as it did in the trace, after the request that it had waited
-    /// for.
+    /// Each process pauses as long as in the trace, after the end of the request for which it had
+    /// waited.
     Think,
 }
 
 impl Mode {
-    /// Returns its name in options and reports.
+    /// Returns the name of the mode in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Open => "open",
@@ -48,56 +49,56 @@ impl std::str::FromStr for Mode {
 pub struct Wishes {
     /// Time at which requests start.
     pub mode: Mode,
-    /// Most requests of a worker under way.
+    /// Largest number of requests of a worker under way.
     pub depth: u32,
-    /// Factor of all times.
+    /// Factor by which all times are multiplied.
     pub scale: f64,
-    /// The longest pause between two requests, before scaling.
+    /// Longest pause in ns between two requests, before scaling; `None`: no limit.
     pub gap_max_ns: Option<u64>,
     /// How offsets are mapped to the card.
     pub remap: Remap,
-    /// Whether requests may come in any order, and are sorted by time.
+    /// Whether to sort the requests by time, if the trace has them in another order.
     pub sort: bool,
-    /// Most requests that are used.
+    /// Largest number of requests to use.
     pub count: usize,
     /// Whether flushes are left out.
     pub without_flush: bool,
-    /// Whether durable writes become plain ones.
+    /// Whether durable writes (FUA) become ordinary ones.
     pub without_fua: bool,
     /// Whether discards are left out.
     pub without_discard: bool,
 }
 
-/// Most requests of a trace that are stored: 0.5 GB of memory.
+/// Largest number of requests of a trace, which need 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
-/// Most workers; further processes share them.
+/// Largest number of workers; further processes share them.
 const WORKERS_MAX: usize = 32;
 /// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;
 /// Begin of the message on a trace of which nothing is left.
 pub const NO_REQUEST: &str = "no request is left";
 
-/// Key that stands for a flush in the map whose other keys are places on a device.
+/// Key of a flush in the map of requests under way; all other keys are offsets on a device.
 const OF_FLUSH: u64 = u64::MAX - 1;
-/// Alignment in bytes of the devices of one trace, which are placed one after the other.
+/// Alignment in bytes of each device of a trace in the load's address space.
 const DEVICE_ALIGN: u64 = 1 << 20;
 
-/// A plan to run, with facts about the trace.
+/// Workers that replay a trace, with facts about the trace.
 #[derive(Debug)]
 pub struct Plan {
     /// The workers with their scripts.
     pub workers: Vec<Worker>,
-    /// Number of requests.
+    /// Number of requests of the trace that are used.
     pub requests: usize,
     /// Time in ns from the first request to the last, as recorded.
     pub span_ns: u64,
-    /// Number of processes.
+    /// Number of processes in the trace.
     pub processes: usize,
     /// Number of devices or files.
     pub devices: usize,
     /// Size in bytes of the load's address space, before the remap.
     pub extent: u64,
-    /// Differences from the recording, a line each.
+    /// Differences from the recording, one line each.
     pub notes: Vec<String>,
     /// Names of the programs, by their number in the scripts; empty: the trace has none.
     pub programs: Vec<String>,
@@ -153,16 +154,16 @@ impl Plan {
     }
 }
 
-/// Requests while they are collected.
+/// Requests of a trace while they are collected.
 #[derive(Default)]
 struct Gathered {
     records: Records,
-    /// Requests that are not complete: device and first byte, with the number in `records`. `None`:
-    /// the trace has had no end of a request so far; most formats have none.
+    /// Index in `records` of each request that has not ended, by device and offset. `None`: the
+    /// trace has had no end of a request so far, as in most formats.
     open: Option<BTreeMap<(u32, u64), usize>>,
-    /// End of each device, and the place of the request that reaches it.
+    /// End in bytes of each device, and the place in the trace of the request that reaches it.
     ends: BTreeMap<u32, (u64, Place)>,
-    /// Name of each process, which a format may tell at one of its requests alone.
+    /// Name of each process. A format may give it only with some of the requests.
     names: HashMap<u32, Arc<str>>,
     rounded: u64,
     empty: u64,
@@ -220,7 +221,7 @@ impl Gathered {
     }
 }
 
-/// Returns the key of a request among those that are not complete.
+/// Returns the key of a request in the map of requests that have not ended.
 fn place_of(record: &Record) -> (u32, u64) {
     (record.device, if record.op == Op::Flush { OF_FLUSH } else { record.offset })
 }
@@ -281,7 +282,7 @@ pub fn records(
     Ok(gather(events, wishes)?.records.drain().collect())
 }
 
-/// Times of a plan: pauses are limited, and everything is scaled.
+/// Times of a plan, with pauses limited and everything scaled.
 struct Clock {
     last_ns: u64,
     gap_max_ns: u64,
@@ -302,30 +303,30 @@ impl Clock {
     }
 }
 
-/// A process with the requests that it has issued.
+/// State of a process while its requests are planned.
 #[derive(Default)]
 struct Thread {
     entries: Entries,
     /// Program of each request.
     programs: Vec<u16>,
-    /// Time in ns at which its newest request started, as recorded.
+    /// Recorded start in ns of the newest request.
     went_ns: u64,
-    /// Requests whose end is recorded and not reached yet: end and number.
+    /// Requests that have not ended when the next one starts: recorded end in ns, and index.
     under_way: Vec<(u64, u32)>,
-    /// The last end before the newest request.
+    /// Latest recorded end before the newest request: time in ns, and index of the request.
     last_end: Option<(u64, u32)>,
 }
 
 impl Thread {
-    /// Returns when the next request may start in mode [`Mode::Think`]: after the request that had
-    /// ended last before it, or else after the one before.
+    /// Returns when the next request may start in mode [`Mode::Think`]: after the end of the
+    /// request that ended last before it, or else after the start of the previous request.
     fn think(&mut self, record: &Record, clock: &Clock) -> When {
         let passed = self.under_way.iter().filter(|(end_ns, _)| *end_ns <= record.at_ns).max().copied();
         self.under_way.retain(|(end_ns, _)| *end_ns > record.at_ns);
         self.last_end = self.last_end.max(passed);
         let gap = |from_ns: u64| clock.scaled(record.at_ns.saturating_sub(from_ns).min(clock.gap_max_ns));
         match self.last_end {
-            // It waited for that since its last request.
+            // The process waited for this request after it had issued its last one.
             Some((end_ns, number)) if end_ns >= self.went_ns => When::AfterEnd(number, gap(end_ns)),
             _ => When::AfterStart(gap(self.went_ns)),
         }
@@ -357,7 +358,7 @@ pub fn plan(
     };
     note(all.rounded, "are rounded to whole blocks of 512 bytes");
     note(all.empty, "of no bytes are left out");
-    // One device begins where the one before ends.
+    // Each device begins where the previous one ends.
     let (mut bases, mut extent) = (HashMap::new(), (0, whole));
     for (device, (end, place)) in &all.ends {
         let base = u64::next_multiple_of(extent.0, DEVICE_ALIGN);
@@ -443,7 +444,7 @@ pub fn plan(
     })
 }
 
-/// Programs of a trace, by number.
+/// Programs of a trace by number, while they are collected.
 #[derive(Default)]
 struct Programs {
     known: HashMap<Arc<str>, u16>,
@@ -451,9 +452,9 @@ struct Programs {
     nameless: bool,
 }
 
-/// Most programs that have a number of their own; the rest share the last one.
+/// Largest number of programs with a number of their own; all others share the last number.
 const PROGRAMS_MAX: u16 = 255;
-/// Name of requests without a program, and of programs beyond the most.
+/// Name for requests without a program, and for programs above the largest number.
 const OTHERS: &str = "(others)";
 
 impl Programs {
@@ -495,7 +496,7 @@ fn worker(name: &str, number: usize, script: Script, wishes: &Wishes) -> Worker 
     };
     (job.ioengine, job.iodepth, job.direct) = (IoEngine::Libaio, wishes.depth, true);
     job.group_reporting = true;
-    // What fails is counted, and the load goes on.
+    // Failed requests are counted, and the load continues.
     job.continue_on_error = Continue { read: true, write: true, verify: true };
     Worker {
         job: Arc::new(job),

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Name of all kernel workers: their own names say which processor and queue they work for.
+/// Common name for all kernel workers, whose own names contain a CPU and a queue.
 const WORKER: &str = "kworker";
-/// What tracefs prints where it has lost the name.
+/// Text that tracefs prints if it has lost the name of a process.
 const LOST: &str = "<...>";
 
-/// Names that were met, each stored once.
+/// Names seen so far, each stored once.
 #[derive(Default)]
 pub(super) struct Names {
     known: HashMap<String, Arc<str>>,
 }
 
 impl Names {
-    /// Returns the name of a program. `None`: the trace names none.
+    /// Returns the program's name from that of a process. `None`: the trace has no name for it.
     pub(super) fn of(&mut self, name: &str) -> Option<Arc<str>> {
         let name = name.trim();
         let name = if name.starts_with(WORKER) { WORKER } else { name };

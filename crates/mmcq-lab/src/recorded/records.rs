@@ -1,21 +1,22 @@
-//! The requests of a trace while it is read, in few bytes each.
+//! Compact list of a trace's requests while the trace is read.
 
 use super::{Op, Record};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Requests in a chunk of memory, which is freed as soon as they were taken out.
+/// Number of requests in a chunk of memory. A chunk is freed as soon as its requests were taken
+/// out.
 const CHUNK: usize = 1 << 14;
 /// Unit in bytes of all offsets and lengths.
 const BLOCK: u64 = 512;
-/// Bits below the block number, for operation and flags.
+/// Number of bits below the block number, for operation and flags.
 const OP_BITS: u32 = 2;
 const DURABLE: u64 = 1 << OP_BITS;
 const FLUSH_FIRST: u64 = 2 << OP_BITS;
 const PLACE_BITS: u32 = OP_BITS + 2;
-/// Flag of a number that is stored in the list of large ones instead.
+/// Flag in a field: the field holds an index into the list `large`, which has the number itself.
 const LARGE: u32 = 1 << 31;
-/// Value for no time.
+/// Value that means "no time".
 const NONE: u32 = u32::MAX;
 
 const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
@@ -28,7 +29,7 @@ struct Packed {
     place: [u32; 2],
     blocks: u32,
     took_ns: u32,
-    /// Index in the list of processes, devices and programs.
+    /// Index in the list of combinations of process, device and program.
     who: u32,
 }
 
@@ -48,13 +49,13 @@ type Who = (u32, u32, Option<Arc<str>>);
 pub(super) struct Records {
     chunks: Vec<Vec<Packed>>,
     count: usize,
-    /// Numbers that do not fit into their fields.
+    /// Numbers that do not fit into 31 bits of a [`Packed`] field.
     large: Vec<u64>,
     who: Vec<Who>,
     known: HashMap<Who, u32>,
-    /// Times of the first and the last request.
+    /// Times in ns of the first and the last request.
     span_ns: Option<(u64, u64)>,
-    /// Latest time so far. The requests are sorted as long as each new one is not earlier.
+    /// Latest time in ns so far. The list stays sorted while no new request is earlier.
     newest_ns: u64,
     mixed: bool,
 }
@@ -107,7 +108,8 @@ impl Records {
         self.count += 1;
     }
 
-    /// Records the end of the request of this number. Returns true if it was not known.
+    /// Records the end of the request with this index. Returns true if its end was not known
+    /// before.
     pub fn ended(&mut self, number: usize, at_ns: u64) -> bool {
         let Some(old) = self.chunks.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).copied()
         else {

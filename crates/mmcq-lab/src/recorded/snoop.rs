@@ -1,5 +1,5 @@
-//! Prints a run's requests as the tools of bcc print those of Linux: a line each in the columns of
-//! `biosnoop -Q`, and the latencies in powers of two as `biolatency` draws them.
+//! Prints a run's requests in the form of bcc's tools: one line for each request in the columns of
+//! `biosnoop -Q`, or latencies in powers of two as in `biolatency`.
 
 use super::export::Completed;
 use super::passed::{self, Rules, younger_first};
@@ -7,12 +7,12 @@ use crate::system::{How, Io};
 use mmcq::host::Direction;
 use std::fmt::Write;
 
-/// Length of the longest bar.
+/// Length of the longest bar in characters.
 const STARS: u64 = 40;
 
-/// Returns a line for each request, by its end. `names` are those of the jobs. After biosnoop's
-/// columns: the part of LAT in the driver's queue, and how many younger requests were sent to the
-/// card first.
+/// Returns one line for each request, sorted by its end. `names` are the names of the jobs. Two
+/// columns follow after biosnoop's: the part of LAT in the driver's queue, and the number of
+/// younger requests that were sent to the card first.
 pub fn lines(completed: &[Completed], names: &[String]) -> String {
     let mut out = format!(
         "{:<11} {:<14} {:<7} {:<9} {:<1} {:<10} {:<7} {:>7} {:>7} {:>7} {:>7}\n",
@@ -40,7 +40,7 @@ pub fn lines(completed: &[Completed], names: &[String]) -> String {
     out
 }
 
-/// Returns the same as JSON, one object a line, with times in nanoseconds.
+/// Returns the requests as JSON, one object per line, with times in ns.
 pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
     let line = |(one, younger): (&Completed, u32)| {
         let Io { job, blocks, .. } = one.io;
@@ -62,7 +62,7 @@ pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
     completed.iter().zip(younger_first(completed)).map(line).collect()
 }
 
-/// Returns the first block; a flush has none.
+/// Returns the address of the first block; `None` for a flush.
 fn place(io: &Io) -> Option<u64> {
     (io.blocks > 0).then_some(io.lba)
 }
@@ -77,7 +77,7 @@ fn kind(io: &Io) -> char {
     }
 }
 
-/// Returns the slowest requests, a line each, the worst first.
+/// Returns one line for each of the slowest requests, the slowest first.
 pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: Rules) -> String {
     let mut out = String::new();
     for passed in passed::slowest(completed, count, rules) {
@@ -90,7 +90,7 @@ pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: R
     out
 }
 
-/// Returns histograms of the time from submission to completion in microseconds, by kind.
+/// Returns a histogram for each kind of request: time from submission to completion in us.
 pub fn histogram(completed: &[Completed]) -> String {
     let mut out = String::new();
     for (kind, name) in [('R', "read"), ('W', "write"), ('D', "discard"), ('F', "flush")] {
@@ -109,7 +109,8 @@ pub fn histogram(completed: &[Completed]) -> String {
     out
 }
 
-/// Returns the bucket: 0 and 1 are the first; each further one is twice as wide as the one before.
+/// Returns the number of the bucket for a time. Bucket 0 has 0 and 1 us; each further bucket is
+/// twice as wide as the one before.
 fn bucket(us: u64) -> usize {
     us.max(1).ilog2() as usize
 }

@@ -1,4 +1,4 @@
-//! Words that several formats share.
+//! Parses words that several trace formats share.
 
 use super::Op;
 
@@ -16,8 +16,8 @@ pub fn time_ns(text: &str, unit_ns: u64) -> Option<u64> {
     whole_ns.checked_add(u64::try_from(part_ns).ok()?)
 }
 
-/// Parses Linux's letters (`FWFSM`): the operation, a flush before it, forced unit access. `None`:
-/// no request that transfers or discards data.
+/// Parses Linux's letters such as `FWFSM`. Returns the operation, whether a flush comes before it,
+/// and whether it is a forced unit access. `None`: no request that transfers or discards data.
 pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
     let (first, rest) = match text.strip_prefix('F') {
         Some(rest) if !rest.is_empty() => (true, rest),
@@ -29,7 +29,7 @@ pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
         'D' => Op::Discard,
         'F' => Op::Flush,
         'N' if first => Op::Flush,
-        // A flush alone, with flags.
+        // A flush alone; other flags may follow it.
         _ if first => return letters(rest).map_or(Some((Op::Flush, false, false)), Some),
         _ => return None,
     };
@@ -37,7 +37,7 @@ pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
     Some((op, flush_first, rest[1..].contains('F') && op == Op::Write))
 }
 
-/// Converts blocks of 512 bytes to bytes.
+/// Parses a number of blocks of 512 bytes. Returns bytes.
 pub(super) fn sectors(text: &str) -> Option<u64> {
     text.parse::<u64>().ok()?.checked_mul(512)
 }

@@ -76,8 +76,8 @@ pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     .collect()
 }
 
-/// Returns the text below the table: how the model of Linux differs from unmodified Linux, and how
-/// the latter differs from the published values.
+/// Returns the text below the table. It says how the model of Linux differs from unmodified Linux,
+/// and how unmodified Linux differs from the published values.
 pub fn note(rows: &[Row]) -> String {
     let meetings = meetings(rows);
     if meetings.is_empty() {

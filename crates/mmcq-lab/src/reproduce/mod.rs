@@ -55,11 +55,11 @@ impl Row {
 /// How much a reproduction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
-    /// Whether the jobs have their published sizes; false: shorter ones.
+    /// Whether the jobs have their published sizes; false: they are shorter.
     pub full: bool,
     /// Seed of the first run.
     pub seed: u64,
-    /// Number of threads.
+    /// Number of threads that run the jobs.
     pub threads: usize,
 }
 

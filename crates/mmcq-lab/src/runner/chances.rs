@@ -1,33 +1,34 @@
-//! Chances of merging: what each request could have been merged with when it came, and why merging
-//! does not happen.
+//! Chances of merging: with which requests each request could have been merged when it arrived, and
+//! why merging does not happen.
 //!
-//! It is the same for every stack, since it depends only on the requests: those under way, where
-//! each ends, and their directions.
+//! Every stack has the same chances, since they depend only on the requests under way, where each
+//! ends, and their directions.
 
 use crate::system::{How, Io, System};
 use mmcq::host::Direction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Counts of requests with data, by what was under way when they came. The first five add up to all
-/// of them.
+/// Numbers of requests with data, by what was under way when they arrived. The first five add up to
+/// all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
-    /// Nothing else was under way.
+    /// Requests that arrived when no other was under way.
     pub alone: u64,
-    /// Everything under way is elsewhere on the card.
+    /// Requests that arrived when all others under way were not adjacent on the card.
     pub elsewhere: u64,
-    /// The adjacent request under way has the other direction.
+    /// Requests that arrived when an adjacent one with the other direction was under way.
     pub other_way: u64,
-    /// It is adjacent to one under way, and both together are longer than a transfer may be.
+    /// Requests that were adjacent to one under way, but both together would be too long for a
+    /// transfer.
     pub too_long: u64,
-    /// It is adjacent to one under way.
+    /// Requests that were adjacent to one under way and could have been merged with it.
     pub touches: u64,
-    /// It begins where the one that came before it ends, and has the same direction.
+    /// Requests that begin where the previous one ends, in the same direction.
     pub goes_on: u64,
-    /// Number of requests that came alone and continue the one before.
+    /// Requests that continue the previous one and arrived when no other was under way.
     pub pauses: u64,
-    /// Sum in ns of their pauses after the end of all others.
+    /// Sum in ns of the pauses before the requests in `pauses`, counted from the end of all others.
     pub pause_ns: u64,
 }
 
@@ -37,9 +38,11 @@ impl Chances {
         self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
     }
 
-    /// Returns the numbers of requests that were not merged, by reason, in words. `merged` were.
+    /// Returns the reasons why requests were not merged, each with their number. `merged`: number
+    /// of requests that were merged.
     pub fn reasons(&self, merged: u64) -> [(&'static str, u64); 5] {
-        // A request between two others can be merged although it touched none of its own.
+        // A request between two others can be merged even if it was adjacent to neither when it
+        // arrived.
         let gone = self.touches.saturating_sub(merged);
         let too_long = self.too_long.saturating_sub(merged.saturating_sub(self.touches));
         [
@@ -54,8 +57,8 @@ impl Chances {
 
 struct UnderWay {
     io: Io,
-    /// Blocks of this I/O, with those of I/Os that it could have shared one transfer with when it
-    /// came.
+    /// Number of blocks of this I/O and of all I/Os that it could have shared a transfer with when
+    /// it arrived.
     run_blocks: u32,
 }
 
@@ -117,13 +120,13 @@ impl State {
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
-    /// Returns the counts.
+    /// Returns the counts of the chances of merging.
     pub fn take(&self) -> Chances {
         self.0.borrow().seen
     }
 }
 
-/// Watches all I/Os of a machine whose transfers have at most this number of blocks.
+/// Counts the chances of all I/Os of a machine whose transfers have at most `most_blocks`.
 pub(crate) fn watch(sys: &mut System, most_blocks: u32) -> Watch {
     let state = Rc::new(RefCell::new(State { most_blocks, ..State::default() }));
     let seen = state.clone();
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!((seen.alone, seen.touches, seen.too_long), (2, 1, 1));
         assert_eq!((seen.other_way, seen.elsewhere, seen.all()), (1, 1, 6));
         assert_eq!((seen.goes_on, seen.pauses, seen.pause_ns), (3, 1, 20));
-        // One was merged: none is left that its neighbour left behind.
+        // Three requests were adjacent to another one; one was merged, so none came too late.
         assert_eq!(seen.reasons(1).map(|(_, count)| count), [2, 1, 1, 1, 0]);
         assert_eq!(seen.reasons(0).iter().map(|(_, count)| count).sum::<u64>(), 6);
     }

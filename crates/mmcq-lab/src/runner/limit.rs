@@ -1,20 +1,20 @@
-//! The limit of a job: what wire and card allow, whatever the stack.
+//! Physical limit of a job: what wire and card allow, whatever the stack is.
 //!
-//! No software costs anything, and sequential requests are sent in perfect batches. A closed loop
-//! never has more than its depth under way, so no transfer of it is longer than that many requests.
-//! Jobs that read or write the same file in sequence share one batch, as if each request followed
-//! the other exactly. So such jobs become one job whose requests are such batches, one after the
-//! other, with the next always ready. The card's buffers are then never without work.
+//! Software costs nothing here, and sequential requests are sent in perfect batches. A closed loop
+//! never has more than its depth under way, so no transfer is longer than that many requests. Jobs
+//! that read or write the same file sequentially share one batch, as if each request followed
+//! another exactly. So such jobs become one job whose requests are such batches, and the next batch
+//! is always ready. The card's buffers are then always busy.
 //!
-//! A job that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is without
-//! its costs. A random job stays too: no stack can merge requests that are not adjacent.
+//! A job that thinks, paces, flushes, verifies or jumps is no such loop: it runs unchanged, without
+//! CPU costs. So does a random job, since no stack can merge requests that are not adjacent.
 //!
-//! The card is at its best: no read is tried again, and no write meets garbage collection. Those come
-//! by chance, and a run with luck would otherwise pass its limit.
+//! The card is at its best: it repeats no read, and no write meets garbage collection. These events
+//! are random, and a run without them by luck would otherwise be faster than its limit.
 //!
-//! No rule of mmcq's engine is in it. Where a transfer can stay open, either each does, however
-//! long the pause, or none does: the better of both is the limit. Jobs that pause beside others
-//! each have the card for themselves: no stack can serve them better.
+//! The limit contains no rule of mmcq's engine. Where a transfer can stay open, either every
+//! transfer does, however long the pause is, or none does; the faster of both is the limit. Jobs
+//! that pause beside others run alone on the card, since no stack can serve them better.
 
 use super::{Board, Counters, Medium, Outcome, Run, RunError, SLOTS, on_board};
 use crate::board;
@@ -30,21 +30,21 @@ use std::sync::Arc;
 
 /// Size in bytes of the longest transfer of a host: the block count has 16 bits.
 const TRANSFER_BYTES: u64 = 65_535 * 512;
-/// Least number of batches in a run: one alone has no rate.
+/// Smallest number of batches in a run, since a single batch has no rate.
 const BATCHES: u64 = 8;
 
-/// The jobs in the form that is best for wire and card.
+/// Jobs in the form that is fastest for wire and card.
 pub(super) struct Perfect {
-    /// Workers that run.
+    /// Workers that represent the jobs.
     pub(super) workers: Vec<Worker>,
-    /// Number of the jobs' requests that each request of these workers stands for.
+    /// For each of these workers, how many requests of the jobs one of its requests represents.
     requests: Vec<u64>,
-    /// Worker that stands for each worker of the jobs.
+    /// For each worker of the jobs, the index of the worker that represents it.
     stands: Vec<usize>,
 }
 
 impl Perfect {
-    /// Makes the best form of these workers.
+    /// Makes the fastest form of these workers.
     pub(super) fn of(workers: &[Worker]) -> Self {
         let mut pools: Vec<(usize, u64)> = Vec::new();
         let mut stands = Vec::new();
@@ -79,7 +79,7 @@ impl Perfect {
     }
 }
 
-/// Returns whether the job is only a closed loop over a file in sequence.
+/// Returns whether the job is only a closed loop that is sequential over a file.
 fn is_plain(job: &Job) -> bool {
     let in_order = !job.rw.random && job.rw_every <= 1 && job.rw_add_bytes == 0 && job.number_ios.is_none();
     let paced = job.thinktime_ns > 0
@@ -138,26 +138,26 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     (made, requests)
 }
 
-/// A lane: a way to drive the card.
+/// Lane (way to drive the card) for which a limit is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    /// One transfer at a time, which ends when no request continues it.
+    /// A single transfer at a time, which is closed when no request continues it.
     Closed,
-    /// One transfer at a time that stays open until something else is next.
+    /// A single transfer at a time, which stays open until another transfer comes.
     Open,
-    /// The card's queue, driven by software.
+    /// The card's command queue, driven by software.
     Tasks,
-    /// The card's queue, driven by the controller's command queue engine.
+    /// The card's command queue, driven by the controller's command queue engine (CQHCI).
     Engine,
-    /// Packed commands.
+    /// Packed commands, which transfer several requests at once.
     Packed,
     /// Chains that the controller executes.
     Chains,
 }
 
 impl Lane {
-    /// Returns the lanes that the board of a run and its card may have, from their files. That
-    /// takes less time than building a board.
+    /// Returns the lanes that a run's board and card may have according to their files. This takes
+    /// less time than building a board.
     fn of(run: &Run<'_>) -> Result<Vec<Lane>, RunError> {
         let profile = board::profile(run.platform, run.card)?;
         let controller = &run.platform.controller;
@@ -172,7 +172,7 @@ impl Lane {
         Ok(all.into_iter().filter(|(_, may)| *may).map(|(lane, _)| lane).collect())
     }
 
-    /// Enables the lane. Returns false if it does not exist.
+    /// Enables the lane. Returns false if board and card do not have it.
     fn switch_on(self, board: &Board<SLOTS>) -> bool {
         let queue = || board.enable_task_queue().is_ok_and(|depth| depth > 0);
         match self {
@@ -192,12 +192,12 @@ impl Lane {
     }
 }
 
-/// Returns the bytes per nanosecond.
+/// Returns the rate in bytes per ns.
 fn rate(outcome: &Outcome) -> f64 {
     outcome.counters.bytes as f64 / outcome.counters.elapsed_ns.max(1) as f64
 }
 
-/// Returns whether it leaves the card idle now and then.
+/// Returns whether the job leaves the card idle from time to time.
 fn pauses(worker: &Worker) -> bool {
     let after = |when: When| matches!(when, When::AfterEnd(_, gap_ns) if gap_ns > 0);
     let script = worker.script.as_ref();
@@ -205,10 +205,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit, which is that of the best lane. On lanes that give the card
-/// several requests at a time, the jobs run both in batches and one by one: the card's units may
-/// read single requests side by side. The first of the workers that became one gets the statistics
-/// of all.
+/// Runs the jobs at their limit: on each lane, of which the fastest counts. On lanes that give the
+/// card several requests at a time, the jobs run both in batches and one by one, since the card's
+/// units may read single requests in parallel. Where workers became one, the first of them gets the
+/// statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -237,8 +237,8 @@ pub(super) fn run(
     best.ok_or_else(|| RunError::Memory("no lane".to_owned()))
 }
 
-/// Returns the faster outcome, or else the first; for a shorter run the other may be faster. The
-/// result depends on the seed if either does.
+/// Returns the outcome that is faster, otherwise the first. In a shorter run the other might be
+/// faster, so the result depends on the seed if either outcome does.
 fn better(first: Outcome, other: Outcome) -> Outcome {
     let seeded = first.seeded || other.seeded;
     let (mut best, also) = if rate(&other) > rate(&first) { (other, first) } else { (first, other) };
@@ -246,14 +246,14 @@ fn better(first: Outcome, other: Outcome) -> Outcome {
     Outcome { seeded, ..best }
 }
 
-/// Runs each worker at the limit that it has alone. The total time is the time for all bytes at the
-/// sum of their rates.
+/// Runs each worker alone at its limit. The total time is that of all bytes at the sum of their
+/// rates.
 fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outcome, RunError> {
     let (mut all, mut bytes_per_ns) = (None::<Outcome>, 0.0);
     for worker in run.workers {
         let workers = std::slice::from_ref(worker);
         let one = self::run(&Run { workers, ..*run }, None, progress)?;
-        // The mean has the beginning too, when the card's cache is empty.
+        // The mean rate would include the beginning, when the card's cache is empty.
         let steady = one.counters.steady.mib_per_s().unwrap_or(0.0) * f64::from(1 << 20) / 1e9;
         bytes_per_ns += rate(&one).max(steady);
         match &mut all {
@@ -274,7 +274,7 @@ fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outco
     Ok(all)
 }
 
-/// Returns the changes of a card that leave nothing to chance.
+/// Returns the changes of a card's file that remove all random events.
 fn without_chance(profile: &CardProfile) -> Vec<String> {
     let Some(spread) = profile.flash().spread else { return Vec::new() };
     let shares = [("read_retry_share", spread.retries), ("gc_share", spread.collections)];
@@ -282,7 +282,7 @@ fn without_chance(profile: &CardProfile) -> Vec<String> {
     given.map(|(key, _)| format!("flash.spread.{key}=0")).collect()
 }
 
-/// Runs these workers on one lane; `None`: board and card do not have it.
+/// Runs these workers on one lane; `None`: board and card do not have the lane.
 fn on_lane(
     run: &Run<'_>,
     lane: Lane,
@@ -294,18 +294,19 @@ fn on_lane(
     platform.card_changes.extend(without_chance(&board::profile(run.platform, run.card)?));
     platform.stack.queue_engine = lane == Lane::Engine;
     platform.stack.chains = lane == Lane::Chains;
-    // What goes on for certain does: the rest of a long request, and what is queued already.
+    // Only a certain continuation keeps a transfer open: the rest of a long request, or a queued
+    // request.
     let (streams, hold_ns) = match lane {
         Lane::Open => (StaysOpen::Always, u64::MAX),
         _ => (StaysOpen::WherePays, 0),
     };
     (platform.stack.streams, platform.stack.hold_ns, platform.stack.owed_ns) = (streams, hold_ns, u64::MAX);
-    // The patch tells a write with its data, so that is what no stack can be faster than.
+    // The patch reports a write as complete with its data, so no stack can be faster than that.
     if matches!(platform.controller, ControllerConfig::Rtsx(_)) {
         platform.stack.acknowledge = Acknowledge::Transferred;
     }
-    // A batch is the whole loop: two of them under way would be more than it has, so they do not
-    // merge.
+    // A batch is the whole loop. Two batches under way would be more than the loop has, so batches
+    // must not merge.
     platform.stack.merging &= perfect.requests.iter().all(|&requests| requests == 1);
     let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
     if !lane.switch_on(&board) {
@@ -349,7 +350,8 @@ mod tests {
         for (platform, card, job, boards) in [
             ("generic", None, RANDOM, 1),
             ("generic", None, MERGED, 1),
-            // The card's queue by software; once in batches, and once one by one.
+            // The card's queue is driven by software: once with batches, and once request by
+            // request.
             ("generic", Some("emmc-queue"), RANDOM, 2),
             ("generic", Some("emmc-queue"), MERGED, 3),
             ("intel-jsl", Some("emmc-queue"), RANDOM, 3),
@@ -373,7 +375,7 @@ mod tests {
                 let may = Lane::of(&run).unwrap();
                 for lane in [Lane::Closed, Lane::Open, Lane::Tasks, Lane::Engine, Lane::Packed, Lane::Chains]
                 {
-                    // Some cards do not come up on some boards.
+                    // Some cards cannot be brought up on some boards.
                     let there = on_lane(&run, lane, &Perfect::of(&workers), None, &mut |_, _| ());
                     let there = there.ok().flatten();
                     found += usize::from(there.is_some());
@@ -395,7 +397,7 @@ mod tests {
             "rw=read bs=4k io_size=512k iodepth=4 ioengine=libaio numjobs=4 offset_increment=64k",
             "rw=randread bs=4k io_size=128k randrepeat=0",
         ];
-        // By job: on how many of the boards the limit does not depend on the seed.
+        // For each job: on how many of the boards the limit does not depend on the seed.
         let alike = jobs.map(|options| {
             let workers = workers(options);
             let mut found = 0;
@@ -413,7 +415,7 @@ mod tests {
             }
             found
         });
-        // Where a transfer may stay open, it matters which of several jobs is next.
+        // If a transfer may stay open, the rate depends on which of several jobs is next.
         assert_eq!(alike, [6, 6, 6, 4, 5, 0]);
     }
 
@@ -427,7 +429,7 @@ mod tests {
             let before = workers(options);
             assert!(!Perfect::of(&before).is_plain(&before), "{options}");
         }
-        // A transfer has an end.
+        // The length of a transfer is limited.
         let long = Perfect::of(&workers("rw=read bs=512k ioengine=libaio iodepth=32 numjobs=4"));
         assert_eq!(long.requests, [63]);
     }

@@ -15,14 +15,15 @@ use std::collections::BTreeMap;
 enum UnderWay {
     Io(FioIo, u64),
     Sync(FioSync, u64),
-    /// The flush that follows a durable write.
+    /// The flush after a durable write.
     Durable(FioIo, u64),
 }
 
-/// Key of an I/O within its job: place, length, direction and kind. Equal I/Os are interchangeable.
+/// Key of an I/O within its job: address, length, direction and kind. I/Os with equal keys are
+/// interchangeable.
 type Key = (u64, u32, Direction, How);
 
-/// The key of a flush.
+/// Key of a flush.
 const FLUSH: Key = (u64::MAX, 0, Direction::Write, How::Plain);
 
 fn key(io: &Io) -> Key {
@@ -43,13 +44,13 @@ pub(super) struct Load<'a> {
     /// Boot area of each file of each worker; 0: the user area.
     areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
-    /// Durable writes whose flush has not begun.
+    /// For each job, durable writes whose flush has not begun.
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
-    /// Number of transfers of each job that is in a flow.
+    /// For each job in a flow, the number of its transfers.
     flowed: Vec<u64>,
-    /// Time in ns of an I/O of a job without I/O.
+    /// Time in ns of an I/O with the I/O engine `null`.
     null_ns: u64,
     max_bytes: usize,
     depth: usize,
@@ -69,11 +70,12 @@ pub(super) struct Load<'a> {
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
-/// I/Os of the I/O engine `null` before its job yields to others.
+/// Number of I/Os with the I/O engine `null` after which a job lets others run.
 const NULL_BATCH: u32 = 64;
-/// Least time in ns of an I/O.
+/// Shortest time in ns of an I/O with the I/O engine `null`.
 const NULL_LEAST_NS: u64 = 100;
-/// Interval in ns at which a job that its flow holds tries again by default.
+/// Interval in ns after which a job that must wait for its flow tries again, if `flow_sleep=` is
+/// not given.
 const FLOW_LOOK_NS: u64 = 1_000;
 
 /// Alignment in bytes of files, as in a file system.
@@ -98,7 +100,7 @@ fn boot_area(device: &str) -> Option<u8> {
     }
 }
 
-/// Returns what a job can use of a partition's device: the number of a boot area, and its bytes.
+/// Returns what a job can use of a partition: the number of the boot area, and its size in bytes.
 fn partition(
     run: &Run<'_>,
     worker: &FioWorker,
@@ -151,7 +153,7 @@ impl<'a> Load<'a> {
                 of_files.push(0);
                 let (base, size) = match known.get(name.as_str()) {
                     Some(&found) => found,
-                    // A device is the whole card.
+                    // A path in /dev means the whole card.
                     None if name.starts_with("/dev/") => (0, capacity),
                     None => {
                         let share = worker.job.size.map_or(capacity, |size| size.of(capacity))
@@ -222,7 +224,7 @@ impl<'a> Load<'a> {
         self.areas.iter().flatten().any(|area| *area > 0)
     }
 
-    /// Returns whether a worker may run: one behind a stone wall starts when all before it have
+    /// Returns whether a worker may start: after a stonewall, only when all workers before it have
     /// finished.
     fn may_run(&self, job: usize) -> bool {
         let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
@@ -232,8 +234,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns the step of a job that has had more than its share of a flow, and must wait; else
-    /// `None`.
+    /// Returns the step of a job that must wait since it had more than its share of its flow;
+    /// otherwise `None`.
     fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {
@@ -257,7 +259,7 @@ impl<'a> Load<'a> {
         Some(Next::Until(now_ns.saturating_add(pause_ns)))
     }
 
-    /// Applies `exitall`: ends other workers with this job.
+    /// Applies `exitall`: ends the other workers together with this job.
     fn exit_all(&mut self, job: usize) {
         let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
         if !own.job.exitall {
@@ -273,8 +275,8 @@ impl<'a> Load<'a> {
         ends.into_iter().for_each(|j| self.states[j].stop());
     }
 
-    /// Returns the next step with the I/O engine `null`: an I/O is over when the job has done its
-    /// own part.
+    /// Returns the next step of a job with the I/O engine `null`. Its I/O is done when the job has
+    /// done its own part.
     fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
         let mut at_ns = now_ns;
         for _ in 0..NULL_BATCH {

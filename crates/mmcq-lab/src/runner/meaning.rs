@@ -1,9 +1,9 @@
-//! Settings in words.
+//! Descriptions of the settings.
 
 use super::Setting;
 
 impl Setting {
-    /// What it stands for; of Linux, which version has it.
+    /// Returns what the setting stands for; for Linux, also which version has it.
     pub fn meaning(self) -> &'static str {
         match self {
             Setting::None => "Linux without a request queue for cards, as 6.1",

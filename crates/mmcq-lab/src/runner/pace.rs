@@ -1,37 +1,37 @@
 //! Bytes transferred over the time of a run, to compare runs of any length with a limit.
 //!
-//! Two runs of the same job have their ends at different places. A limit fills the card's cache
-//! with its first batch and drains half of it while its last one ends. A run of another setting
-//! does so in smaller steps. So rates over whole runs compare ends, and a short run may seem to be
-//! beyond its limit. Instead, a run is compared with the time at which its limit had transferred as
-//! much.
+//! Two runs of one job differ at their start and end. The run of a limit fills the card's cache
+//! with its first batch, and drains half of it during the last one. A run of another setting does
+//! this in smaller steps. So rates over whole runs compare starts and ends, and a short run might
+//! seem faster than its limit. Instead, a run is compared with the time at which the limit's run
+//! had transferred as many bytes.
 //!
-//! A setting may report a write before the card has programmed it, and its last write then ends
-//! earlier than any that waits. What a run has done is possible: the limit is never below it.
+//! A setting may report a write before the card has programmed it, so its last write may end
+//! earlier than one that waits. Since such a run is possible, the limit is never below it.
 
 use super::Counters;
 
-/// Most points that are stored. At twice as many, every second one is dropped.
+/// Number of points that are stored. At twice as many, every second point is dropped.
 const POINTS: usize = 1024;
 
-/// Bytes over time. For a limit, there is a curve for each lane.
+/// Bytes over time; for a limit, one curve for each lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     curves: Vec<Curve>,
 }
 
-/// Bytes over time, in a bounded number of points however long the run is.
+/// Bytes over time. The number of points is limited, however long the run is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Curve {
-    /// Bytes, and nanoseconds from the start.
+    /// Points: bytes, and time in ns from the start.
     points: Vec<(u64, u64)>,
-    /// Number of bytes after which another point is stored.
+    /// Number of bytes between two stored points.
     step: u64,
     last: (u64, u64),
 }
 
 impl Pace {
-    /// Records that this number of bytes has been transferred after this time.
+    /// Records that `bytes` have been transferred `after_ns` after the start.
     pub(super) fn moved(&mut self, bytes: u64, after_ns: u64) {
         if self.curves.is_empty() {
             self.curves.push(Curve::default());
@@ -46,8 +46,8 @@ impl Pace {
         self.curves.extend(other.curves);
     }
 
-    /// Returns the time at which this number of bytes had been transferred on the fastest lane;
-    /// `None`: each ended before.
+    /// Returns the time in ns at which `bytes` had been transferred on the fastest lane; `None`:
+    /// every lane's run ended before.
     fn after_ns(&self, bytes: u64) -> Option<f64> {
         self.curves.iter().filter_map(|curve| curve.after_ns(bytes)).min_by(f64::total_cmp)
     }
@@ -79,14 +79,14 @@ impl Curve {
     }
 }
 
-/// Returns the MiB per second that a limit allows a run: for the bytes of the run, from the start
-/// to the end of both. It is at least the rate of the run itself.
+/// Returns the rate in MiB/s that a limit allows a run: as many bytes as the run transferred, in
+/// the time that the limit's run needed for them. It is never below the rate of the run itself.
 pub fn allowed_mib_per_s(limit: &Counters, run: &Counters) -> f64 {
     let rate = |bytes: u64, ns: f64| bytes as f64 / f64::from(1 << 20) / (ns.max(1.0) / 1e9);
     let whole = || rate(limit.bytes, limit.elapsed_ns as f64);
     let allowed = match limit.pace.after_ns(run.bytes) {
         Some(ns) if run.bytes > 0 => rate(run.bytes, ns),
-        // It would have gone on as it went.
+        // The limit's run was shorter, so it is continued at its own rate.
         _ => whole().max(limit.steady.mib_per_s().unwrap_or(0.0)),
     };
     allowed.max(rate(run.bytes, run.elapsed_ns as f64))
@@ -108,15 +108,15 @@ mod tests {
 
     #[test]
     fn a_run_is_compared_with_the_time_in_which_its_limit_moved_as_much() {
-        // 1 MiB at once, then 1 MiB a second, and a last second that moves nothing.
+        // 1 MiB at once, then 1 MiB per second, and a last second without transfers.
         let limit = run(&[(MIB, S / 10), (2 * MIB, S), (3 * MIB, 2 * S), (3 * MIB, 3 * S)]);
         let allowed = |bytes, ns| allowed_mib_per_s(&limit, &run(&[(bytes, ns)]));
         assert_eq!(allowed(MIB, S), 10.0);
         assert_eq!(allowed(MIB / 2, S), 10.0);
         assert_eq!(allowed(3 * MIB, 4 * S), 1.5);
-        // Beyond its end: as the whole of it.
+        // A run that is longer than the limit's is compared with the limit's whole run.
         assert_eq!(allowed(9 * MIB, 9 * S), 1.0);
-        // What was done is possible.
+        // The limit is never below the run itself.
         assert_eq!(allowed(3 * MIB, S), 3.0);
     }
 

@@ -19,7 +19,7 @@ use mmcq::engine::{Acknowledge, DmaBuf, FlushBy, StaysOpen};
 use mmcq::spec::ext_csd::ExtCsd;
 use mmcq_sim::card::Medium;
 
-/// Linux's largest request, in blocks.
+/// Size of Linux's largest request in blocks.
 const LINUX_BLOCKS: u32 = 1024;
 
 /// Work on a board, whose stack depends on the setting.
@@ -123,7 +123,7 @@ pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V
     }
 }
 
-/// Difference between boards for Linux's models (one slot, one operation at a time) and for mmcq.
+/// Runs a load on a board: by a model of Linux (one slot, one operation at a time) or by mmcq.
 pub trait Serve<const N: usize> {
     /// Runs the load. Returns the time in ns at which it ended, and the counters of the stack.
     fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck>;
@@ -170,7 +170,7 @@ impl Serve<1> for Board<1> {
 }
 
 impl Board<SLOTS> {
-    /// Linux's own driver of the card's queue.
+    /// Runs the load by the model of Linux's driver for a card's command queue.
     fn serve_linux(self, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck> {
         let mut controller = self.controller.clone();
         let bytes = LINUX_BLOCKS as usize * 512;
@@ -216,22 +216,22 @@ impl Serve<SLOTS> for Board<SLOTS> {
     }
 }
 
-/// Returns the most blocks of a transfer of several requests.
+/// Returns the largest number of blocks of a transfer that carries several requests.
 fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     let ours = || board.stack.with(|e| e.caps().max_blocks.min(e.caps().max_bytes / 512));
     if setting.is_linux() { LINUX_BLOCKS } else { ours() }
 }
 
-/// A load that counts itself.
+/// Load that counts its own I/Os.
 pub trait Carried: Workload {
-    /// Returns what it counted.
+    /// Returns the load's own counts.
     fn counted(&self) -> Counted;
 }
 
-/// What a load counts of itself.
+/// Counts that a load makes itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// Number of I/Os.
+    /// Number of I/Os of all jobs.
     pub ios: u64,
     /// Number of flushes that the jobs asked for.
     pub flushes: u64,
@@ -241,12 +241,12 @@ pub struct Counted {
     pub steady: Steady,
 }
 
-/// Result of a machine.
+/// Result of a machine that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// What was counted.
+    /// Counters of the run.
     pub counters: Counters,
-    /// Time in ns of the end.
+    /// Time in ns at which the run ended.
     pub end_ns: u64,
     /// Whether another seed may have given other figures.
     pub seeded: bool,
@@ -315,7 +315,7 @@ where
         steady,
         pace: Pace::default(),
     };
-    // At the limit nothing takes time that is drawn. Linux draws tags, pauses and more.
+    // At the limit no time is random. Models of Linux have random tags, pauses and more.
     let seeded = run.setting != Setting::Limit || sys.cpu.is_seeded();
     Ok(Ended { counters, end_ns, seeded })
 }

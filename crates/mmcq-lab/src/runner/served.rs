@@ -4,19 +4,19 @@ use crate::linux::elevator::DiskUse;
 use mmcq::engine::{Close, Stats};
 use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
 
-/// Whether a transfer stays open for a request that continues it.
+/// Whether a transfer stays open for a request that may continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// The host cannot transfer data without a command.
+    /// The host cannot transfer data without a command, so no transfer stays open.
     #[default]
     Cannot,
     /// The setting closes each transfer.
     Closes,
-    /// It stays open for a time.
+    /// A transfer stays open for some time.
     Holds,
 }
 
-/// Counters of a stack; which there are depends on the stack.
+/// Counters of a stack. Some exist only for certain stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// Number of transfers that continued an open one, without a command.
@@ -29,7 +29,7 @@ pub struct Served {
     pub engine: Option<Stats>,
     /// Starts that mmcq's engine held for the tail of a batch.
     pub holds: Holds,
-    /// Whether the host reported that it can continue data, and failed to.
+    /// Whether the host had claimed that it can continue a data transfer, but failed to.
     pub continue_lost: bool,
     /// Counters of the card's command queue, if it was on.
     pub tasks: Option<TaskStats>,
@@ -40,16 +40,16 @@ pub struct Served {
 }
 
 impl Served {
-    /// Returns the number of I/Os that were merged into another's request, by Linux's block layer
-    /// or by mmcq's engine.
+    /// Returns the number of I/Os that Linux's block layer or mmcq's engine merged into another
+    /// request.
     pub fn merged(&self) -> u64 {
         #[allow(clippy::useless_conversion, reason = "counters have 32 bits where the core's words do")]
         let by_engine = || self.engine.map_or(0, |engine| engine.merged.into());
         self.disk.map(|disk| disk.merges.iter().sum()).unwrap_or_else(by_engine)
     }
 
-    /// Makes the counters of a run by mmcq's engine, whose counters were `before` when the card was
-    /// up. No start is held before that.
+    /// Makes the counters of a run by mmcq's engine. `before`: the engine's counters when the card
+    /// was up; no start is held before that.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut stats = now;
         for (count, earlier) in stats.closed.iter_mut().zip(before.closed) {
@@ -70,7 +70,7 @@ impl Served {
     }
 }
 
-/// Returns in words why open transfers were closed.
+/// Returns the reason in words why open transfers were closed.
 pub fn reason(close: Close) -> &'static str {
     match close {
         Close::Break => "the next request does not continue it",

@@ -1,11 +1,11 @@
-//! The steady rate of a run: without its begin, when caches are empty and jobs start one after the
-//! other, and without its end, when jobs run out of work.
+//! Steady rate of a run. It leaves out the start, when caches are empty and jobs start one after
+//! the other, and the end, when jobs run out of work.
 
 /// Rate between a quarter and seven eighths of the planned bytes: the slope of bytes over time, by
-/// least squares over the completions.
+/// least squares over all completions.
 ///
-/// A rate between two moments has an error by the batch that ends at one of them; the slope has
-/// not.
+/// A rate between only two moments would have an error by the batch that ends at one of them; the
+/// slope does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steady {
     from: u64,
@@ -19,7 +19,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Makes it for a run that plans this number of bytes.
+    /// Makes the measurement for a run that plans this number of bytes.
     pub(crate) fn new(planned: u64) -> Self {
         Steady { from: planned / 4, to: planned / 8 * 7, ..Steady::default() }
     }
@@ -40,7 +40,7 @@ impl Steady {
         self.ns_bytes += x * y;
     }
 
-    /// Returns the MiB per second; `None` if all completions came at once.
+    /// Returns the rate in MiB/s; `None` if all completions were at the same time.
     pub fn mib_per_s(&self) -> Option<f64> {
         let spread = self.points * self.ns_ns - self.ns * self.ns;
         let slope = (self.points * self.ns_bytes - self.ns * self.bytes) / spread;
@@ -55,7 +55,8 @@ mod tests {
     #[test]
     fn the_slope_sees_neither_the_beginning_nor_the_place_of_a_batch() {
         let mut steady = Steady::new(1 << 20);
-        // The first eighth for nothing; then batches of 16 requests of 4 KiB, one each 100 us.
+        // The first eighth takes no time. Then batches of 16 requests of 4 KiB follow, each 100 us
+        // after the last.
         let (mut moved, mut now_ns) = (0, 0);
         for request in 0..256 {
             moved += 4096;

@@ -30,7 +30,7 @@ fn random_cells_without_the_queue_are_fitted_and_with_it_predicted() {
 fn ours_takes_one_interrupt_and_no_thread_for_a_random_read() {
     let (rate, c) = cell("hsq-sprd", "randread", Setting::Mmcq);
     near(c.cpu.interrupts as f64, c.ios as f64, 0.001);
-    // Only the jobs themselves are woken: once at the start, and once for each I/O.
+    // Only the jobs are woken: once at their start, and once for each I/O.
     assert!(c.cpu.wakeups <= c.ios + 20, "{c:?}");
     assert!(rate > cell("hsq-sprd", "randread", Setting::HsqTag).0);
     let (limit, _) = cell("hsq-sprd", "randread", Setting::Limit);
@@ -90,7 +90,7 @@ fn a_board_leaves_nothing_behind() {
         });
         assert!(built > 0 && crate::counted::lent_now() == before, "{name}");
     }
-    // Neither does one that does not come up.
+    // A card that cannot be brought up gives an error, too.
     let platform = Platform::load("fifo-allwinner").unwrap();
     assert!(Board::<SLOTS>::new(&platform, Some("sdxc-64g-a2"), None, Price::Linux).is_err());
     assert_eq!(crate::counted::lent_now(), before);
@@ -105,7 +105,7 @@ fn a_seed_gives_the_same_run_again() {
 
 const CONTEXTS: [&str; 4] = ["irq", "tasklet", "thread", "spin"];
 
-/// What a job file does on a board whose engine is moved from there.
+/// Runs a job file on a board, with this context calling mmcq's engine.
 fn moved_from(advance: &str, board: &str, text: &str) -> Outcome {
     let platform = Platform::load_with(board, &[format!("stack.advance={advance}")]).unwrap();
     let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
@@ -116,7 +116,7 @@ fn moved_from(advance: &str, board: &str, text: &str) -> Outcome {
     outcome
 }
 
-/// Random reads of 4 KiB by so many jobs.
+/// Figures per I/O of random reads of 4 KiB by this number of jobs.
 struct Reads {
     rate: f64,
     interrupts: f64,
@@ -150,7 +150,7 @@ fn the_closer_to_the_interrupt_the_engine_is_moved_the_faster_it_is() {
             near(r.interrupts, 1.0, 0.001);
         }
         assert_eq!(spin.interrupts, 0.0);
-        // The deferred interrupt of the completion, and the one that moves the engine.
+        // `tasklet` has one deferred interrupt more, in which the engine is called.
         near(irq.deferred, 1.0, 0.001);
         near(tasklet.deferred, 2.0, 0.001);
         assert!((tasklet.switches - irq.switches).abs() < 0.01, "{} {}", tasklet.switches, irq.switches);
@@ -175,9 +175,9 @@ fn a_spinning_job_takes_no_interrupt_and_keeps_a_core() {
         let (irq, spin) = (random_reads("irq", board, 1), random_reads("spin", board, 1));
         assert_eq!((spin.interrupts, spin.deferred), (0.0, 0.0));
         assert!(spin.latency_ns <= irq.latency_ns, "{} {}", spin.latency_ns, irq.latency_ns);
-        // One of eight cores never rests.
+        // Of eight cores one is always busy, since its job spins.
         assert!(irq.idle > 0.95 && (0.87..0.88).contains(&spin.idle), "{} {}", irq.idle, spin.idle);
-        // Others sleep while one looks for all of them.
+        // One job polls for all, and the other jobs sleep.
         let many = random_reads("spin", board, 20);
         assert!(many.interrupts == 0.0 && many.idle > 0.8, "{} {}", many.interrupts, many.idle);
     }
@@ -217,7 +217,7 @@ fn a_single_core_can_spin_too() {
     assert!(c.idle_share() < 0.01, "{}", c.idle_share());
 }
 
-/// A job on the board of the STREAM thread.
+/// Runs a job on the board of the STREAM thread.
 fn on_the_reader(setting: Setting, job: &str) -> Result<Outcome, RunError> {
     let platform = Platform::load("stream-rtsx").unwrap();
     let file = fio::parse_text("test", job.as_bytes(), &fio::System).unwrap();
@@ -289,7 +289,7 @@ fn on_a_board(board: &str, card: &str, load: &str, setting: Setting) -> Result<f
 #[test]
 fn a_cards_queue_keeps_its_units_at_work_and_costs_no_other_load() {
     let rate = |rw, depth, setting| on_a_card("emmc-queue", rw, depth, setting).unwrap();
-    // Three units, each of which loads a page in 133 us.
+    // The card has three units, and each loads a page in 133 us.
     let limit = 3.0 / 133e-6;
     let read = rate("randread", 32, Setting::Tasks);
     assert!(read >= 0.92 * limit, "{read} of {limit}");
@@ -304,7 +304,7 @@ fn a_cards_queue_keeps_its_units_at_work_and_costs_no_other_load() {
 #[test]
 fn the_queue_engine_keeps_a_cards_units_at_work_and_is_used_where_it_pays() {
     for board in ["intel-glk", "intel-jsl-32"] {
-        // Until a stream is known, the choice at run time takes 1.4 % of the first 8 MiB.
+        // Until a stream is recognised, the lane chosen at run time costs 1.4 % of the first 8 MiB.
         let rate = |rw, depth, setting| {
             let load = format!("rw={rw}\nio_size=32m\niodepth={depth}");
             on_a_board(board, "emmc-queue", &load, setting).unwrap()
@@ -336,14 +336,16 @@ fn on_a_host_that_defers(what: &str, rw: &str, setting: Setting) -> Counters {
     run(&what, None, &mut |_, _| ()).unwrap().counters
 }
 
-/// HSQ's reviewer: not a host as a whole, but the requests that need it are left to a thread.
+/// Wish of HSQ's reviewer: only requests that need a thread are completed in one, not all of the
+/// host's.
 #[test]
 fn only_what_needs_a_thread_is_deferred() {
     let rate = |c: &Counters| c.bytes as f64 / c.elapsed_ns as f64;
     for setting in [Setting::HsqFifo, Setting::Mmcq] {
         let of = |what, rw| on_a_host_that_defers(what, rw, setting);
         let at = setting.name();
-        // Writes go as if nothing were deferred, and reads as if all were.
+        // Writes are as fast as without deferring, and reads as slow as with deferring of all
+        // requests.
         for (rw, same, other) in [("randwrite", "false", "true"), ("randread", "true", "false")] {
             let (by_request, same, other) = (of("reads", rw), of(same, rw), of(other, rw));
             assert_eq!(by_request.elapsed_ns, same.elapsed_ns, "{at}, {rw}");
@@ -355,7 +357,7 @@ fn only_what_needs_a_thread_is_deferred() {
     }
 }
 
-/// STREAM's maintainer: BFQ suits these cards. For readers alone turns cost nothing.
+/// STREAM's maintainer remarked that BFQ suits these cards. For readers alone, turns cost nothing.
 #[test]
 fn readers_alone_get_the_same_by_turns_as_in_order() {
     let readers = |scheduler: &str, readers: u32| {
@@ -378,7 +380,7 @@ fn readers_alone_get_the_same_by_turns_as_in_order() {
     }
 }
 
-/// I/Os a second of one job on a card whose cache has a price.
+/// Returns the I/Os per second of one job on a card whose cache needs time to flush.
 fn with_a_cache(card: &str, load: &str, setting: Setting) -> f64 {
     on_a_board("hsq-sprd", card, load, setting).unwrap()
 }
@@ -404,7 +406,7 @@ fn a_cache_makes_small_writes_faster_and_a_flush_dear_in_every_setting() {
         assert!(plain > 1.8 * past, "{}: {plain} with a cache, {past} without", setting.name());
         for durable in ["fsync=1", "fdatasync=1", "sync=1"] {
             let load = format!("{once}\n{durable}");
-            // A flush of 450 us, and at least a switch's command.
+            // A flush takes 450 us, plus at least the time of a CMD6.
             let flushed = with_a_cache("emmc-cache", &load, setting);
             let at = format!("{}, {durable}: {flushed} durable, {past} past the cache", setting.name());
             assert!((700.0..1_900.0).contains(&flushed) && flushed < 0.6 * past, "{at}");
@@ -437,7 +439,8 @@ fn the_register_is_the_size_of_the_cache_and_a_flush_grows_with_what_it_holds() 
 
 #[test]
 fn a_write_past_the_cache_costs_what_was_published() {
-    // AndroBench on a phone: 70.3 MiB/s of random writes, and 10 to 20 with reliable writes.
+    // AndroBench on a phone: 70.3 MiB/s of random writes, and 10 to 20 MiB/s if writes are
+    // reliable.
     let rate = |card: &str, depth: u32| {
         let load = format!("rw=randwrite\nio_size=16m\niodepth={depth}");
         with_a_cache(card, &load, Setting::HsqTag) / 256.0

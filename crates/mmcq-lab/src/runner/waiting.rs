@@ -1,25 +1,25 @@
-//! Time without work for the bus: no request is with the stack, and no command of the stack's own,
-//! such as the close of a transfer, is on the wires.
+//! Measures the time without work for the bus: the stack has no request, and no command of the
+//! stack itself (such as the close of a transfer) is on the wires.
 
 use mmcq_sim::sdhci::BusEvent;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Number of idle periods that are stored, as a later bus event may still concern them.
+/// Number of idle periods that are stored, since a later bus event may overlap them.
 const IDLES_KEPT: usize = 4;
 
-/// Watches a run. Clones watch the same one.
+/// Measurement of a run. All clones share one measurement.
 #[derive(Clone)]
 pub struct Waiting(Rc<RefCell<State>>);
 
 struct State {
-    /// Number of requests with the stack.
+    /// Number of requests that the stack has.
     inside: u32,
     idle_from_ns: u64,
-    /// The last few periods without a request: begin and end.
+    /// Last periods without a request: start and end in ns.
     idles: VecDeque<(u64, u64)>,
-    /// Periods of wires in use that a later idle period may overlap.
+    /// Periods in which wires were in use and which a later idle period may overlap.
     bus: VecDeque<(u64, u64)>,
     waited_ns: u64,
     /// Time in ns in which the stack had no request.
@@ -43,7 +43,7 @@ impl State {
     }
 
     fn used(&mut self, bus: (u64, u64)) {
-        // They are in the order of their ends.
+        // Idle periods are sorted by their ends.
         if self.idles.back().is_some_and(|last| last.1 > bus.0) {
             let idle: u64 = self.idles.iter().map(|&idle| overlap(bus, idle)).sum();
             self.waited_ns = self.waited_ns.saturating_sub(idle);
@@ -58,7 +58,7 @@ impl State {
 }
 
 impl Waiting {
-    /// Makes it, beginning at this time.
+    /// Makes a measurement that begins at this time.
     pub fn new(now_ns: u64) -> Self {
         let (idles, bus) = (VecDeque::new(), VecDeque::new());
         Waiting(Rc::new(RefCell::new(State {
@@ -88,7 +88,7 @@ impl Waiting {
         }
     }
 
-    /// Records that a job gives a request to the stack.
+    /// Records that a job passes a request to the stack.
     pub fn enters(&self, now_ns: u64) {
         let mut state = self.0.borrow_mut();
         if state.inside == 0 {
@@ -129,13 +129,14 @@ mod tests {
         waiting.leaves(200);
         waiting.bus(BusEvent::Busy { from_ns: 190, until_ns: 260 });
         waiting.leaves(210);
-        // Idle from 210: busy until 260, a close at 270 to 280 with its response to 285.
+        // Idle from 210 on: busy lasts until 260, and a close takes from 270 to 285 with its
+        // response.
         let close = BusEvent::Command { index: 12, arg: 0, auto: false, start_ns: 270, end_ns: 280 };
         waiting.bus(close);
         waiting.bus(BusEvent::Response { index: 12, content: 0, errors: 0, end_ns: 285 });
         waiting.enters(300);
         waiting.leaves(400);
-        // Busy that is told while idle and lasts into the next request.
+        // Busy that is reported in the idle time and lasts into the next request.
         waiting.bus(BusEvent::Busy { from_ns: 410, until_ns: 500 });
         waiting.enters(450);
         waiting.leaves(480);

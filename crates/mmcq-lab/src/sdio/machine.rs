@@ -25,9 +25,9 @@ impl From<CpuEvent> for Event {
 /// What happens when a CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The stack's tasklet.
+    /// The stack's tasklet runs.
     Tasklet,
-    /// The stack's thread.
+    /// The stack's thread runs.
     Thread,
     /// The CPU work for one packet is done.
     Worked,
@@ -70,7 +70,7 @@ pub struct Machine {
     cpu: Cpu<Action>,
     /// Virtual time of the code that runs.
     pub time: Time,
-    /// The controller.
+    /// Model of the SDIO controller.
     pub model: Model,
     costs: Costs,
     thread: Thread,

@@ -81,7 +81,7 @@ pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
 pub enum Way {
     /// A driver of Linux, as it was or as it was proposed.
     Linux(Advance),
-    /// mmcq's engine.
+    /// mmcq's engine advances the steps.
     Ours {
         /// What the interrupt handler may wait for instead of leaving.
         stay: Stay,
@@ -106,7 +106,7 @@ pub struct Outcome {
     pub steps_ns: Vec<(trace::Step, f64)>,
     /// Time in ns per packet for which the bus clock was stopped because the FIFO had no room.
     pub held_ns: f64,
-    /// Number of packets.
+    /// Number of packets received.
     pub packets: u64,
     /// Number of packets lost in the card because they were not read in time.
     pub overrun: u64,
@@ -164,7 +164,7 @@ pub enum Failure {
 
 /// Parameters of one run of the experiment.
 pub struct Run<'a> {
-    /// The board.
+    /// Board on which the experiment runs.
     pub board: &'a Board,
     /// Stack and context that advance the steps.
     pub way: Way,
@@ -289,7 +289,7 @@ fn buffer(bytes: usize) -> DmaBuf {
     DmaBuf::from_static(Box::leak(vec![0u8; bytes].into_boxed_slice()))
 }
 
-/// Runs the experiment.
+/// Runs the experiment with the built-in card, and returns its results.
 pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
     let (dma, asks, own) = match run.way {
         Way::Linux(_) => (false, false, false),

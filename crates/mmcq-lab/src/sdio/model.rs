@@ -22,7 +22,7 @@ const DESCRIPTORS: usize = 17;
 /// Model of the controller. All clones share one controller.
 #[derive(Clone)]
 pub enum Model {
-    /// Samsung's SDI.
+    /// Samsung's SDI controller.
     S3cSdi(Rc<RefCell<S3cSdi>>),
     /// SD host controller of the standard.
     Sdhci(Rc<RefCell<Sdhci>>),
@@ -86,12 +86,12 @@ impl Model {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
 
-    /// Reads a register.
+    /// Reads a register of the controller at this time.
     pub fn read(&self, offset: u16, size: u8, now_ns: u64) -> u32 {
         model!(self, m => m.borrow_mut().read(offset, size, now_ns))
     }
 
-    /// Writes a register.
+    /// Writes a register of the controller at this time.
     pub fn write(&self, offset: u16, size: u8, value: u32, now_ns: u64) {
         model!(self, m => m.borrow_mut().write(offset, size, value, now_ns))
     }
@@ -106,7 +106,7 @@ impl Model {
 // The variants differ in size, but each bench has only one of them.
 #[allow(clippy::large_enum_variant)]
 pub enum Driver {
-    /// Samsung's SDI.
+    /// Driver of Samsung's SDI controller.
     S3cSdi(s3c_sdi::S3cSdi<Port, ShadowMemory>),
     /// SD host controller of the standard; data by ADMA2.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),

@@ -62,7 +62,7 @@ impl Looks {
 
 /// mmcq's engine on the machine.
 pub struct Ours<'a> {
-    /// mmcq's engine.
+    /// mmcq's engine on this machine.
     pub stack: &'a Stack,
     /// Driver of the engine.
     pub host: Priced,

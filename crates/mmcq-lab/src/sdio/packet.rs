@@ -27,7 +27,7 @@ const WINDOW_NS: u64 = 3_900_000;
 /// Length in ns of the run: the time of two packets.
 const RUN_NS: u64 = 8_000_000;
 
-/// A recorded packet.
+/// A recorded packet of the SDIO experiment.
 pub struct Packet {
     /// Name of the setting.
     pub setting: &'static str,
@@ -41,10 +41,10 @@ pub struct Packet {
 /// Reason why no packet was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
-    /// There is no such setting.
+    /// No setting has this name.
     #[error("--sdio {0}: unknown setting; expected thread+tasklet, thread, async or mmcq")]
     Setting(String),
-    /// The experiment failed.
+    /// The run of the experiment failed.
     #[error(transparent)]
     Run(#[from] Failure),
     /// The window contains no packet.

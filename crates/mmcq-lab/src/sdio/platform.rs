@@ -48,9 +48,9 @@ struct File {
 pub struct Board {
     /// Description of the board, one line of text.
     pub description: String,
-    /// Name of its card.
+    /// Name of the board's card.
     pub card: String,
-    /// Its controller.
+    /// Kind of the board's controller.
     pub controller: Kind,
     /// Clock in Hz at the controller's input.
     pub pclk_hz: u32,

@@ -55,10 +55,10 @@ struct Expected {
 struct Log {
     steps: Vec<Expected>,
     block_bytes: u32,
-    /// Index of the step under way, and the number of bytes that are left of it.
+    /// Index of the step under way, and the number of bytes that this step still has to transfer.
     at: Option<(usize, u32)>,
     first_ns: u64,
-    /// Time in ns at which the step before ended.
+    /// Time in ns at which the previous step ended.
     before_ns: u64,
     end_ns: u64,
     /// Times in ns of the steps of the packet under way.

@@ -191,7 +191,7 @@ pub fn way(setting: &str) -> Result<Way, String> {
 /// Reason why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The run failed.
+    /// The run that was to be recorded failed.
     #[error(transparent)]
     Run(#[from] Failure),
     /// The window was not found.

@@ -39,7 +39,7 @@ pub enum Op {
 /// Result of an operation.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Done.
+    /// The operation is done and has no data to return.
     Done,
     /// Data of a read.
     Data(Vec<u8>),
@@ -74,7 +74,7 @@ pub enum Message {
     Left {
         /// Number of the client.
         client: u64,
-        /// Whether it disconnected in order, after all answers.
+        /// Whether the client disconnected in order, after all answers.
         in_order: bool,
     },
     /// The machine's interrupt must be handled.
@@ -109,7 +109,7 @@ struct Progress {
     losses: u64,
     /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,
-    /// Number of acknowledged writes that its flush covers.
+    /// Number of acknowledged writes that the job's flush covers.
     covered: u64,
 }
 

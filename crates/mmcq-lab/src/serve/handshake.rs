@@ -11,7 +11,7 @@ const OPTIONS_MAX: usize = 64;
 const DATA_MAX: u32 = 8192;
 /// Name of the only metadata context that block status supports.
 const ALLOCATION: &str = "base:allocation";
-/// Number of the metadata context [`ALLOCATION`].
+/// Number of the metadata context `base:allocation`.
 pub const ALLOCATION_ID: u32 = 1;
 
 /// The export as clients see it.
@@ -19,7 +19,7 @@ pub const ALLOCATION_ID: u32 = 1;
 pub struct Export {
     /// Name of the export; the empty name is accepted, too.
     pub name: String,
-    /// Size in bytes.
+    /// Size of the export in bytes.
     pub bytes: u64,
     /// Whether no client may write.
     pub read_only: bool,

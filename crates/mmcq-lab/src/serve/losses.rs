@@ -38,7 +38,7 @@ struct Connection {
     unflushed: Option<u64>,
     /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
-    /// Whether the connection is the heir of one that closed before it was told.
+    /// Whether the connection is the heir of another one that closed before it was told of a loss.
     heir: bool,
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Description of the simulated machine.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The board.
+    /// Board of the machine.
     pub platform: Platform,
     /// Name of the card; `None`: the board's own.
     pub card: Option<String>,
@@ -39,7 +39,7 @@ impl Setup {
     }
 }
 
-/// The simulated machine.
+/// Simulated machine of an export.
 pub struct Simulated {
     setup: Setup,
     board: Board<SLOTS>,

@@ -1,4 +1,4 @@
-//! Rows as columns: the types that they need, and Parquet.
+//! Rows as columns with types, and their file format Parquet.
 
 use super::Row;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
@@ -11,13 +11,13 @@ use serde_json::Value;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
-/// Rows of a group. Readers skip whole groups, and a writer holds one.
+/// Number of rows in a group. Readers can skip whole groups; the writer keeps one group in memory.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// What a column holds.
+/// Type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Nothing but missing values.
+    /// All values are missing.
     Empty,
     Integer,
     Number,
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// What holds both.
+    /// Returns the type that can store the values of both types.
     fn join(self, other: Kind) -> Self {
         match (self, other) {
             (Kind::Empty, kind) | (kind, Kind::Empty) => kind,
@@ -45,10 +45,10 @@ impl Kind {
     }
 }
 
-/// Why rows cannot be made columns.
+/// Reason why rows cannot be written as columns.
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnError {
-    /// A line that is no row, or has other columns than the first.
+    /// A line is not a row, or has other columns than the first; the field is its number.
     #[error("line {0}: not a row of these columns")]
     Row(u64),
     /// The rows cannot be read.
@@ -59,11 +59,11 @@ pub enum ColumnError {
     Write(#[from] ParquetError),
 }
 
-/// Names and kinds of the columns.
+/// Names and types of all columns.
 struct Columns(Vec<(String, Kind)>);
 
 impl Columns {
-    /// Of rows, an object a line.
+    /// Determines the columns of rows, which are one JSON object per line.
     fn of(lines: impl BufRead) -> Result<Self, ColumnError> {
         let mut columns: Vec<(String, Kind)> = Vec::new();
         for row in rows(lines) {
@@ -116,7 +116,7 @@ impl Columns {
     }
 }
 
-/// A value of a column of text.
+/// Returns a value of a text column; `None`: missing.
 fn text(value: &Value) -> Option<ByteArray> {
     match value {
         Value::Null => None,
@@ -125,7 +125,7 @@ fn text(value: &Value) -> Option<ByteArray> {
     }
 }
 
-/// Writes the next column.
+/// Writes the next column of a group of rows.
 fn column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: impl Iterator<Item = Option<T::T>>,
@@ -138,7 +138,7 @@ fn column<T: DataType, W: Write + Send>(
     column.close()
 }
 
-/// The rows of a file, an object a line, each with its line's number.
+/// Reads rows, one JSON object per line. Each is returned with the number of its line.
 fn rows(lines: impl BufRead) -> impl Iterator<Item = Result<(u64, Row), ColumnError>> {
     (1..).zip(lines.lines()).map(|(at, line)| match serde_json::from_str(&line?) {
         Ok(Value::Object(row)) => Ok((at, row.into_iter().collect())),
@@ -146,12 +146,12 @@ fn rows(lines: impl BufRead) -> impl Iterator<Item = Result<(u64, Row), ColumnEr
     })
 }
 
-/// Writes rows (an object a line) as Parquet: integers, numbers and text by column, all of them
-/// optional, with Snappy. `lines` opens them, and is called twice. Gives how many rows there are.
+/// Writes rows (one JSON object per line) as Parquet: columns of integers, numbers or text, all of
+/// them optional, compressed by Snappy. `lines` opens the rows and is called twice. Returns the
+/// number of rows.
 ///
 /// # Errors
-/// A line that is no row or has other columns than the first, or a file that cannot be read or
-/// written.
+/// A line is not a row or has other columns than the first, or a file cannot be read or written.
 pub fn parquet<R: BufRead>(
     mut lines: impl FnMut() -> std::io::Result<R>,
     out: impl Write + Send,

@@ -1,23 +1,24 @@
-//! The points of a grid: axes that are crossed or zipped, in an order that is always the same.
+//! Points of a grid. Axes are crossed or zipped, and the order of points is always the same.
 
 use std::str::FromStr;
 
-/// More points than any machine finishes.
+/// Largest number of points; no machine could run more.
 pub const POINTS_MAX: usize = 10_000_000;
 
-/// One key and its values.
+/// Axis of a grid: a key and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// What `--set` takes, or platform, card, setting, seed.
+    /// Key as in `--set`, or platform, card, setting, seed.
     pub key: String,
-    /// As they were written.
+    /// Values as the user wrote them.
     pub values: Vec<String>,
 }
 
 impl FromStr for Axis {
     type Err = String;
 
-    /// `KEY=a,b,c`. Commas inside of brackets or quotes part nothing; `1..8` are eight numbers.
+    /// Parses `KEY=a,b,c`. Commas inside brackets or quotes do not separate values; `1..8` means
+    /// eight numbers.
     fn from_str(text: &str) -> Result<Self, String> {
         let fault = |what: &str| format!("--over {text}: {what}");
         let (key, list) = text.split_once('=').ok_or_else(|| fault("expected KEY=VALUE,VALUE..."))?;
@@ -44,7 +45,7 @@ impl FromStr for Axis {
     }
 }
 
-/// At commas that stand in no brackets and no quotes.
+/// Splits a list at commas that are not inside brackets or quotes.
 fn parts(list: &str) -> Vec<&str> {
     let (mut depth, mut quoted, mut from, mut parts) = (0_u32, false, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -68,14 +69,14 @@ fn range(part: &str) -> Option<(u64, u64)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// Without the quotes around it.
+/// Removes the quotes around a value.
 fn bare(part: &str) -> &str {
     let inside = part.strip_prefix('"').and_then(|part| part.strip_suffix('"'));
     inside.filter(|inside| !inside.contains('"')).unwrap_or(part)
 }
 
-/// All points: groups of axes are crossed, the axes of one go together. The last group is the
-/// fastest.
+/// All points of a grid. Groups of axes are crossed; the axes of one group vary together. The last
+/// group varies fastest.
 #[derive(Clone, Debug)]
 pub struct Grid {
     axes: Vec<Axis>,
@@ -84,11 +85,12 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Of these axes; each of `zips` names axes that go together, with commas.
+    /// Makes a grid of these axes. Each of `zips` names axes that vary together, separated by
+    /// commas.
     ///
     /// # Errors
-    /// One line: an axis twice, a zip of an axis that is not there or of another length, too many
-    /// points.
+    /// An axis is given twice, a zip names an unknown axis or axes of different length, or there
+    /// are too many points; the error is one line.
     pub fn new(axes: Vec<Axis>, zips: &[String]) -> Result<Self, String> {
         for (at, axis) in axes.iter().enumerate() {
             if axes[..at].iter().any(|other| other.key == axis.key) {
@@ -137,17 +139,17 @@ impl Grid {
         Ok(Grid { axes, groups, points })
     }
 
-    /// The axes, in the order given.
+    /// Returns the axes in the order given.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
 
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn points(&self) -> usize {
         self.points
     }
 
-    /// A point: the place on each axis, in the order of [`Grid::axes`].
+    /// Returns a point as the index of its value on each axis, in the order of [`Grid::axes`].
     pub fn places(&self, point: usize) -> Vec<usize> {
         let (mut left, mut places) = (point, vec![0; self.axes.len()]);
         for group in self.groups.iter().rev() {
@@ -158,15 +160,15 @@ impl Grid {
         places
     }
 
-    /// A point: key and value of each axis.
+    /// Returns a point as the key and the value of each axis.
     pub fn point(&self, point: usize) -> Vec<(&str, &str)> {
         let places = self.places(point);
         let axes = self.axes.iter().zip(places);
         axes.map(|(axis, place)| (axis.key.as_str(), axis.values[place].as_str())).collect()
     }
 
-    /// Does the point show one value that an earlier one does not, on any board and card? These
-    /// points are few, and hold every value with every board and card.
+    /// Returns whether at most one group of axes, besides board and card, is not at its first
+    /// value. These points are few, and try every value with every board and card.
     pub fn is_telling(&self, point: usize) -> bool {
         let places = self.places(point);
         let scene = |group: &&Vec<usize>| {

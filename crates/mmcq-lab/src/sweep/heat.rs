@@ -1,4 +1,4 @@
-//! A grid as a picture: two axes, and a figure as the colour of each cell.
+//! Draws a grid as a picture: two axes, and a figure as the colour of each cell.
 
 use super::Row;
 use crate::page::chart::short;
@@ -7,21 +7,21 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Which columns a picture shows.
+/// Columns that a picture shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heat {
-    /// From left to right.
+    /// Column of the horizontal axis.
     pub x: String,
-    /// From top to bottom.
+    /// Column of the vertical axis, from top to bottom.
     pub y: String,
-    /// The colour: the mean of all rows of a cell.
+    /// Column of the colour, which shows the mean over all rows of a cell.
     pub z: String,
 }
 
 impl std::str::FromStr for Heat {
     type Err = String;
 
-    /// `X,Y,Z`: names of columns.
+    /// Parses `X,Y,Z`, the names of three columns.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split(',').collect::<Vec<_>>()[..] {
             [x, y, z] if ![x, y, z].contains(&"") => {
@@ -32,24 +32,24 @@ impl std::str::FromStr for Heat {
     }
 }
 
-/// Most values of an axis that a picture shows.
+/// Largest number of values on an axis of a picture.
 const VALUES_MAX: usize = 200;
 
-/// What a picture is drawn of.
+/// Figures from which a picture is drawn.
 #[derive(Clone, Debug)]
 pub struct Cells {
     heat: Heat,
-    /// The values of both axes as they came.
+    /// Values of both axes, in the order of the rows.
     axes: [Vec<String>; 2],
-    /// Sum and count of each cell.
+    /// Sum and number of the figures in each cell.
     sums: BTreeMap<(usize, usize), (f64, u32)>,
 }
 
 impl Cells {
-    /// An empty picture of these columns.
+    /// Makes an empty picture of these columns.
     ///
     /// # Errors
-    /// One line: a column that is not among `names`.
+    /// A column is not among `names`; the error is one line.
     pub fn new(heat: Heat, names: &[String]) -> Result<Self, String> {
         if let Some(unknown) = [&heat.x, &heat.y, &heat.z].into_iter().find(|name| !names.contains(name)) {
             return Err(format!("--heat: {unknown} is no column; expected one of: {}", names.join(", ")));
@@ -57,7 +57,7 @@ impl Cells {
         Ok(Cells { heat, axes: Default::default(), sums: BTreeMap::new() })
     }
 
-    /// Takes a row in. One without a figure is left out.
+    /// Adds a row. A row without the figure is left out.
     pub fn add(&mut self, row: &Row) {
         let value = |name: &str| row.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         let Some(z) = value(&self.heat.z).and_then(Value::as_f64) else { return };
@@ -79,10 +79,10 @@ impl Cells {
         *count += 1;
     }
 
-    /// The picture.
+    /// Returns the picture as SVG.
     ///
     /// # Errors
-    /// One line: there is nothing to draw, or too much.
+    /// There is nothing to draw, or too much; the error is one line.
     pub fn svg(&self) -> Result<String, String> {
         let [columns, rows] = [0, 1].map(|axis: usize| self.axes[axis].len());
         if self.sums.is_empty() {
@@ -138,7 +138,8 @@ impl Cells {
     }
 }
 
-/// From dark to light, as its lightness says; seen alike without red or green.
+/// Returns a colour from dark (0) to light (1). Its lightness alone shows the share, for readers
+/// who cannot tell red from green.
 fn colour(share: f64) -> RGBColor {
     const STEPS: [(f64, f64, f64); 5] = [
         (68.0, 1.0, 84.0),

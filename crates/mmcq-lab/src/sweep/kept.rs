@@ -1,22 +1,23 @@
-//! What a file of rows that was broken off has already: whole points, and perhaps a torn line.
+//! Finds the complete points in a file of rows whose sweep was interrupted, so that the sweep can
+//! continue.
 
 use std::io::{BufRead, Result as IoResult};
 
-/// How much of a file stays.
+/// Part of a file that is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Points that are whole.
+    /// Number of complete points.
     pub points: usize,
-    /// Their bytes, with the line of names.
+    /// Number of bytes of these points, with the line of names.
     pub bytes: u64,
 }
 
-/// Reads a file whose rows stand in the order of the points. `begin` says how the rows of a point
-/// begin: `None` beyond the last. The last point that is there is run again, since nothing says
-/// whether it has all of its rows.
+/// Reads a file whose rows are in the order of the points. `begin` returns how the rows of a point
+/// begin; `None` after the last point. The last point in the file is not kept, since it may lack
+/// some of its rows.
 ///
 /// # Errors
-/// The file cannot be read. `Ok(Err(line))`: that line is none of this grid.
+/// The file cannot be read. `Ok(Err(line))`: this line does not belong to the grid.
 pub fn kept(
     mut file: impl BufRead,
     head: &str,
@@ -44,7 +45,7 @@ pub fn kept(
                 kept.bytes = size;
             }
         } else if !here.as_deref().is_some_and(fits) {
-            // The point before is whole: another one follows it.
+            // The previous point is complete, since rows of the next one follow.
             let points = kept.points + usize::from(here.is_some());
             let next = begin(points).filter(|begin| fits(begin));
             if next.is_none() {

@@ -1,4 +1,4 @@
-//! A sweep as a page.
+//! Writes a sweep as an HTML page.
 
 use super::{Format, Row};
 use crate::page::chart::{self, short};
@@ -6,7 +6,7 @@ use crate::page::listed::{Part, listed};
 use crate::table::Table;
 use serde_json::Value;
 
-/// Figures that a reader looks at first, and what they are called on a page.
+/// Columns that a page shows, with their headings.
 const SHOWN: [(&str, &str); 11] = [
     ("run_mib_s", "run, MiB/s"),
     ("limit_mib_s", "limit, MiB/s"),
@@ -21,7 +21,7 @@ const SHOWN: [(&str, &str); 11] = [
     ("error", ""),
 ];
 
-/// The page of these rows; `axes` are the columns that change, `heat` a picture of them.
+/// Returns the page of these rows. `axes` are the columns that vary; `heat` is a picture of them.
 pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, command: &str) -> String {
     let cell = |row: &Row, name: &str| match row.iter().find(|(known, _)| known == name) {
         Some((_, Value::Number(number))) if name != "point" && !axes.iter().any(|axis| axis == name) => {
@@ -43,7 +43,7 @@ pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, comm
     let place = |row: &Row| {
         axes.iter().map(|name| format!("{name} {}", cell(row, name))).collect::<Vec<_>>().join(", ")
     };
-    // A run has a row for each direction, and one rate of both.
+    // A run has one row for each direction, but one rate for both.
     let mut rated: Vec<(&Row, f64)> = Vec::new();
     for row in rows {
         let Some(rate) = figure(row, "run_mib_s") else { continue };
@@ -51,7 +51,7 @@ pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, comm
             rated.push((row, rate));
         }
     }
-    // Of rows that show the same rate the first is named, and how many there are.
+    // If several points have the same rate, the first is named with their number.
     let ends = |best: fn(f64, f64) -> f64, word: &str| {
         let rate = format!("{:.2}", rated.iter().map(|(_, rate)| *rate).reduce(best)?);
         let mut like = rated.iter().filter(|(_, other)| format!("{other:.2}") == rate);

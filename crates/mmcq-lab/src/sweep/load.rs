@@ -1,20 +1,20 @@
-//! What runs at the points of a grid: jobs, or a trace.
+//! Load that runs at all points of a grid: jobs, or a trace.
 
 use crate::fio::script::When;
 use crate::fio::{JobFile, Worker};
 
-/// Jobs or a trace.
+/// Load of a sweep: jobs or a trace.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// The jobs of a file.
     Jobs(JobFile),
     /// The workers of a trace.
     Trace {
-        /// With their requests.
+        /// Workers with their requests.
         workers: Vec<Worker>,
-        /// Of all requests: which trace it is.
+        /// Hash over all requests, which identifies the trace.
         hash: u64,
-        /// The program whose requests the rows are of, by number and name; `None`: all.
+        /// Program whose requests the rows describe, by number and name; `None`: all programs.
         program: Option<(u16, String)>,
     },
 }
@@ -47,10 +47,11 @@ impl Load {
         Load::Trace { workers, hash, program: None }
     }
 
-    /// Makes rows of the requests of this program alone, which is one of `names`. All programs run.
+    /// Limits the rows to the requests of one program, which must be one of `names`. All programs
+    /// run.
     ///
     /// # Errors
-    /// One line: the trace does not have the program, or the load is none.
+    /// The trace does not have this program, or the load is not a trace; the error is one line.
     pub fn of_program(self, name: &str, names: &[String]) -> Result<Self, String> {
         let known = || names.iter().filter(|name| !name.is_empty()).cloned().collect::<Vec<_>>().join(", ");
         let number = names.iter().position(|known| known == name).filter(|_| !name.is_empty());
@@ -65,7 +66,7 @@ impl Load {
         }
     }
 
-    /// Returns the program whose requests the rows are of.
+    /// Returns the program whose requests the rows describe; `None`: all programs.
     pub(super) fn program(&self) -> Option<&(u16, String)> {
         match self {
             Load::Jobs(_) => None,
@@ -73,7 +74,7 @@ impl Load {
         }
     }
 
-    /// Returns a hash of what runs.
+    /// Returns a hash over all that runs.
     pub(super) fn hash(&self) -> u64 {
         match self {
             Load::Jobs(file) => {
@@ -85,7 +86,7 @@ impl Load {
     }
 }
 
-/// FNV-1a, by words of 64 bits.
+/// Continues an FNV-1a hash over words of 64 bits.
 fn on(before: u64, words: &[u64]) -> u64 {
     words.iter().fold(before, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01b3))
 }

@@ -1,5 +1,5 @@
-//! Grids of runs: which points there are, what a row says of one, and how a file of rows that was
-//! broken off is gone on with.
+//! Sweeps over grids of runs: the points of a grid, the rows of a point, and how an interrupted
+//! sweep continues.
 
 #[cfg(feature = "parquet")]
 pub mod columns;
@@ -20,15 +20,16 @@ pub use row::{Format, Row};
 
 pub use mmcq_sim::parallel::Shard;
 
-/// FNV-1a of nothing.
+/// FNV-1a hash of empty input.
 const NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, 64 bits: the same on every machine and in every version of Rust.
+/// Returns the FNV-1a hash (64 bits) of these texts. It is the same on every machine and in every
+/// version of Rust.
 pub fn hash(parts: &[&str]) -> u64 {
     hash_on(NOTHING, parts)
 }
 
-/// The same, behind what has this hash.
+/// Continues an FNV-1a hash over these texts.
 fn hash_on(before: u64, parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(before, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,4 +1,4 @@
-//! The rates of a grid as a picture: lines over one of its axes, or a bar for each point.
+//! Draws the rates of a grid: lines over one of its axes, or a bar for each point.
 
 use super::Row;
 use super::grid::Axis;
@@ -7,30 +7,30 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
 
-/// Most bars, lines or values of an axis that a picture shows.
+/// Largest number of bars, lines or values of an axis in a picture.
 const SHOWN_MAX: usize = 60;
 const FONT: (&str, u32) = ("sans-serif", 13);
-/// About the width of a letter.
+/// Approximate width of a letter in pixels.
 const LETTER: i32 = 7;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// A place of the picture, and the mean of what stands there.
+/// Point of a line, or bar: the mean of its rows.
 struct Cell {
-    /// Which line, or which bar.
+    /// Name of the line or of the bar.
     of: String,
-    /// Where on the axis; empty for a bar.
+    /// Value on the horizontal axis; empty for a bar.
     at: String,
-    /// MiB/s of the run, of so many rows.
+    /// Sum of the runs' rates in MiB/s, and number of rows.
     rate: (f64, u32),
-    /// The longest of the rows: what 99 % take, in microseconds.
+    /// Largest 99th percentile of the rows' latencies in us.
     p99_us: f64,
 }
 
-/// The picture of these rows, whose points lie on these axes.
+/// Returns a picture of these rows, whose points are on these axes.
 ///
 /// # Errors
-/// One line: there is nothing to draw, or too much.
+/// There is nothing to draw, or too much; the error is one line.
 pub fn of(axes: &[Axis], rows: &[Row]) -> Result<String, String> {
     let along = along(axes);
     let cells = cells(axes, along, rows);
@@ -51,7 +51,7 @@ pub fn of(axes: &[Axis], rows: &[Row]) -> Result<String, String> {
     Ok(svg)
 }
 
-/// The last axis of numbers; a seed is none.
+/// Returns the last axis whose values are numbers, except the seed.
 fn along(axes: &[Axis]) -> Option<&Axis> {
     let counts = |axis: &&Axis| {
         let numbers = axis.values.iter().all(|value| value.starts_with(|c: char| c.is_ascii_digit()));
@@ -60,7 +60,8 @@ fn along(axes: &[Axis]) -> Option<&Axis> {
     axes.iter().rev().find(counts)
 }
 
-/// What is drawn, in the order of the rows. Seeds, and the directions of a run, are one cell.
+/// Returns what is drawn, in the order of the rows. Rows that differ only in seed or direction are
+/// one cell.
 fn cells(axes: &[Axis], along: Option<&Axis>, rows: &[Row]) -> Vec<Cell> {
     let mut all: Vec<Cell> = Vec::new();
     for row in rows {

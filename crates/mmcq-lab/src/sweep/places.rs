@@ -1,4 +1,4 @@
-//! What many points of a grid have in common: a board with its card and the jobs on it, read once.
+//! Keeps what many points of a grid share: a board with its card and the jobs on it, read once.
 
 use super::{Load, hash_on};
 use crate::board::{self, BoardError};
@@ -9,10 +9,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use toml::Table;
 
-/// A board, its card, and what is changed of them and of the jobs.
+/// Board, card, and changes of both and of the jobs.
 type Key = (String, Option<String>, Vec<String>);
 
-/// Those of a grid. Threads share them.
+/// Shared parts of all points of a grid, used by all threads.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     files: Files,
@@ -20,26 +20,26 @@ pub(super) struct Places {
     known: Known<Key, Arc<Place>>,
 }
 
-/// Points that differ in setting and seed alone are in one.
+/// Part that points share if they differ only in setting and seed.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// What runs there.
+    /// Board and jobs, loaded, or the reason why they cannot be.
     pub loaded: Result<Loaded, String>,
-    /// What a run there depends on.
+    /// Hashes over everything that a run depends on, or an error.
     pub configuration: Result<Configuration, String>,
 }
 
-/// All of a board, its card and the changed job options that a run depends on, as hashes.
+/// Hashes over all values of board, card and job options that a run depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Configuration {
-    /// All of it.
+    /// Hash over all values.
     pub whole: u64,
-    /// Without the prices of software, which the physical limit does not depend on.
+    /// Hash without the CPU costs of software, on which the physical limit does not depend.
     pub unpriced: u64,
 }
 
 impl Places {
-    /// The place of a scene, where this load runs.
+    /// Returns the shared part for a scene in which this load runs.
     pub fn of(&self, scene: &Scene, load: &Load) -> Arc<Place> {
         let key = (scene.platform.clone(), scene.card.clone(), scene.set.clone());
         let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, load))));

@@ -1,4 +1,4 @@
-//! A job at every point of a grid: what each point is, and its rows.
+//! Runs a job at every point of a grid, and returns the rows of each point.
 
 use super::grid::{Axis, Grid};
 use super::load::Load;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A grid over one load. Threads share it.
+/// Sweep over a grid with one load. Threads share it.
 #[derive(Debug)]
 pub struct Sweep {
     scene: Scene,
@@ -19,37 +19,37 @@ pub struct Sweep {
     grid: Grid,
     job_hash: u64,
     places: Places,
-    /// The physical limit does not depend on the setting and on what software costs. Most do not
-    /// depend on the seed; those that do stand here by seed too.
+    /// Physical limits by hash. A limit does not depend on the setting or on CPU costs, and most do
+    /// not depend on the seed. Those that do are stored for each seed.
     limits: Mutex<HashMap<u64, Arc<OnceLock<Limit>>>>,
 }
 
 /// The physical limit of a job.
 #[derive(Clone, Debug)]
 struct Limit {
-    /// Where it can be run.
+    /// Counters of the run at the limit; `None`: it is not possible.
     counters: Option<Counters>,
-    /// Of the run.
+    /// Seed of that run.
     seed: u64,
-    /// Another seed may have another.
+    /// Whether another seed may give another limit.
     seeded: bool,
 }
 
-/// A point's rows.
+/// Rows of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
-    /// One for each direction, or the one that says why the point cannot be run.
+    /// A row for each direction, or a single one that says why the point cannot run.
     pub rows: Vec<Row>,
-    /// Nothing failed.
+    /// Whether no I/O failed.
     pub well: bool,
 }
 
 impl Sweep {
-    /// A grid of these axes; `scene` is what no axis changes. Every value is tried on every board
-    /// and card.
+    /// Makes a sweep over a grid of these axes. `scene` has everything that no axis changes. Checks
+    /// every value with every board and card.
     ///
     /// # Errors
-    /// One line: an axis or a zip is wrong, or a value, the job, a board or a card.
+    /// An axis, a zip, a value, the job, a board or a card is wrong; the error is one line.
     pub fn new(
         scene: Scene,
         load: impl Into<Load>,
@@ -66,12 +66,12 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Its points.
+    /// Returns the grid of the sweep.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// The scene of a point.
+    /// Returns the scene of a point: board, card, setting, seed and changes.
     fn scene(&self, point: usize) -> Result<Scene, String> {
         let mut scene = self.scene.clone();
         for (key, value) in self.grid.point(point) {
@@ -87,12 +87,12 @@ impl Sweep {
         Ok(scene)
     }
 
-    /// Where a scene is.
+    /// Returns the shared part for a scene.
     fn place(&self, scene: &Scene) -> Arc<Place> {
         self.places.of(scene, &self.load)
     }
 
-    /// Whether a point can be loaded: job, board and card.
+    /// Checks that job, board and card of a point can be loaded.
     fn check(&self, point: usize) -> Result<(), String> {
         let place = self.place(&self.scene(point)?);
         let fault = place.loaded.as_ref().err().or(place.configuration.as_ref().err());
@@ -104,10 +104,10 @@ impl Sweep {
         })
     }
 
-    /// Which run the rows of a point are of: their first values.
+    /// Returns the first values of a point's rows, which identify the run.
     ///
     /// # Errors
-    /// One line: the point cannot be loaded.
+    /// The point cannot be loaded; the error is one line.
     pub fn begin(&self, point: usize) -> Result<Row, String> {
         let scene = self.scene(point)?;
         let (platform, place) = (scene.platform.as_str(), self.place(&scene));
@@ -142,16 +142,16 @@ impl Sweep {
         Ok(row)
     }
 
-    /// The names of all columns.
+    /// Returns the names of all columns.
     pub fn names(&self) -> Vec<String> {
         let begin = self.begin(0).unwrap_or_default();
         begin.into_iter().map(|(name, _)| name).chain(row::measures()).collect()
     }
 
-    /// Runs a point. What cannot be run has a row that says why.
+    /// Runs a point. A point that cannot run has a row that says why.
     ///
     /// # Errors
-    /// One line: the point cannot be loaded.
+    /// The point cannot be loaded; the error is one line.
     pub fn done(&self, point: usize) -> Result<Done, String> {
         let (rows, well) = match self.measured(point) {
             Ok(rows) => {
@@ -176,7 +176,7 @@ impl Sweep {
         Ok(row::measured_of(&outcome, self.limit(key, &run).counters.as_ref(), program))
     }
 
-    /// The limit of a run, whose board and jobs have this key.
+    /// Returns the physical limit of a run; `key` is the hash over its board and jobs.
     fn limit(&self, key: u64, run: &runner::Run<'_>) -> Limit {
         let place = |key: u64| {
             self.limits.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
@@ -194,8 +194,8 @@ impl Sweep {
         place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found).clone()
     }
 
-    /// The changes of the scene without which the rows of these points say the same, by their place.
-    /// A point that cannot be run says nothing.
+    /// Returns the indices of those changes of the scene that have no effect at these points:
+    /// without the change, the rows have the same figures. A point that cannot run does not count.
     pub fn idle(&self, told: &[(usize, Vec<Row>)]) -> Vec<usize> {
         let figures = |rows: &[Row]| -> Vec<Row> {
             let names = row::measures();
@@ -219,11 +219,11 @@ impl Sweep {
         (0..self.scene.set.len()).filter(same).collect()
     }
 
-    /// Runs these points on so many threads. `take` is given their rows in the order of the grid;
-    /// the first error of a point or of `take` ends the run.
+    /// Runs these points on `threads` threads. Calls `take` with their rows in the order of the
+    /// grid. The first error of a point or of `take` ends the run.
     ///
     /// # Errors
-    /// That error.
+    /// The first error of a point or of `take`.
     pub fn run<E: From<String>>(
         &self,
         points: &[usize],
@@ -252,7 +252,8 @@ mod tests {
         Sweep::new(Scene::default(), file, axes, &[]).unwrap()
     }
 
-    /// Its limit of each point, and the files parsed and boards built for all.
+    /// Returns the limit in the rows of each point, the number of files parsed, and the number of
+    /// boards built.
     fn lived(options: &str, axes: &[&str]) -> (Vec<Value>, u32, u32) {
         counted::by(|| {
             let sweep = sweep(options, axes);
@@ -266,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_file_is_parsed_once_and_a_limit_that_no_seed_changes_runs_once() {
-        // The board and the one that it extends; the card as a profile, and as a table.
+        // Two files for the board and the one that it extends, two for the card (as profile and as
+        // table).
         let files = 4;
         let (limits, parsed, built) = lived(RANDOM, &["seed=1..8"]);
         assert_eq!((parsed, built), (files, 8 + 1));
@@ -283,7 +285,7 @@ mod tests {
         assert_eq!(built, 8 + 4);
         assert!(limits.chunks(2).all(|pair| pair[0] == pair[1]), "{limits:?}");
         assert!(limits.iter().any(|limit| *limit != limits[0]), "{limits:?}");
-        // Whichever seed was first.
+        // The result does not depend on which seed runs first.
         let (mut back, _, _) = lived(DRAWN, &["seed=4,3,2,1", "cost.wake_us=5,50"]);
         back.reverse();
         assert_eq!(back, limits);

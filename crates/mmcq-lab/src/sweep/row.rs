@@ -1,4 +1,4 @@
-//! What a row says of a point, and how it is written.
+//! Rows of a sweep: their columns, and how they are written.
 
 use crate::fio::programs::ProgramStats;
 use crate::fio::stats::{DirStats, Stats};
@@ -9,19 +9,19 @@ use serde_json::{Map, Value};
 /// Names and values, in the order in which they are written.
 pub type Row = Vec<(String, Value)>;
 
-/// How rows are written.
+/// Format in which rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// An object a line.
+    /// JSON, an object per line.
     Json,
-    /// RFC 4180, with a line of names.
+    /// CSV [RFC 4180], with a line of names.
     Csv,
-    /// A table of Markdown.
+    /// A table in Markdown.
     Markdown,
 }
 
 impl Format {
-    /// The line of names, if there is one.
+    /// Returns the lines before the rows, which have the names; empty for JSON.
     pub fn head(self, names: &[String]) -> String {
         match self {
             Format::Json => String::new(),
@@ -30,7 +30,7 @@ impl Format {
         }
     }
 
-    /// A row as a line.
+    /// Returns a row as a line of text.
     pub fn line(self, row: &Row) -> String {
         match self {
             Format::Json => Value::Object(row.iter().cloned().collect::<Map<_, _>>()).to_string() + "\n",
@@ -42,7 +42,7 @@ impl Format {
         }
     }
 
-    /// How the line of a row begins whose first values these are.
+    /// Returns how a row's line begins that has these first values.
     pub fn begin(self, row: &Row) -> String {
         match self {
             Format::Json => {
@@ -75,7 +75,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A value as it was written on an axis: a number where it is one.
+/// Returns a value of an axis as JSON: a number if it is one, otherwise a text.
 pub fn value(text: &str) -> Value {
     match text.parse::<i64>() {
         Ok(number) => number.into(),
@@ -86,7 +86,7 @@ pub fn value(text: &str) -> Value {
     }
 }
 
-/// Of one direction: its own figures. Times from submission to completion.
+/// Columns of one direction; times are from submission to completion.
 const OF_DIRECTION: [&str; 11] = [
     "direction",
     "ios",
@@ -100,7 +100,7 @@ const OF_DIRECTION: [&str; 11] = [
     "lat_max_us",
     "starves",
 ];
-/// Of the whole run, the same in each of its rows; phases follow.
+/// Columns of the whole run, equal in each of its rows. Columns for the phases follow.
 const OF_RUN: [&str; 15] = [
     "run_s",
     "run_mib_s",
@@ -119,7 +119,7 @@ const OF_RUN: [&str; 15] = [
     "sync_max_us",
 ];
 
-/// The names of what was measured, in the order of the rows.
+/// Returns the names of all measured columns, in the order of the rows.
 pub fn measures() -> Vec<String> {
     let phases = Phases::default().named();
     let phases = phases.map(|(name, _)| format!("{}_share", name.replace(", ", "_").replace(' ', "_")));
@@ -127,7 +127,7 @@ pub fn measures() -> Vec<String> {
     own.chain(phases.map(|name| name.to_lowercase())).chain(["error".to_owned()]).collect()
 }
 
-/// The names of the figures: of a direction, and of the whole run.
+/// Returns the names of the measured columns: those of a direction, and those of the whole run.
 pub fn figures() -> (Vec<String>, Vec<String>) {
     let all = measures();
     let (of_direction, of_run) = all.split_at(OF_DIRECTION.len());
@@ -135,7 +135,8 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// The requests of one program of a trace, in place of all. Its rates are over the time of the run.
+/// Replaces the measurements of all requests by those of one program of a trace. Rates are over the
+/// time of the run.
 fn of_program(mut all: Stats, number: u16) -> Stats {
     let program = all.programs.get(&number).cloned().unwrap_or_default();
     let ProgramStats { dirs: [reads, writes], discards, flushes } = *program;
@@ -150,13 +151,14 @@ fn of_program(mut all: Stats, number: u16) -> Stats {
     all
 }
 
-/// What was measured at a point, a row for each direction that moved. `limit` is the same job at its
-/// physical limit.
+/// Returns the measured columns of a point, one row for each direction that transferred data.
+/// `limit` has the counters of the same job at its physical limit.
 pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     measured_of(outcome, limit, None)
 }
 
-/// Likewise; the rows are of the requests of one program of a trace, if there is one.
+/// Returns the measured columns like [`measured`]; with `program`, of the requests of one program
+/// of a trace.
 pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<u16>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
     let all = match program {
@@ -224,7 +226,7 @@ fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
     ]
 }
 
-/// A point that cannot be run: one row that says why.
+/// Returns the single row of a point that cannot run, with the reason.
 pub fn refused(why: &str) -> Vec<Row> {
     let value = |name: &str| if name == "error" { why.into() } else { Value::Null };
     vec![measures().into_iter().map(|name| (name.clone(), value(&name))).collect()]

@@ -8,7 +8,7 @@ use mmcq::host::Direction;
 pub struct Io {
     /// Number of the job.
     pub job: u32,
-    /// Core on which it was submitted.
+    /// Core on which the I/O was submitted.
     pub core: u8,
     /// Direction of the data.
     pub direction: Direction,

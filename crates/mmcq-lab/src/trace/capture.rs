@@ -17,7 +17,7 @@ pub(super) const IDLE_NS: u64 = 100_000;
 /// Kind of activity on a bus line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// A command token.
+    /// A command token on CMD.
     Command {
         /// Index of the command.
         index: u8,
@@ -28,24 +28,24 @@ pub enum What {
         /// Whether the command follows CMD55, so that it is an application command.
         app: bool,
     },
-    /// A response token.
+    /// A response token on CMD.
     Response {
         /// Index of the command.
         command: u8,
         /// Content of the response.
         answer: Answer,
-        /// Whether its CRC7 is right.
+        /// Whether the CRC7 of the response is right.
         crc_ok: bool,
-        /// Whether its end bit is right.
+        /// Whether the end bit of the response is right.
         end_ok: bool,
     },
-    /// A data block.
+    /// A data block on the DAT lines.
     Block {
-        /// Whether it comes from the card.
+        /// Whether the block comes from the card.
         read: bool,
         /// Bytes of the block.
         data: Vec<u8>,
-        /// Whether the CRC16 of all data lines are right.
+        /// Whether the CRC16 of every data line is right.
         crc_ok: bool,
         /// Whether an abort command ended the block early.
         cut: bool,
@@ -72,7 +72,7 @@ pub struct Event {
     pub start_ns: u64,
     /// Time in ns of the end bit, or of the end of the activity.
     pub end_ns: u64,
-    /// Kind of activity.
+    /// Kind of the activity, with its content.
     pub what: What,
 }
 
@@ -86,7 +86,7 @@ impl Event {
 /// An I/O of a job, with the times of its submission and completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The I/O.
+    /// I/O that a job submitted.
     pub io: Io,
     /// Time in ns of the submission.
     pub submitted_ns: u64,

@@ -16,7 +16,7 @@ const SECTION_BYTES: usize = 4 << 20;
 /// File whose header is written.
 pub(super) struct Fst<W: Write + Seek> {
     ids: Vec<FstSignalId>,
-    /// `None` when the file is complete.
+    /// Writer of the value changes; `None` when the file is complete.
     body: Option<FstBodyWriter<W>>,
 }
 

@@ -56,7 +56,7 @@ pub(super) struct Place {
     pub anchor: usize,
     /// Number of the first cycle.
     pub cycle: u64,
-    /// Number of cycles.
+    /// Number of clock cycles of this part.
     pub cycles: u64,
     /// Number of cycles of the event that are in earlier parts.
     pub before: u64,

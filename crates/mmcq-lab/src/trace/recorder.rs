@@ -43,13 +43,13 @@ pub(super) struct Recorder {
     /// Latest start in ns of any event, and the longest delay of a report after it.
     newest_ns: u64,
     told: Told,
-    /// Whether there were more records than can be stored.
+    /// Whether more records came than can be stored.
     full: bool,
     pub(super) attached: bool,
     /// Start of the window in ns; `None`: the trigger has not come.
     start_ns: Option<u64>,
     work_ns: Option<u64>,
-    /// Number of times that the trigger has come.
+    /// Number of times that the trigger has occurred.
     came: u64,
     last_ns: u64,
     since_clean: u32,

@@ -14,9 +14,9 @@ use std::fmt::Write;
 /// Row of the picture in which a step is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// The CMD line.
+    /// Row of the CMD line.
     Cmd,
-    /// The DAT lines.
+    /// Row of the DAT lines.
     Dat,
 }
 
@@ -25,13 +25,13 @@ pub enum Lane {
 pub struct Step {
     /// Row in which the step is shown.
     pub lane: Lane,
-    /// Start in ns.
+    /// Start of the step in ns.
     pub from_ns: u64,
-    /// End in ns.
+    /// End of the step in ns.
     pub to_ns: u64,
     /// Short text: `CMD18`, `R1`, `512 B`, `busy`.
     pub label: String,
-    /// Full description.
+    /// Full description of the step.
     pub detail: String,
 }
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub enum Start {
     /// At power-on. Without a length, the window ends where the jobs begin.
     BringUp,
-    /// This time in ns after the jobs begin.
+    /// At this time in ns after the jobs begin.
     At(u64),
     /// At the n-th token of a command, counted from power-on.
     Command {
@@ -156,7 +156,7 @@ pub enum WindowError {
     TooLong {
         /// Length in ns of the window.
         length_ns: u64,
-        /// Number of its clock cycles.
+        /// Number of clock cycles in the window.
         cycles: u64,
         /// Largest number of clock cycles.
         most: u64,

@@ -1,18 +1,19 @@
-//! The conclusion in one line: what costs most, compared with the physical limit.
+//! Conclusion of an analysis in one line: what costs most, compared with the physical limit.
 
 use super::report::transfers;
 use super::{Phases, Why, mib_per_s};
 use crate::runner::Counters;
 
-/// Share of the limit in percent at which a run has nothing worth naming to gain.
+/// Share of the limit in percent from which on a run has nothing relevant to gain.
 const ENOUGH_PERCENT: f64 = 97.0;
-/// Gain in percent from which another depth helps.
+/// Gain in percent from which on another depth counts as a help.
 const HELPS_PERCENT: f64 = 2.0;
 
-/// Ratio of requests per transfer to those at the limit, below which time is lost by missing
-/// merging.
+/// Ratio below which a run loses time by missing merging: its requests per transfer divided by
+/// those at the limit.
 const MERGES_LESS: f64 = 0.9;
-/// Phases that each transfer costs however long it is: with less merging there are more transfers.
+/// Phases that depend on the number of transfers, not on their length. With less merging there are
+/// more transfers.
 const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"];
 /// Name of the loss by missing merging.
 const MERGING: &str = "merging";
@@ -22,8 +23,8 @@ pub fn requests_per_transfer(c: &Counters) -> f64 {
     c.ios as f64 / transfers(c).max(1) as f64
 }
 
-/// Returns the name of the largest loss, and its time beyond the limit in microseconds for each
-/// request of the run.
+/// Returns the name of the largest loss, and how much longer it takes than at the limit, in us per
+/// request.
 fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (run, limit) = (&why.counters, &why.limit);
     let each = run.bytes as f64 / run.ios.max(1) as f64;
@@ -41,7 +42,7 @@ fn largest_loss(why: &Why) -> (&'static str, f64) {
     losses.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("CPU", 0.0))
 }
 
-/// Returns whether the largest loss is waiting for the job that submits.
+/// Returns whether the largest loss is the time in which the bus waits for the job.
 pub(super) fn waits(why: &Why) -> bool {
     why.share_percent() < ENOUGH_PERCENT && largest_loss(why).0 == "waiting"
 }
@@ -84,7 +85,7 @@ pub(super) fn line(why: &Why) -> String {
     }
 }
 
-/// Returns a text on whether one more request under way would hide the job's own time.
+/// Returns a text that says whether one more request under way would hide the job's own time.
 fn depth(why: &Why) -> String {
     let Some(deeper) = &why.deeper else { return String::new() };
     let (now, then) = (mib_per_s(&why.counters), mib_per_s(deeper));

@@ -2,19 +2,21 @@
 //! time was spent.
 //!
 //! Every nanosecond from the first submission to the last completion is in one phase:
-//! - wire: commands with their responses, data with their gaps and CRC status;
-//! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0), fetching
-//!   (its queue holds tasks, and none of them is ready);
-//! - held: the controller has no room, or no data;
-//! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake
-//!   up;
-//! - CPU: the rest, in which the wires are quiet although a request is with the stack: interrupts,
-//!   wake-ups, the work of driver and engine, the time that a controller itself takes to begin and
-//!   to report, and pauses between polls of a card whose busy the host does not see.
 //!
-//! A command during busy counts as wire, not busy, and so do the few clocks of a gap that both
-//! could claim. The physical limit is the same job with software that takes no time, in perfect
-//! batches ([`Setting::Limit`]).
+//! - wire: commands with their responses, and data with their gaps and CRC status;
+//! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0), fetching
+//!   (the card's queue holds tasks, and none of them is ready);
+//! - held: the controller has no room, or no data, so the bus stops;
+//! - waiting: the wires are quiet and the stack has no request, since the jobs think, sleep or wake
+//!   up;
+//! - CPU: all other time, in which the wires are quiet although the stack has a request.
+//!   Interrupts, wake-ups, the work of driver and engine, and the controller's own time to begin
+//!   and to report belong here. So do pauses between polls of a card whose busy the host does not
+//!   see.
+//!
+//! A command during busy counts as wire, not as busy. So do the few clocks of a gap that belong to
+//! both. The physical limit is the same job with software that takes no time, in perfect batches
+//! ([`Setting::Limit`]).
 
 mod conclusion;
 mod report;
@@ -35,21 +37,21 @@ use std::sync::Arc;
 /// Phases of a run in nanoseconds; the fields add up to the whole time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// Commands and responses.
+    /// Time in ns for commands and responses on the bus.
     pub command_ns: u64,
-    /// Blocks.
+    /// Time in ns for data blocks, with their gaps and CRC status.
     pub data_ns: u64,
-    /// The bus waits for a block of a read.
+    /// Time in ns in which the bus waits for a block of a read.
     pub access_ns: u64,
-    /// The bus waits for DAT0.
+    /// Time in ns in which the bus waits for the end of the card's busy on DAT0.
     pub busy_ns: u64,
-    /// The controller has no room or no data.
+    /// Time in ns in which the controller has no room or no data, and so stops the bus.
     pub held_ns: u64,
-    /// The card's queue holds tasks, and none is ready.
+    /// Time in ns in which the card's queue holds tasks but none is ready.
     pub fetching_ns: u64,
-    /// A request is with the stack, and bus and card are quiet.
+    /// Time in ns in which the stack has a request, but bus and card are quiet.
     pub cpu_ns: u64,
-    /// No job has work for the bus.
+    /// Time in ns in which no job has work for the bus.
     pub waiting_ns: u64,
 }
 
@@ -60,8 +62,9 @@ impl Phases {
     /// Computes the phases of a run.
     pub fn of(c: &Counters) -> Self {
         let bus = &c.bus;
-        // One after the other, what fits is taken. Busy is last: it may overlap with the commands
-        // that ask for its end, and gaps of a few clocks are counted twice.
+        // The phases are computed one after the other, each from the time that is left. Busy is
+        // last, since it may overlap with commands that poll for its end; gaps of a few clocks are
+        // counted twice.
         let mut left_ns = c.elapsed_ns;
         let mut take = |ns: u64| {
             let taken = ns.min(left_ns);
@@ -75,7 +78,7 @@ impl Phases {
             access_ns: take(bus.access_ns),
             held_ns: take(bus.held_ns),
             busy_ns: take(bus.busy_ns),
-            // Beside the wires, which fetch nothing.
+            // Time of a card that fetches while the wires are in use is not counted.
             fetching_ns: take(bus.fetching_ns),
             cpu_ns: left_ns,
         }
@@ -101,23 +104,24 @@ impl Phases {
 pub struct Why {
     /// Board, card and setting, as the user named them.
     pub title: String,
-    /// The run.
+    /// Counters of the run.
     pub counters: Counters,
-    /// Counters of the same job at its limit, which only wire and card bound.
+    /// Counters of the same job at its physical limit.
     pub limit: Counters,
     /// Counters of the same job with two requests at a time, if it is one job with one request at a
     /// time.
     pub deeper: Option<Counters>,
-    /// Places of the run's requests, if they were recorded.
+    /// Times of the run's requests in scheduler, driver and card, if they were recorded.
     pub requests: Option<Requests>,
-    /// Unit in which its rates are shown.
+    /// Unit in which the run's rates are shown.
     pub rate: Rate,
 }
 
-/// Times of a run's requests in each place, and the slowest request.
+/// Times of a run's requests in scheduler, driver and card, and the slowest request.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    /// Mean and longest time in the scheduler, in the driver's queue, and at the card.
+    /// Mean and longest time in ns of a request in the scheduler, in the driver's queue, and at the
+    /// card.
     pub spans: [(&'static str, f64, u64); 3],
     /// The slowest request, in one line.
     pub slowest: String,
@@ -142,13 +146,13 @@ impl Requests {
     }
 }
 
-/// A request has starved if it takes this many times as long as 99 % of the requests do.
+/// A request counts as starved if it takes this many times the 99th percentile.
 const STARVES: u64 = 20;
-/// Least number of requests for that. With fewer, the slowest one is one of the 99 %, or next to
-/// it.
+/// Smallest number of requests for this check. With fewer, the slowest request belongs to the 99 %,
+/// or is next to them.
 const ENOUGH: usize = 100;
 
-/// Returns the requests that others have always overtaken, in one line.
+/// Returns one line about the requests that others always overtook, if there are some.
 fn starved(completed: &[Completed]) -> Option<String> {
     let mut took: Vec<u64> = completed.iter().map(|one| one.done_ns - one.came_ns).collect();
     took.sort_unstable();
@@ -165,7 +169,7 @@ fn starved(completed: &[Completed]) -> Option<String> {
     })
 }
 
-/// Returns the directions in which a request starved, in words.
+/// Returns one line for each direction in which a request starved.
 pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
     let all = outcome.group();
     let directions = [("read", &all.dirs[0]), ("write", &all.dirs[1]), ("trim", &all.discards)];
@@ -177,14 +181,14 @@ pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
     directions.into_iter().filter_map(line).collect()
 }
 
-/// Returns the time of 99 % and the longest time, if a request of a direction starved.
+/// Returns the 99th percentile and the longest time in ns if a request of this direction starved.
 pub fn starves(stats: &DirStats) -> Option<(u64, u64)> {
     let p99_ns = stats.lat.histogram.percentiles(&[99.0]).first().copied()?;
     let max_ns = stats.lat.ns.max;
     (max_ns > p99_ns.saturating_mul(STARVES)).then_some((p99_ns, max_ns))
 }
 
-/// Returns the MiB per second.
+/// Returns the rate in MiB/s.
 pub fn mib_per_s(c: &Counters) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
@@ -195,14 +199,14 @@ impl Why {
         let (counters, completed) = export::completed(|| counted(run));
         let limit = counted(&Run { setting: Setting::Limit, ..*run })?;
         let mut why = Why::of(run, counters?, limit)?;
-        // The limit joins requests, and runs several lanes.
+        // At the limit requests are joined and several lanes run, so places are not recorded.
         if run.setting != Setting::Limit {
             why.requests = Requests::of(&completed, run.setting.rules(run.platform));
         }
         Ok(why)
     }
 
-    /// Makes it of a finished run and its limit. Another depth is run where it can explain
+    /// Makes the analysis of a finished run and its limit. Runs another depth if that can explain
     /// something.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let (title, rate) = (title(run.platform, run), Rate::default());
@@ -220,7 +224,7 @@ impl Why {
         allowed_mib_per_s(&self.limit, &self.counters)
     }
 
-    /// Converts the rate of requests like those of this run to the unit of the report.
+    /// Converts a rate in MiB/s, for requests like those of this run, into the unit of the report.
     fn told(&self, mib_per_s: f64) -> f64 {
         self.rate.of(mib_per_s, self.counters.ios as f64, self.counters.bytes as f64)
     }
@@ -245,7 +249,8 @@ fn title(platform: &Platform, run: &Run<'_>) -> String {
     format!("platform {}, card {card}, setting {}", platform.name, run.setting.name())
 }
 
-/// Returns a single job that has one request at a time under way, changed to two; else `None`.
+/// Returns the workers with depth 2 if there is a single job with one request under way; otherwise
+/// `None`.
 fn with_depth_2(workers: &[Worker]) -> Option<Vec<Worker>> {
     let [only] = workers else { return None };
     if only.job.depth() != 1 {

@@ -9,16 +9,16 @@ use mmcq_sim::card::flash::Times;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// One line: a number, and further numbers per unit of something.
+/// A fact: a number, and the same number per unit of something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// Group that it belongs to.
+    /// Name of the group that the fact belongs to.
     pub group: &'static str,
-    /// Its name.
+    /// Name of the fact.
     pub name: String,
-    /// The number.
+    /// Value of the fact.
     pub value: f64,
-    /// Its unit; empty for a count.
+    /// Unit of the number; empty for a count.
     pub unit: &'static str,
     /// The same number per unit of something: number and unit.
     pub rates: Vec<(f64, &'static str)>,
@@ -32,7 +32,7 @@ const OF_CLOSES: &str = "closed because";
 const OF_MERGING: &str = "not merged because";
 /// Group of reasons why consecutive requests did not continue a transfer.
 const OF_GOING_ON: &str = "not continued because";
-/// Group of the places of requests.
+/// Group of facts about where requests spend their time.
 const OF_PLACES: &str = "a request";
 const EACH_REQUEST: &str = "each request";
 const EACH_MIB: &str = "each MiB";
@@ -123,7 +123,7 @@ fn flash(all: &mut Facts<'_>) {
     }
 }
 
-/// Adds what became of the requests.
+/// Adds facts about how requests were merged, continued and sent.
 fn queue(all: &mut Facts<'_>) {
     let c = all.c;
     let out = transfers(c);
@@ -131,7 +131,8 @@ fn queue(all: &mut Facts<'_>) {
     all.add("queue", "requests in", c.ios as f64, "", &[]);
     all.add("queue", "transfers out", out as f64, "", &[(kib, "KiB each")]);
     let Some(engine) = c.stack.engine else {
-        // Linux merges in its scheduler, and cuts what is longer than its largest request.
+        // Linux merges requests in its scheduler, and splits those that are longer than its largest
+        // request.
         for (name, count) in [("merged", c.stack.merged()), ("continued", c.stack.continued)] {
             let share = all.share(count);
             all.add("queue", name, count as f64, "", &[share]);
@@ -217,7 +218,7 @@ fn commands(all: &mut Facts<'_>) {
     }
 }
 
-/// Returns the number of data transfers, those without a command included.
+/// Returns the number of data transfers, including those without a command.
 pub(super) fn transfers(c: &Counters) -> u64 {
     c.transfers + c.stack.continued
 }
@@ -275,7 +276,7 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// Returns whether the fact is placed below the line of the queue that it is a part of.
+/// Returns whether the fact is shown indented, as a part of the queue's line above it.
 fn is_part(fact: &Fact) -> bool {
     [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }

@@ -1,4 +1,4 @@
-//! Runs that broke a promise: named, made short, and printed with all that was on the bus.
+//! Prints runs that broke a promise: their name, a shortened version, and all events on its bus.
 
 use super::super::{Error, print};
 use mmcq_torture::case::Case;
@@ -9,10 +9,10 @@ use mmcq_torture::shrink::shrink;
 use mmcq_torture::trace::{HEADING, InOrder};
 use std::process::ExitCode;
 
-/// Failing runs that are made short.
+/// Number of failing runs that are shortened.
 const SHORTENED: usize = 3;
 
-/// What broke a promise: the command that replays it, if it has one, or what it was.
+/// Returns the seed of a run that can be replayed by a command, otherwise a description of the run.
 fn named(case: &Case, command: Option<&str>) -> String {
     match command {
         Some(_) => format!("seed {}", case.seed),
@@ -20,8 +20,8 @@ fn named(case: &Case, command: Option<&str>) -> String {
     }
 }
 
-/// The broken promises, and the first of the runs made short. `command` replays a seed, if it is
-/// one.
+/// Prints the broken promises, and shortened versions of the first runs. `command` returns the
+/// command that replays a seed, if there is one.
 pub(super) fn explain(score: &Score, command: &dyn Fn(u64) -> Option<String>) -> Result<(), Error> {
     for (case, violation) in &score.failures {
         let command = command(case.seed);
@@ -40,7 +40,7 @@ pub(super) fn explain(score: &Score, command: &dyn Fn(u64) -> Option<String>) ->
     Ok(())
 }
 
-/// Runs this case once more, with all that is on the bus.
+/// Runs this case again and prints all events on its bus.
 pub(super) fn replay(case: &Case) -> Result<ExitCode, Error> {
     print(&describe::run(case))?;
     print(HEADING)?;

@@ -32,14 +32,14 @@ pub enum Distribution {
         /// Place of the most frequent block, 0 (start of the file) to 1 (end).
         center: Option<f64>,
     },
-    /// Pareto's law.
+    /// Pareto's law: a few blocks get most of the draws.
     Pareto {
         /// Parameter of Pareto's law, between 0 and 1.
         h: f64,
         /// Place of the most frequent block, 0 (start of the file) to 1 (end).
         center: Option<f64>,
     },
-    /// The normal distribution.
+    /// Normal distribution around the middle, or around `center`.
     Normal {
         /// Standard deviation in percent of the file.
         percent: f64,

@@ -28,7 +28,7 @@ pub struct Place {
     pub file: usize,
     /// Offset in bytes in the file.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the transfer in bytes.
     pub bytes: u64,
 }
 

@@ -7,9 +7,9 @@ use crate::fio::job::{Job, Size};
 /// Part of one file that a worker uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Offset of its first byte in the file.
+    /// Offset in bytes of the part's first byte in the file.
     pub start: u64,
-    /// Length in bytes.
+    /// Length of the part in bytes.
     pub len: u64,
     /// Length of the whole file in bytes.
     pub file_bytes: u64,

@@ -1,4 +1,5 @@
-//! JSON with fio's keys, order and spacing. `json+` has every histogram bucket too.
+//! Writes the report as JSON with fio's keys, order and spacing. `json+` also has every histogram
+//! bucket.
 
 use super::replayed::{Fact, PERCENTILES, Program};
 use super::{Entry, GroupDir, Origin, Report, cpu_percent, date, rate, share_of_group, shares};
@@ -23,7 +24,7 @@ fn put(fields: &mut Fields, key: &str, value: Value) {
     fields.push((key.to_string(), value));
 }
 
-/// Writes the report; with `plus` the histograms too.
+/// Returns the report as JSON; with `plus` also the histograms.
 pub fn json(report: &Report, plus: bool) -> String {
     let context = &report.context;
     let mut top = Fields::new();
@@ -132,7 +133,7 @@ fn job_object(report: &Report, entry: &Entry, plus: bool) -> Value {
     put(&mut o, "jobname", Value::Text(job.name.clone()));
     put(&mut o, "groupid", Value::Int(entry.group.into()));
     put(&mut o, "error", Value::Int(stats.error.as_ref().map_or(0, |e| e.errno.into())));
-    // fio's word for "no estimate": the run is over.
+    // fio's value for "no estimate", since the run is over.
     put(&mut o, "eta", Value::Int(0x7fff_ffff));
     put(&mut o, "elapsed", Value::Int(report.context.elapsed_ns.div_ceil(1_000_000_000)));
     put(&mut o, "job options", options(&job.given));

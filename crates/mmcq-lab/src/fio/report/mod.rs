@@ -22,15 +22,15 @@ pub const FORMAT_VERSION: &str = "fio-3.33";
 /// One entry: a worker, or the workers of a group together.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The job of the (first) worker.
+    /// Job of the worker, or of the first worker of the group.
     pub job: Arc<Job>,
-    /// How many workers.
+    /// Number of workers in the entry.
     pub jobs: u32,
-    /// Report group.
+    /// Number of the report group.
     pub group: u32,
-    /// Shown as process number.
+    /// Number that the report shows as process ID.
     pub pid: u32,
-    /// What was measured.
+    /// Measurements of the entry.
     pub stats: Stats,
 }
 
@@ -39,24 +39,24 @@ pub struct Entry {
 pub struct Context {
     /// Version that is shown as fio's; [`FORMAT_VERSION`] unless a reader needs another.
     pub version: String,
-    /// Time of the report, milliseconds since 1970 (UTC).
+    /// Time of the report in ms since 1970 (UTC).
     pub timestamp_ms: u64,
-    /// Length of the run.
+    /// Length of the run in ns.
     pub elapsed_ns: u64,
-    /// `[global]` options as written.
+    /// Options of `[global]` as written in the job file.
     pub global_options: Vec<(String, String)>,
-    /// What ran, shown where fio's own report has no such field.
+    /// Facts about what ran, in parts of the report that fio does not have.
     pub origin: Option<Origin>,
 }
 
-/// Origin of a report, from which a saved one can be run again.
+/// What ran, with all that is needed to run it again from a saved report.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
-    /// The board.
+    /// Name of the board.
     pub platform: String,
-    /// The card.
+    /// Name of the card.
     pub card: String,
     /// Name of the stack's setting.
     pub setting: String,
@@ -129,7 +129,7 @@ impl Origin {
         let [mean, median, most, max] =
             ["mean", "p50", "p99", "max"].map(|part| counted(&format!("late_{part}_us")));
         let replay = format!("{first}replay: {}\n", facts.join(", "));
-        // A loop has no times to be late against.
+        // A closed loop has no times with which lateness could be compared.
         if !self.counters.iter().any(|(name, _)| name == LATE) {
             return replay + &replayed::lines(&self.programs);
         }
@@ -163,7 +163,7 @@ impl Started {
         self.capped += u32::from(job.depth() < job.iodepth);
     }
 
-    /// Returns fio's text with its notes: `Starting 8 threads`.
+    /// Returns fio's start-up text with its notes, such as `Starting 8 threads`.
     fn lines(&self) -> String {
         let some = |count: u32, one: &str, more: &str| {
             (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
@@ -197,11 +197,11 @@ pub struct GroupDir {
     pub min_run_ms: u64,
     /// Run time of the longest entry; 0: nothing was transferred.
     pub max_run_ms: u64,
-    /// Slowest entry.
+    /// Rate of the slowest entry.
     pub min_bw: u64,
-    /// Fastest entry.
+    /// Rate of the fastest entry.
     pub max_bw: u64,
-    /// Rate of all together.
+    /// Rate of all entries together.
     pub aggregate_bw: u64,
 }
 
@@ -240,7 +240,7 @@ impl Report {
         groups
     }
 
-    /// Sums up one direction of a group; for `None`, its discards.
+    /// Returns the sums of one direction of a group; `dir` is `None` for the group's discards.
     pub fn group(&self, group: u32, dir: Option<Dir>) -> GroupDir {
         let mut sum = GroupDir { min_bw: u64::MAX, ..GroupDir::default() };
         for entry in self.entries.iter().filter(|e| e.group == group) {
@@ -260,12 +260,12 @@ impl Report {
     }
 }
 
-/// Returns the amount per second; 0 in no time.
+/// Returns the amount per second; 0 if `ms` is 0.
 fn rate(amount: u64, ms: u64) -> u64 {
     u64::try_from(u128::from(amount) * 1000 / u128::from(ms.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Returns an entry's mean share of the group's bandwidth in its windows, in percent.
+/// Returns the mean share in percent that an entry has of its group's bandwidth.
 fn share_of_group(bw_kib: &Running, group: &GroupDir) -> f64 {
     if group.aggregate_bw <= 1024 {
         return 100.0;
@@ -291,7 +291,8 @@ fn cpu_percent(stats: &Stats) -> (f64, f64) {
     (share(stats.cpu.user_ns), share(stats.cpu.system_ns))
 }
 
-/// Returns the percentiles that the terse format shows: of `clat` unless the job wants only `lat`.
+/// Returns the percentiles that the terse format shows: those of `clat`, or of `lat` if the job
+/// wants only these.
 fn main_percentiles(job: &Job, stats: &DirStats) -> Vec<u64> {
     let latency = if job.clat_percentiles || !job.lat_percentiles { &stats.clat } else { &stats.lat };
     latency.histogram.percentiles(&job.percentile_list)
@@ -304,7 +305,8 @@ fn date(timestamp_ms: u64) -> String {
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let seconds = timestamp_ms / 1000;
     let days = seconds / 86400;
-    // Years counted from a March 1st, in eras of 400 years, so that the leap day comes last.
+    // Years are counted from March 1st, in eras of 400 years, so that the leap day is last in a
+    // year.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

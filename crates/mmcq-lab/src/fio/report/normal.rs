@@ -1,4 +1,4 @@
-//! The report for people and scripts: fio's default.
+//! Writes the report in fio's default format, for people and scripts.
 
 use super::number::{latency_unit, short};
 use super::{Entry, GroupDir, Report, cpu_percent, date, rate, share_of_group, shares};
@@ -49,7 +49,7 @@ pub fn normal(report: &Report) -> String {
     out
 }
 
-/// Returns whether sizes are shown in binary units first, and their number of digits.
+/// Returns whether sizes are shown in binary units first, and the number of digits.
 fn units(job: &Job) -> (bool, u8) {
     (job.kb_base == 1024, job.significant_figures)
 }
@@ -185,7 +185,7 @@ fn percentile_block(out: &mut String, name: &str, latency: &Latency, list: &[f64
         (1, "nsec")
     };
     let _ = writeln!(out, "    {name} percentiles ({unit}):");
-    // Figures behind the point: as many as the list needs, at most 6.
+    // Number of decimals: as many as the list needs, at most 6.
     let precision = list.iter().map(|p| decimals(*p)).max().unwrap_or(0);
     let width = (max / divisor).checked_ilog10().map_or(1, |n| n as usize + 1).max(5);
     let per_line = (73 / (precision + 10 + width)).max(1);
@@ -209,7 +209,7 @@ fn decimals(percent: f64) -> usize {
     fraction.len()
 }
 
-/// Writes five shares a line; empty ones are left out.
+/// Writes five shares per line; shares of 0 are left out.
 fn distribution(out: &mut String, unit: &str, names: &[&str], shares: &[f64]) {
     let shown: Vec<String> = names
         .iter()

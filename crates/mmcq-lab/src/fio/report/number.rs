@@ -1,7 +1,7 @@
-//! Numbers for people: `16.9MiB`, `2805k`, `4057.1k`.
+//! Formats numbers as fio does: `16.9MiB`, `2805k`, `4057.1k`.
 
-/// Writes `number` with at most `figures` figures, by powers of 1024 (`Ki`) or 1000 (`k`), before
-/// `unit`.
+/// Returns `number` with at most `figures` digits, divided by a power of 1024 (`Ki`) or 1000 (`k`),
+/// followed by `unit`.
 pub fn short(number: u64, figures: u8, binary: bool, unit: &str) -> String {
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -17,7 +17,7 @@ pub fn short(number: u64, figures: u8, binary: bool, unit: &str) -> String {
     let Some(rest) = rest else { return format!("{whole}{prefix}{unit}") };
     let room = figures.saturating_sub(digits(whole));
     if room <= 1 {
-        // No place for a point and a figure: round.
+        // A point and a digit would not fit, so the number is rounded.
         let rounded = whole + u64::from(rest >= step / 2);
         return format!("{rounded}{prefix}{unit}");
     }
@@ -29,7 +29,7 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |n| n as usize + 1)
 }
 
-/// Returns the unit in which latencies are readable: divisor and name.
+/// Returns a readable unit for these latencies in ns: divisor and name.
 pub fn latency_unit(min: u64, max: u64, deviation: f64) -> (f64, &'static str) {
     if min > 2_000_000 && max > 99_999_999 && deviation > 1_000_000.0 {
         (1_000_000.0, "msec")

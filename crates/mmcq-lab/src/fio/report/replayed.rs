@@ -1,4 +1,5 @@
-//! What a report says of a replayed trace: the trace itself, and each program of it.
+//! Part of a report about a replayed trace: facts about the trace, and measurements of each
+//! program.
 
 use crate::fio::programs::{ProgramStats, Programs, Taken};
 use std::fmt::Write;
@@ -14,7 +15,7 @@ pub enum Fact {
     Count(u64),
     /// A number with a fraction.
     Number(f64),
-    /// A word.
+    /// A fact that is a word.
     Word(String),
 }
 
@@ -31,35 +32,35 @@ impl std::fmt::Display for Fact {
 /// A trace that is replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
-    /// The trace, and the options of the replay, as name and value.
+    /// Facts about the trace and the options of the replay, each as name and value.
     pub facts: Vec<(String, Fact)>,
-    /// The trace in sentences, for a page.
+    /// Description of the trace in sentences, for a page.
     pub told: Vec<String>,
-    /// Names of its programs, by their number; empty: the trace has none.
+    /// Names of the trace's programs, by their number; empty if the trace names no programs.
     pub names: Vec<String>,
 }
 
 /// A program of a trace, with what its requests took.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name in the trace.
+    /// Name of the program in the trace.
     pub name: String,
-    /// What was measured.
+    /// Measurements of the program's requests.
     pub stats: ProgramStats,
 }
 
 /// Latency of one kind of requests, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Number of requests.
+    /// Number of requests of this kind.
     pub ios: u64,
-    /// Bytes of all.
+    /// Number of bytes of all requests of this kind.
     pub bytes: u64,
-    /// Mean.
+    /// Mean latency in us.
     pub mean_us: f64,
-    /// In the order of the percentiles 50, 95, 99 and 99.9.
+    /// Latencies in us that 50, 95, 99 and 99.9 % of the requests do not exceed.
     pub percentiles_us: [f64; PERCENTILES.len()],
-    /// The longest.
+    /// Longest latency in us.
     pub max_us: f64,
 }
 
@@ -70,7 +71,7 @@ impl Figures {
             return None;
         }
         let found = taken.clat.histogram.percentiles(&PERCENTILES.map(|(at, _)| at));
-        // The middle of a bucket may lie beyond the longest.
+        // The middle of a histogram's bucket may be above the longest latency.
         let us = |at: usize| found.get(at).map_or(0.0, |bucket_ns| (*bucket_ns).min(ns.max) as f64 / 1e3);
         Some(Figures {
             ios: ns.samples,
@@ -83,7 +84,8 @@ impl Figures {
 }
 
 impl Program {
-    /// Returns the programs of these names that have requests, the one with most of them first.
+    /// Returns the programs with these names that have requests, sorted by their number of
+    /// requests, the largest first.
     pub fn all(names: &[String], programs: &Programs) -> Vec<Program> {
         let all = programs.iter().filter_map(|(number, stats)| {
             let name = names.get(usize::from(*number))?.clone();
@@ -95,7 +97,7 @@ impl Program {
         all
     }
 
-    /// Returns its kinds of requests by fio's names, with their figures.
+    /// Returns the program's kinds of requests by fio's names, with their figures.
     pub fn figures(&self) -> Vec<(&'static str, Figures)> {
         let [reads, writes] = &self.stats.dirs;
         let kinds = [
@@ -115,8 +117,8 @@ fn sums(programs: &[Program]) -> Program {
     Program { name: "all".to_owned(), stats }
 }
 
-/// Returns a table with a line for each program and kind of request, in microseconds, and one for
-/// each kind of all. `time` is the share of the time that all requests took together.
+/// Returns a table with a line for each program and kind of request, then a line for each kind over
+/// all programs, in microseconds. `time` is the share of the time that all requests took together.
 pub(super) fn lines(programs: &[Program]) -> String {
     if programs.is_empty() {
         return String::new();

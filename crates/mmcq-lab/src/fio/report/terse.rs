@@ -1,5 +1,5 @@
-//! One line a job, fields between semicolons: fio's terse version 3, as scripts on small boards
-//! read it.
+//! Writes fio's terse version 3: one line for each job, fields separated by semicolons, as scripts
+//! on small boards parse it.
 
 use super::{Entry, GroupDir, Report, cpu_percent, main_percentiles, rate, shares};
 use crate::fio::job::{Dir, Job};
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Number of percentiles in the format.
 const PERCENTILES: usize = 20;
 
-/// Writes the lines.
+/// Returns the report in terse format, one line for each job.
 pub fn terse(report: &Report) -> String {
     let mut out = String::new();
     for entry in &report.entries {
@@ -36,7 +36,7 @@ fn line(out: &mut String, report: &Report, entry: &Entry) {
     for share in shares(&stats.depth, stats.transfers(), 0.1) {
         let _ = write!(out, ";{share:3.1}%");
     }
-    // What is below a microsecond counts in the first field.
+    // Latencies below 1 us count in the first field.
     let total = stats.transfers();
     let below: f64 = shares(&stats.lat_ns, total, 0.01).iter().sum();
     let mut micro = shares(&stats.lat_us, total, 0.01);
@@ -86,8 +86,8 @@ fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
     );
 }
 
-/// Returns the entry's share of its group's bandwidth. Unlike the other formats this one uses whole
-/// KiB of the group.
+/// Returns the share that an entry has of its group's bandwidth. Unlike the other formats, this one
+/// uses whole KiB of the group.
 fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     match group.aggregate_bw / 1024 {
         0 => 100.0,
@@ -95,7 +95,7 @@ fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     }
 }
 
-/// Writes least, greatest, mean and deviation in microseconds.
+/// Writes smallest, largest, mean and deviation in us.
 fn latency(out: &mut String, series: &Running) {
     let _ = write!(
         out,

@@ -1,5 +1,5 @@
-//! One running worker, without a clock and without I/O: the runner asks what comes next, does it in
-//! its own time, and says when it was over.
+//! A running worker, without a clock and without I/O. The runner asks for the next action, executes
+//! it in its own time, and reports when it was complete.
 //!
 //! ```text
 //! let mut state = JobState::new(&worker, &file_bytes, run_seed)?;
@@ -15,8 +15,8 @@
 //! }
 //! let stats = state.finish(now);
 //! ```
-//! Times never run backwards. At most [`crate::fio::Job::depth`] transfers and flushes are
-//! outstanding.
+//! The times in successive calls never decrease. At most [`crate::fio::Job::depth`] transfers and
+//! flushes are outstanding.
 
 mod complete;
 mod pace;
@@ -42,13 +42,13 @@ use written::Written;
 pub struct Io {
     /// Direction of the data.
     pub dir: Dir,
-    /// How the transfer is done.
+    /// Way in which the transfer is done.
     pub how: How,
     /// Index of the file among the worker's files.
     pub file: usize,
     /// Offset in bytes in the file.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the transfer in bytes.
     pub bytes: u64,
     /// Identity of a write's content, which a read of the verify phase must find again.
     pub stamp: Option<Stamp>,
@@ -65,7 +65,7 @@ pub struct Io {
 pub struct Sync {
     /// Index of the file among the worker's files.
     pub file: usize,
-    /// Whether it stands for `fdatasync`.
+    /// Whether the flush stands for `fdatasync`.
     pub data_only: bool,
     /// Index of the request in the worker's script; 0 without a script.
     pub entry: u32,
@@ -220,7 +220,7 @@ impl JobState {
         })
     }
 
-    /// Returns the job.
+    /// Returns the worker's job.
     pub fn job(&self) -> &Job {
         &self.job
     }

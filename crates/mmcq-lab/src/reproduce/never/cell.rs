@@ -1,4 +1,4 @@
-//! One cell of the sweep: board and card, load, depth, cost of a wake-up, and the amount of work.
+//! A cell of the sweep: board and card, load, depth, cost of a wake-up, and the amount of work.
 
 use super::{EARLY, OURS, Pause, Place};
 use crate::fio::Worker;
@@ -11,7 +11,7 @@ use std::fmt;
 /// in the job.
 const SCHEDULER_REQUESTS: u32 = 128;
 
-/// Length in seconds of a run with a reader beside a writer: 400 reads and more.
+/// Length in seconds of a run with a reader beside a writer, which gives 400 reads or more.
 const BESIDE_S: u64 = 4;
 
 /// Load of the jobs.
@@ -29,16 +29,16 @@ pub enum Load {
     Mixed,
     /// Writes at random places of the card, each of which its job flushes and waits for.
     Flushed,
-    /// One job reads 4 KiB at random places, one request at a time, while the other jobs write in
-    /// sequence.
+    /// A single job reads 4 KiB at random places, one request at a time, while the other jobs write
+    /// sequentially.
     Beside,
 }
 
 impl Load {
-    /// Loads that are measured by their rate.
+    /// Loads for which the rate is compared.
     pub const RATES: [Load; 5] = [Load::Read, Load::Write, Load::RandRead, Load::RandWrite, Load::Mixed];
 
-    /// Returns its name in the tables.
+    /// Returns the name of the load in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Load::Read => "read",
@@ -51,47 +51,47 @@ impl Load {
         }
     }
 
-    /// Returns whether some of it are writes.
+    /// Returns whether the load has writes.
     pub fn writes(self) -> bool {
         !matches!(self, Load::Read | Load::RandRead)
     }
 
-    /// Returns whether its requests may merge.
+    /// Returns whether the load is sequential, so that its requests may merge.
     pub fn sequential(self) -> bool {
         matches!(self, Load::Read | Load::Write)
     }
 }
 
-/// Settings that promise the same about a completed write.
+/// Settings of both stacks that promise the same about a completed write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Side {
-    /// mmcq's settings: at Linux's prices, and at its own.
+    /// mmcq's settings: with Linux's CPU costs, and with its own.
     pub ours: [Setting; 2],
-    /// Linux's settings.
+    /// Linux's settings that are compared.
     pub linux: Vec<Setting>,
 }
 
-/// A cell.
+/// Cell of the sweep: a board, a card and a load with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// Board, card and settings.
     pub place: Place,
     /// Load of the jobs.
     pub load: Load,
-    /// Bytes of a request; with [`Load::Beside`], of a request of the writers.
+    /// Size of a request in bytes; with [`Load::Beside`], of a request of the writers.
     pub bytes: u64,
     /// Requests that a job has under way; with [`Load::Beside`], a writer.
     pub depth: u32,
-    /// Number of jobs.
+    /// Number of jobs that run at the same time.
     pub jobs: u32,
-    /// Time to wake a thread, in microseconds.
+    /// Time in us to wake a thread.
     pub wake_us: u32,
     /// Pause of the jobs after each request.
     pub pause: Option<Pause>,
 }
 
 impl Cell {
-    /// Returns the number of requests under way.
+    /// Returns the number of requests that all jobs have under way.
     pub fn under_way(&self) -> u32 {
         self.depth * self.jobs
     }
@@ -103,7 +103,7 @@ impl Cell {
         [Setting::Limit].into_iter().chain(linux).chain(sides.into_iter().flat_map(|side| side.ours))
     }
 
-    /// Returns what is compared: mmcq's settings with those of Linux's that promise as much.
+    /// Returns the settings to compare: those of mmcq with those of Linux that promise as much.
     pub(super) fn sides(&self) -> Vec<Side> {
         let Place { linux, early, .. } = self.place;
         if early.is_empty() || !self.load.writes() {
@@ -113,7 +113,7 @@ impl Cell {
         vec![Side { ours: OURS, linux: waits }, Side { ours: EARLY, linux: early.to_vec() }]
     }
 
-    /// Returns the reason why the cell is left out: it has more requests under way than Linux's
+    /// Returns the reason if the cell is left out: it has more requests under way than Linux's
     /// scheduler accepts.
     pub fn senseless(&self) -> Option<String> {
         (self.under_way() > SCHEDULER_REQUESTS).then(|| {
@@ -130,8 +130,8 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the board as its costs were derived from Linux, where a thread takes as long to wake
-    /// as in the cell. The other costs of a worker's wake-up stay.
+    /// Returns the board with the wake-up costs that Linux's worker would have if a thread took as
+    /// long to wake as in the cell. Costs of a wake-up beyond that stay.
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
@@ -155,12 +155,13 @@ impl Cell {
             _ => 128,
         };
         let deep = u64::from(self.under_way()) * 24;
-        // More than 96 MiB say nothing new: requests of this length hardly merge any more.
+        // More than 96 MiB add nothing: requests of this size hardly merge any more.
         let most = ((96 << 20) / self.bytes).max(u64::from(self.under_way()) * 2);
         times * base.max(deep).min(most).max(64)
     }
 
-    /// Returns the workers, for `times` times the shortest sufficient run.
+    /// Returns the workers of the cell's jobs, for a run `times` times as long as the shortest
+    /// sufficient run.
     pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
         let mut workers = workers(&self.job(times))?;
         if let Some(pause) = self.pause {
@@ -169,8 +170,8 @@ impl Cell {
         Ok(workers)
     }
 
-    /// Returns the cell as a fio job, for `times` times the shortest sufficient run. A job that
-    /// pauses also has a script.
+    /// Returns the cell as a fio job, for a run `times` times as long as the shortest sufficient
+    /// run. A job that pauses also has a script.
     pub fn job(&self, times: u64) -> String {
         let global =
             "[global]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\nnorandommap\nzero_buffers\n";

@@ -1,28 +1,28 @@
-//! Verdict on a cell from its figures.
+//! Computes the verdict on a cell from its figures.
 
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
 
-/// Percent by which mmcq may be slower than the best of Linux: several times the error of a steady
-/// rate.
+/// Percentage by which mmcq may be slower than the best setting of Linux. It is several times the
+/// error of a steady rate.
 const SLOWER_PERCENT: f64 = 1.0;
-/// Percent by which mmcq's 99th percentile may be longer. A bucket of fio's histogram is 1.6 %
+/// Percentage by which mmcq's 99th percentile may be longer. A bucket of fio's histogram is 1.6 %
 /// wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Gains in percent that are too near to the border to be judged, for each length of a run: a rate
+/// Gains in percent that are too near to the border for a verdict, for each length of a run: a rate
 /// that is not yet steady might decide.
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
 /// Differences in percent of the 99th percentile that are too near to the border. With few requests
 /// under way the percentile is a sum of few service times, and the next such sum may be half as
 /// long again: one request in 3072 decides.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
-/// Percent by which a rate may be above the limit without counting as beyond it.
+/// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
 
 /// Figures of a setting in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// Rate, in MiB a second.
+    /// Rate of the setting in MiB/s.
     pub mib_per_s: f64,
     /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
@@ -33,8 +33,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns whether requests starve: the mean is longer than 99 of 100 requests took, so a
-    /// client waits for the others; or one request was left out of the figures
+    /// Returns whether requests starve. Then the mean is longer than the 99th percentile, so that
+    /// one client waits for all others, or a request was left out of the figures
     /// ([`super::STARVES`]).
     pub fn starves(&self) -> bool {
         self.starved_us > 0.0 || percent(self.mean_us, self.p99_us) > LONGER_PERCENT
@@ -44,7 +44,7 @@ impl Figures {
 /// A cell with its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The cell.
+    /// Cell that was measured.
     pub cell: Cell,
     /// Length of the run as a multiple of the shortest.
     pub times: u64,
@@ -57,11 +57,11 @@ pub struct Measured {
 pub enum Verdict {
     /// Slower than the best of Linux by more than 1 %.
     Slower,
-    /// As fast, but the slowest hundredth of its requests takes more than 2 % longer.
+    /// As fast as Linux, but the 99th percentile is more than 2 % longer.
     Longer,
     /// Slower or longer, but listed as an open loss against Linux ([`super::KNOWN`]).
     Known,
-    /// Within 1 %.
+    /// Within 1 % of the best of Linux.
     Level,
     /// Within 1 %, and Linux is within 1 % of what wire and card allow: there is nothing to gain.
     AtLimit,
@@ -79,7 +79,7 @@ impl Measured {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
 
-    /// Returns the rate in MiB/s that wire and card allow.
+    /// Returns the physical limit in MiB/s.
     pub fn limit(&self) -> f64 {
         self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }
@@ -95,14 +95,14 @@ impl Measured {
         sides.swap_remove(0)
     }
 
-    /// Returns the side on which mmcq's slowest hundredth is longest, compared with Linux's.
+    /// Returns the side on which mmcq's 99th percentile is longest, compared with Linux's.
     fn longer_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.tail_of(b).total_cmp(&self.tail_of(a)));
         sides.swap_remove(0)
     }
 
-    /// Returns Linux's fastest setting and its rate.
+    /// Returns Linux's fastest setting and its rate in MiB/s.
     pub fn best(&self) -> (Setting, f64) {
         self.best_of(&self.slower_side())
     }
@@ -125,14 +125,14 @@ impl Measured {
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns whether all of Linux's settings have requests that starve: then the card causes it,
-    /// and no order of requests.
+    /// Returns whether requests starve with all settings of Linux. Then the card is the cause, not
+    /// the order of requests.
     fn slowest_is_the_card(&self, side: &Side) -> bool {
         self.linux(side).all(|(_, figures)| figures.starves())
     }
 
-    /// Returns Linux's settings whose 99th percentile is no valid measure, and would be the
-    /// shortest.
+    /// Returns Linux's settings whose 99th percentile would be the shortest, but is no valid
+    /// measure since requests starve.
     pub(super) fn starving(&self) -> Vec<(Setting, Figures)> {
         if self.cell.load.sequential() {
             return Vec::new();
@@ -147,14 +147,14 @@ impl Measured {
         self.cell.sides().into_iter().flat_map(of_side).collect()
     }
 
-    /// Returns how much faster the stack is than the best setting of Linux, in percent.
+    /// Returns how much faster mmcq is than the best setting of Linux, in percent.
     ///
-    /// The slower of the stack's two settings counts, on the side where it gains least.
+    /// The slower of mmcq's two settings counts, on the side where it gains least.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns mmcq's lower rate.
+    /// Returns the lower rate of mmcq's two settings in MiB/s.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -168,8 +168,8 @@ impl Measured {
         percent(self.ours_of(side), self.best_of(side).1)
     }
 
-    /// Returns in percent how much longer the slowest hundredth of mmcq's requests takes, where
-    /// that is compared.
+    /// Returns how much longer mmcq's 99th percentile is than Linux's, in percent; `None`: it is
+    /// not compared for this load.
     pub fn tail_percent(&self) -> Option<f64> {
         (!self.cell.load.sequential()).then(|| self.tail_of(&self.longer_side()))
     }
@@ -178,12 +178,12 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns mmcq's longer 99th percentile in microseconds.
+    /// Returns the longer 99th percentile of mmcq's two settings in us.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns the 99th percentile of mmcq on one side. Where mmcq starves requests and Linux does
+    /// Returns mmcq's 99th percentile on one side in us. If requests of mmcq starve and Linux's do
     /// not, it is at least the mean.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
@@ -192,8 +192,8 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether a longer run would not change the verdict; `length` counts the lengths of
-    /// runs from 0.
+    /// Returns whether a longer run could not change the verdict. `length`: index of the run's
+    /// length, from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -203,12 +203,12 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict.
+    /// Returns the verdict on the cell.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict with these open losses.
+    /// Returns the verdict if these losses are open.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();
@@ -223,14 +223,15 @@ impl Measured {
         }
     }
 
-    /// Returns whether it is below the best of Linux's settings, and how.
+    /// Returns how the cell is below the best of Linux's settings; `None`: it is not.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);
         slower.then_some(Verdict::Slower).or(longer.then_some(Verdict::Longer))
     }
 
-    /// Returns a setting that is faster than the limit, with the percents: then the limit is wrong.
+    /// Returns a setting that is faster than the limit, and by how many percent. If there is one,
+    /// the limit is wrong.
     pub fn passes(&self) -> Option<(Setting, f64)> {
         if self.cell.load == Load::Beside {
             return None;
@@ -256,7 +257,8 @@ mod tests {
         let (cells, _) = Grid::THIN.cells(Some(platform));
         let cell = *cells.iter().find(|cell| cell.load == load).unwrap();
         let settings = [Setting::Limit, Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::MmcqOwn];
-        // Its own price is lower, but not even that passes the limit, unless ours does.
+        // The own CPU costs are lower, but the rate stays within the limit unless that of `mmcq`
+        // does not.
         let own = (rates[3] * 1.5).min(rates[0].max(rates[3]));
         let rates = [rates[0], rates[1], rates[2], rates[3], own];
         let p99_us = [p99_us[0], p99_us[1], p99_us[2], p99_us[3], p99_us[3] / 2.0];
@@ -291,8 +293,8 @@ mod tests {
         assert_eq!(of(Load::RandRead), Verdict::Longer);
         assert_eq!(of(Load::Beside), Verdict::Longer);
         assert_eq!(of(Load::Read), Verdict::Faster);
-        // The rate of a reader beside a writer is not compared: the writer's share is its own
-        // affair.
+        // The rate of a reader beside a writer is not compared, since it depends on the writer's
+        // share.
         let slow = measured(Load::Beside, [300.0, 100.0, 100.0, 50.0], [1.0, 100.0, 110.0, 101.0]);
         assert_eq!(slow.verdict(), Verdict::Level);
     }
@@ -336,15 +338,15 @@ mod tests {
 
     #[test]
     fn a_setting_that_starves_is_no_measure_of_the_slowest_hundredth() {
-        // Found in the sweep: p99 359 us, and a slowest request of 1.2 s. Ours has 489 us, and
-        // starves none.
+        // Found in the sweep: a 99th percentile of 359 us with a slowest request of 1.2 s. mmcq has
+        // 489 us, and no request starves.
         let mut one = measured(Load::RandRead, [300.0, 100.0, 100.0, 150.0], [1.0, 480.0, 359.0, 488.0]);
         assert_eq!(one.verdict(), Verdict::Longer);
         let of = |one: &mut Measured, wanted: Setting, mean_us: f64| {
             let found = one.figures.iter_mut().find(|(setting, _)| *setting == wanted);
             found.unwrap().1.mean_us = mean_us;
         };
-        // A mean within a bucket of the histogram says nothing.
+        // A mean within the same bucket of the histogram as the percentile does not show starving.
         of(&mut one, Setting::HsqTag, 364.0);
         assert_eq!((one.verdict(), one.starving().len()), (Verdict::Longer, 0));
         of(&mut one, Setting::HsqTag, 475.0);
@@ -357,7 +359,7 @@ mod tests {
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }
-        // So is one that leaves a request out, whatever the mean of the others is.
+        // A setting that leaves a request out also starves, whatever the mean of the others is.
         let mut left_out = measured(Load::RandRead, [300.0, 100.0, 100.0, 150.0], [1.0, 480.0, 359.0, 488.0]);
         left_out.figures[2].1.starved_us = 7e6;
         assert_eq!((left_out.verdict(), left_out.starving().len()), (Verdict::Faster, 1));
@@ -365,15 +367,15 @@ mod tests {
             text(&[left_out.clone()], &[])
                 .contains("hsq-tag p99 359 us, mean 180, one request 7000000; ours")
         );
-        // ... and if ours does, it has lost.
+        // If mmcq leaves a request out, mmcq has lost.
         left_out.figures[3].1 =
             Figures { p99_us: 100.0, mean_us: 50.0, starved_us: 7e6, ..left_out.figures[3].1 };
         assert_eq!(left_out.verdict(), Verdict::Longer);
-        // What ours starves counts against ours.
+        // Starving requests of mmcq count against it.
         of(&mut one, Setting::Mmcq, 520.0);
         assert_eq!(one.verdict(), Verdict::Longer);
-        // If all of Linux have such requests it is the card that makes them, and the percentiles
-        // are compared as they are.
+        // If requests starve with all settings of Linux, the card is the cause, and percentiles are
+        // compared as they are.
         of(&mut one, Setting::None, 600.0);
         assert_eq!((one.verdict(), one.shortest()), (Verdict::Longer, (Setting::HsqTag, 359.0)));
         assert_eq!(one.starving().len(), 0);
@@ -395,7 +397,7 @@ mod tests {
         let faster = measured(Load::Read, [200.0, 90.0, 100.0, 110.0], p99);
         let holds = |one: &Measured, open| Summary::with(&[one.clone(), faster.clone()], open).holds();
         assert!(holds(&lost, &open) && !holds(&lost, &[]) && !holds(&other, &open));
-        // The list cannot rot: what is not lost any more is taken out.
+        // The list must stay correct: a cell that is no longer lost has to be removed.
         assert!(holds(&mended, &[]) && !holds(&mended, &open));
         let said = text_with(&[lost], &[], &open);
         assert!(said.contains(
@@ -419,11 +421,11 @@ mod tests {
         assert_eq!(early(Load::RandWrite, 110.0).verdict(), Verdict::Faster);
         let slower = early(Load::RandWrite, 90.0);
         assert_eq!((slower.verdict(), slower.best()), (Verdict::Slower, (Setting::HsqTag, 100.0)));
-        // What waits for the card is compared with what waits for it.
+        // Settings that wait for the card are compared with each other.
         let mut waits = early(Load::RandWrite, 110.0);
         waits.figures[1].1.mib_per_s = 90.0;
         assert_eq!((waits.verdict(), waits.best()), (Verdict::Slower, (Setting::None, 90.0)));
-        // Only writes, and only there.
+        // Only writes are compared separately, and only on this board.
         assert_eq!(measured_on("hsq-nobusy", Load::RandRead, rates, p99).verdict(), Verdict::Slower);
         assert_eq!(measured(Load::RandWrite, rates, p99).verdict(), Verdict::Slower);
         let settings = |platform: &str, load| -> Vec<Setting> {
@@ -452,7 +454,7 @@ mod tests {
         let tail =
             |ours_us| measured(Load::RandRead, [300.0, 100.0, 100.0, 120.0], [1.0, 100.0, 100.0, ours_us]);
         assert!(!tail(126.5).is_clear(0) && tail(126.5).is_clear(1) && !tail(110.0).is_clear(1));
-        // What passes the limit has not settled yet.
+        // A rate above the limit is not steady yet, so the run must be longer.
         assert!(!clear(202.0, 0) && !clear(202.0, 2));
     }
 }

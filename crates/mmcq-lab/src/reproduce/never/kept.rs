@@ -1,5 +1,5 @@
-//! Stored results of cells: a file with a JSON object a line. So a grid can be run in parts, and
-//! continued after an interruption.
+//! File of results of cells, one JSON object per line. With it a grid can run in parts, and
+//! continue after an interruption.
 
 use super::{Cell, Figures, Measured};
 use crate::runner::Setting;
@@ -12,20 +12,20 @@ use std::sync::Mutex;
 /// Error about the file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{0}")]
     File(#[from] io::Error),
-    /// A line that no sweep has written.
+    /// A line was not written by a sweep.
     #[error("line {line}: {what}")]
     Line {
-        /// Counted from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is missing.
+        /// Name of what the line lacks.
         what: &'static str,
     },
 }
 
-/// The file, open for appending.
+/// File of results, open for appending.
 pub struct Kept {
     file: Mutex<File>,
     seed: u64,

@@ -1,14 +1,15 @@
-//! Open losses: cells in which mmcq is below the best of Linux, with what is known of the reason.
+//! Open losses: cells in which mmcq is below the best of Linux, with the known reason.
 //!
-//! Each is printed with its figures. The sweep fails if a cell is below and not in the list, and
-//! also if a cell in the list is not below any more: it must be removed then.
+//! Each is printed with its figures. The sweep fails if a cell is below that is not in the list. It
+//! also fails if a cell in the list is not below any more: that cell must then be removed from the
+//! list.
 
 use super::{Cell, Load};
 
 /// A cell that is below the best of Linux.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Board and card.
+    /// Names of board and card.
     pub place: (&'static str, &'static str),
     /// Load of the jobs.
     pub load: Load,
@@ -16,7 +17,7 @@ pub struct Known {
     pub bytes: u64,
     /// Requests that a job has under way.
     pub depth: u32,
-    /// Number of jobs.
+    /// Number of jobs that run at the same time.
     pub jobs: u32,
     /// Time to wake a thread, in microseconds.
     pub wake_us: u32,

@@ -1,22 +1,22 @@
-//! Never slower: mmcq's engine against the best of Linux's settings, over boards, cards, loads,
-//! sizes, depths, jobs and wake-up times.
+//! Never slower: compares mmcq's engine with the best of Linux's settings, over boards, cards,
+//! loads, sizes, depths, jobs and wake-up times.
 //!
 //! A cell is *below* in two cases: mmcq is more than 1 % slower than the best setting of Linux, or
-//! the 99th percentile of its latency is more than 2 % longer than that of the best one. The
-//! percentile is compared for random loads, and for a reader beside a writer; where writes are
-//! flushed it is that of writes and flushes together. Only the open losses
-//! of [`KNOWN`] may be below.
+//! the 99th percentile of mmcq's latency is more than 2 % longer than that of Linux's best setting.
+//! The percentile is compared for random loads, and for a reader beside a writer. With a flush
+//! after each write, it is that of writes and flushes together. Only the open losses of [`KNOWN`]
+//! may be below.
 //!
 //! Some of Linux's settings report writes as done before the card has answered for them. mmcq is
-//! compared with these when it does the same, and with the others by default ([`TOLD_EARLY`]). A
-//! 99th percentile beyond which requests starve is not compared ([`STARVES`]).
+//! compared with these settings when it does the same, and by default with all others
+//! ([`TOLD_EARLY`]). A 99th percentile beyond which requests starve is not compared ([`STARVES`]).
 //!
-//! Where the best of Linux is within 1 % of what wire and card allow there is nothing to gain: the
-//! cell is *at the limit*. Of the other sequential cells at least half must be faster.
+//! If the best of Linux is within 1 % of what wire and card allow, nothing can be gained: the cell
+//! is *at the limit*. Of the other sequential cells, at least half must be faster.
 //!
-//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell that ends near a border
-//! is run again, four and sixteen times as long, before the verdict, and 64 times if it is beyond
-//! the limit. So a rate that is not yet steady decides nothing.
+//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell whose result is near a
+//! border runs again, four and sixteen times as long, before the verdict, and 64 times as long if
+//! it is beyond the limit. So a rate that is not yet steady decides nothing.
 
 mod cell;
 mod judge;
@@ -43,13 +43,14 @@ use mmcq_sim::parallel;
 /// A board with a card, and Linux's settings on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Board.
+    /// Name of the board.
     pub platform: &'static str,
-    /// Card.
+    /// Name of the card.
     pub card: &'static str,
-    /// Linux's settings on that host.
+    /// Settings of Linux that the host of this board can run.
     pub linux: &'static [Setting],
-    /// Those of them that report a write as done before anything is known of it ([`TOLD_EARLY`]).
+    /// Settings among these that report a write as done before its result is known
+    /// ([`TOLD_EARLY`]).
     pub early: &'static [Setting],
 }
 
@@ -58,7 +59,7 @@ pub const TOLD_EARLY: &str = "the host does not tell the end of busy. There HSQ 
      and does not wait for the card (mmc_blk_hsq_req_done). mmcq-early does the same (Acknowledge::Transferred), and its next flush tells of \
      an error. Ours by default and none ask the card first (mmc_blk_card_busy)";
 
-/// Reason why a 99th percentile of Linux's is not compared.
+/// Reason why a 99th percentile of Linux is not compared.
 pub const STARVES: &str = "the mean of its latencies is longer than 99 of 100 of them. The rate says the same, by Little's law: mean = requests under way / rate. \
      So the setting starves some requests, and the others get their time. What a client waits for is beyond that percentile. Or one request \
      waits for half of the run and more: one client gets nothing, and the others share what it would have had";
@@ -66,7 +67,7 @@ pub const STARVES: &str = "the mean of its latencies is longer than 99 of 100 of
 const QUEUES: &[Setting] = &[Setting::None, Setting::HsqTag, Setting::HsqFifo];
 const STREAMS: &[Setting] = &[Setting::Close, Setting::Patch];
 
-/// mmcq's settings: at Linux's prices, and at its own.
+/// mmcq's settings: with Linux's CPU costs, and with its own.
 pub const OURS: [Setting; 2] = [Setting::Mmcq, Setting::MmcqOwn];
 
 /// mmcq's settings with writes that are complete with their data.
@@ -99,16 +100,16 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Grid of the sweep.
+/// Grid of the sweep: values of each parameter of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards with cards.
+    /// Boards with their cards.
     pub places: &'static [Place],
     /// Bytes of a request.
     pub sizes: &'static [u64],
     /// Requests that each job has under way.
     pub depths: &'static [u32],
-    /// Numbers of jobs.
+    /// Numbers of jobs that run at the same time.
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
@@ -132,7 +133,7 @@ pub struct Pauses {
 }
 
 impl Grid {
-    /// The whole grid.
+    /// The whole grid of the sweep.
     pub const FULL: Grid = Grid {
         places: &PLACES,
         sizes: &[512, 4 << 10, 16 << 10, 64 << 10, 512 << 10],
@@ -209,20 +210,20 @@ impl Grid {
     }
 }
 
-/// Lengths, as multiples of the shortest, of further runs of a cell that is too near to a border.
-/// The last is for a setting beyond the limit: the card's cache takes that long to fill where it is
-/// filled hardly faster than it drains.
+/// Further lengths of runs, as multiples of the shortest, for a cell that is too near to a border.
+/// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
+/// drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// Conditions under which a request is left out of the figures: it waits for this part of the run,
-/// and for this many times the mean.
+/// A request is left out of the figures if it waits for this share of the run and for this many
+/// times the mean.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
-/// Runs one cell.
+/// Runs a cell with this seed and returns its figures.
 pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs one cell on a board whose wake-ups have times of their own.
+/// Runs a cell on a board whose wake-up times are already set.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
@@ -257,7 +258,7 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     // A job waits for its write, and then for its flush.
     latency.pool(&group.sync);
     let p99_ns = latency.histogram.percentiles(&[99.0]).first().copied().unwrap_or(0);
-    // By Little's law a run takes so many means.
+    // By Little's law, a run lasts this many times the mean latency.
     let rounds = latency.ns.samples as f64 / f64::from(cell.under_way().max(1));
     let (share, means) = LEFT_OUT;
     let longest_us = latency.ns.max as f64 / 1e3;
@@ -305,8 +306,8 @@ pub fn rows(measured: &[Measured]) -> Vec<Row> {
 mod tests {
     use super::*;
 
-    /// Checks that starving is detected. HSQ admits three requests. In the order of tags the three
-    /// other clients always come before the fourth, until one has no work left.
+    /// Checks that starving is detected. HSQ admits three requests. In tag order, three other
+    /// clients always come before the fourth, until one of them has no work left.
     #[test]
     fn a_client_that_is_left_out_while_three_are_served_is_seen() {
         let (cells, _) = Grid::FULL.cells(Some("generic"));

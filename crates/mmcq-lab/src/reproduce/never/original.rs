@@ -1,5 +1,5 @@
-//! Linux itself as the reference: cells that an unmodified kernel ran on the laboratory's
-//! controller and card (`mmcq guest`), next to the models of Linux and mmcq.
+//! Cells that unmodified Linux ran on the laboratory's controller and card (`mmcq guest`), next to
+//! the models of Linux and mmcq.
 
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;
@@ -9,54 +9,58 @@ use crate::runner::{RunError, Setting};
 use mmcq_sim::parallel;
 use std::fmt::Write;
 
-/// Settings of Linux that an unmodified kernel can have.
+/// Settings that unmodified Linux can have.
 const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
 
-/// Setting that `mmcq.ko` is compared with: the same stack in the simulator.
+/// Setting with which `mmcq.ko` is compared: the same stack in the simulator.
 const MODULE: Setting = Setting::Mmcq;
 
-/// Result of a cell on Linux itself.
+/// Result of a cell on unmodified Linux.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// The cell.
+    /// Cell that Linux ran.
     pub cell: Cell,
-    /// Rates in MiB/s by setting; that of `mmcq.ko` is under the simulated stack's setting.
+    /// Rates in MiB/s by setting. The rate of `mmcq.ko` is listed with the setting of the simulated
+    /// stack.
     pub rates: Vec<(Setting, f64)>,
 }
 
-/// Results of a cell on Linux itself and in the laboratory.
+/// Results of a cell on unmodified Linux and in the laboratory.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The laboratory's figures.
+    /// Figures of the laboratory.
     pub measured: Measured,
-    /// Rates in MiB/s of Linux itself, by setting.
+    /// Rates of unmodified Linux in MiB/s, by setting.
     pub original: Vec<(Setting, f64)>,
 }
 
 impl Judged {
-    /// Returns the rate of Linux itself with this setting.
+    /// Returns the rate of unmodified Linux with this setting in MiB/s.
     pub fn of(&self, wanted: Setting) -> Option<f64> {
         self.original.iter().find(|(setting, _)| *setting == wanted).map(|(_, rate)| *rate)
     }
 
-    /// Returns the error of the model of Linux in percent.
+    /// Returns the difference of the model of Linux from unmodified Linux in percent.
     pub fn error_percent(&self, setting: Setting) -> Option<f64> {
         let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
     }
 
-    /// Returns the higher rate of Linux itself, of those with and without its software queue.
+    /// Returns the rate of unmodified Linux in MiB/s, with or without its software queue, whichever
+    /// is higher.
     pub fn best(&self) -> f64 {
         let linux = self.original.iter().filter(|(setting, _)| LINUX.contains(setting));
         linux.map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// Returns in percent how much faster `mmcq.ko` is than that.
+    /// Returns how much faster `mmcq.ko` is than the better of unmodified Linux's settings, in
+    /// percent.
     pub fn module_percent(&self) -> Option<f64> {
         Some(100.0 * (self.of(MODULE)? / self.best().max(f64::MIN_POSITIVE) - 1.0))
     }
 
-    /// Returns in percent how much faster mmcq is; the slower of its settings counts.
+    /// Returns how much faster mmcq is than the better of unmodified Linux's settings, in percent.
+    /// The slower of mmcq's settings counts.
     pub fn gain_percent(&self) -> f64 {
         100.0 * (self.measured.ours() / self.best().max(f64::MIN_POSITIVE) - 1.0)
     }
@@ -82,7 +86,8 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
                 return Err(format!("line {number}: {} MiB/s: expected a rate", load.mib_per_s));
             }
             let (bytes, depth, jobs) = (load.bytes, load.depth, load.jobs);
-            // Each depth, not only those of the sweep: nothing is kept of these.
+            // Any depth is allowed, not only those of the sweep, since these results are not
+            // stored.
             if !Grid::FULL.sizes.contains(&bytes) || !(1..=32).contains(&depth) || jobs == 0 {
                 let sizes = [bytes, u64::from(depth), u64::from(jobs)];
                 return Err(format!("line {number}: bytes, depth, jobs {sizes:?}: no cell of the sweep"));
@@ -198,7 +203,7 @@ mod tests {
             (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0, starved_us: 0.0 })
         };
         let measured = Measured { cell, times: 1, figures: rates.map(of).to_vec() };
-        // Ours in Linux is no setting of Linux's own.
+        // The rate of `mmcq.ko` does not count as one of Linux's own.
         let original = [original, vec![(Setting::Mmcq, 58.41)]].concat();
         let text = table(&[Judged { measured, original }]);
         let line = "| emmc-hs200, write 4k, depth 8 | 53.10 | 55.76 | +5.0 % |  |  |  | 66.38 |  | 80.00 | +25.0 % | 58.41 | +10.0 % |";

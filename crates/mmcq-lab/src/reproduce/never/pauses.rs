@@ -1,9 +1,9 @@
-//! Jobs that read or write the card in sequence and pause after each request, alone and beside
-//! another job. Shows the gain by a transfer that stays open in the pauses, and the cost for the
-//! others.
+//! Jobs that read or write the card sequentially and pause after each request, alone and beside
+//! another job. Shows the gain of transfers that stay open in the pauses, and the cost for the
+//! other job.
 //!
-//! The rate is that of all jobs together. They end together, so each has its share of the same
-//! time.
+//! The rate is that of all jobs together. The jobs end at the same time, so each has its share of
+//! that time.
 
 use super::cell::{Cell, Load, size};
 use super::judge::Measured;
@@ -15,14 +15,14 @@ use crate::runner::Setting;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// What else uses the card.
+/// Other job that uses the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Nothing.
+    /// No other job.
     Nothing,
-    /// The same job at another place.
+    /// The same load at another place of the card.
     Twin,
-    /// Reads of as many bytes at random places, with the same pauses.
+    /// A job that reads as many bytes at random places, with the same pauses.
     Reader,
 }
 
@@ -33,11 +33,11 @@ pub struct Pause {
     pub us: u32,
     /// Whether the length is random between nothing and twice the mean.
     pub jitter: bool,
-    /// What else uses the card.
+    /// Other job that uses the card.
     pub beside: Beside,
 }
 
-/// Begin in bytes of the second job's part of the card, and end of its random places.
+/// Start in bytes of the second job's part of the card, and end of the random places.
 const SECOND_BYTES: u64 = 8 << 30;
 const LAST_BYTES: u64 = 40 << 30;
 /// Time to wake a thread, in microseconds.
@@ -76,7 +76,7 @@ impl Pauses {
     }
 }
 
-/// Random numbers, the same each time.
+/// Random numbers that are the same in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -89,7 +89,7 @@ impl Chance {
 }
 
 impl Pause {
-    /// Returns the jobs, which have a [script](Self::script) each.
+    /// Returns the jobs, each of which gets a [script](Self::script).
     pub(super) fn jobs(&self, global: &str, rw: &str) -> String {
         let job = |name: &str, rw: &str| format!("[{name}]\nioengine=psync\nexitall\nrw={rw}\n");
         let second = match self.beside {
@@ -131,8 +131,8 @@ impl Pause {
     }
 }
 
-/// Writes a line for each cell of a place: every setting's rate, and mmcq against the better of
-/// Linux's.
+/// Writes one line for each cell of a place: the rate of every setting, and mmcq compared with the
+/// better of Linux's settings.
 pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
     let cells: Vec<(&Measured, Pause)> = measured
         .iter()

@@ -7,24 +7,24 @@ use std::fmt::Write;
 /// Counts of cells by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All cells.
+    /// Number of all cells.
     pub cells: usize,
     /// Cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
     /// Sequential cells without pauses.
     pub sequential: usize,
-    /// Sequential cells that are faster.
+    /// Sequential cells in which mmcq is faster.
     pub sequential_faster: usize,
     /// Sequential cells at the limit, where there is nothing to gain.
     pub sequential_at_limit: usize,
-    /// Cells in which a setting is beyond the limit.
+    /// Cells in which a setting is faster than the limit.
     pub beyond_limit: usize,
-    /// Cells in the list of open losses that are not lost any more.
+    /// Cells in the list of open losses that are no longer below.
     pub mended: usize,
 }
 
 impl Summary {
-    /// Counts these cells.
+    /// Counts these cells by verdict.
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
@@ -46,9 +46,9 @@ impl Summary {
         sum
     }
 
-    /// Returns whether the promise holds: only the open losses are below, and all of them; no cell
-    /// is beyond the limit; and of the sequential cells that are not at the limit at least half are
-    /// faster.
+    /// Returns whether the promise holds. All open losses are still below and no other cell is; no
+    /// setting is beyond the limit; and of the sequential cells that are not at the limit, at least
+    /// half are faster.
     pub fn holds(&self) -> bool {
         let [slower, longer, ..] = self.by_verdict;
         let wrong = slower + longer + self.mended + self.beyond_limit;
@@ -171,19 +171,19 @@ fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Returns the rates, and what mmcq loses.
+/// Returns the rates of a cell as text, and how much mmcq loses.
 fn against_best(one: &Measured) -> String {
     let (best, rate) = one.best();
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())
 }
 
-/// Returns the shortest 99th percentile of Linux, and by how much mmcq's is longer.
+/// Returns as text the shortest 99th percentile of Linux, and how much longer mmcq's is.
 fn against_shortest(one: &Measured) -> String {
     let (best, us) = one.shortest();
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))
 }
 
-/// Writes every open loss with its reason, and the listed ones that are lost no more.
+/// Writes every open loss with its reason, and the listed cells that are no longer below.
 fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     for one in measured {
         let Some(loss) = known::find(open, &one.cell) else { continue };
@@ -204,7 +204,7 @@ fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Writes the 99th percentiles that are shorter than mmcq's and no valid measure.
+/// Writes those 99th percentiles of Linux that are shorter than mmcq's but no valid measure.
 fn starving(out: &mut String, measured: &[Measured]) {
     let mut any = false;
     for one in measured {
