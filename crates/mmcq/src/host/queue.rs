@@ -330,8 +330,7 @@ impl core::error::Error for QueueError {
 ///
 /// The engine is off, on, or halted. While it is off or halted, phases can be started. While it is
 /// on, phases are refused, and tasks can be started by their doorbells. Methods that need time only
-/// make a request;
-/// [`ack_queue`](Self::ack_queue) reports their end.
+/// make a request; [`ack_queue`](Self::ack_queue) reports their end.
 /// [`BusOp::ResetLines`](super::BusOp::ResetLines), [`BusOp::ResetAll`](super::BusOp::ResetAll) and
 /// a change of the supply switch the engine off and drop its tasks.
 ///

@@ -89,7 +89,6 @@ impl Csd {
     ///
     /// Returns an error for a structure other than 1 to 3, and for a code of TRAN_SPEED or (version
     /// 1) of a block length that the standard reserves.
-    /// standard reserves.
     pub fn parse_sd(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
         let structure = match bits.at(127, 126) {

@@ -39,10 +39,10 @@ pub const HAIMR_BUSY: u32 = 1 << 31;
 /// [`HAIMR`]: the access is a write.
 pub const HAIMR_WRITE: u32 = 1 << 30;
 
-/// Bus Interrupt Pending register: pending interrupts in 31:22, where writing 1 clears a bit, and
+/// Interrupt pending register: pending interrupts in 31:22, where writing 1 clears a bit, and
 /// levels below bit 22.
 pub const BIPR: u16 = 0x14;
-/// Bus Interrupt Enable register: which bits of [`BIPR`] raise the interrupt.
+/// Interrupt enable register: which bits of [`BIPR`] raise the interrupt.
 pub const BIER: u16 = 0x18;
 /// [`BIPR`]: the list of operations has ended.
 pub const INT_COMMAND: u32 = 1 << 31;
