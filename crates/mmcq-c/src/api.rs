@@ -68,7 +68,7 @@ pub(crate) struct Place {
     pub ahead: Ahead,
     /// Requests that were submitted, and for which no thread waits.
     pub waiting: Waiting,
-    /// The card events that were reported to the program.
+    /// State of the card events that were reported to the program.
     events: CardEvents,
     /// The card that was brought up last. Accessed while the stack's lock is held.
     card: Cell<Option<Card>>,

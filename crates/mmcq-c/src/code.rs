@@ -55,7 +55,7 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
     }
 }
 
-/// Why a call failed.
+/// Why a call of the library failed.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure {
     /// An error of the engine or of what is below it. It may say that no slot is free; then the

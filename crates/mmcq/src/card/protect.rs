@@ -28,7 +28,7 @@ pub enum Lasts {
     /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)); then protect the card
     /// again.
     UntilPowerOff,
-    /// For ever.
+    /// The protection lasts for ever.
     ForEver(Irreversible),
 }
 

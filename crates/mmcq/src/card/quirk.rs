@@ -3,8 +3,6 @@
 //! Each quirk changes one behaviour and nothing else. The tables list products on the market, by
 //! what other projects have found out; [`Options::quirks`](super::Options::quirks) adds more
 //! entries. If two entries match a card, both apply.
-//! products on the market; [`Options::quirks`](super::Options::quirks) adds more entries. If two
-//! entries match, both apply.
 
 pub use crate::spec::quirks::Quirks;
 

@@ -27,7 +27,7 @@ const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
 /// Length of the first wait for the end of busy in nanoseconds; a lost interrupt costs no more than
 /// that.
 const BUSY_LOOK_NS: u64 = 250_000_000;
-/// CMD5 of an eMMC.
+/// Index of CMD5, SLEEP_AWAKE of an eMMC.
 const SLEEP_AWAKE: u8 = 5;
 /// Time between two polls of a busy card, in nanoseconds.
 const BUSY_INTERVAL_NS: u64 = 200_000;

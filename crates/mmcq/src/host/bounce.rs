@@ -90,7 +90,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
     }
 
-    /// Returns the bits of `count` pieces from `first` on.
+    /// Returns a mask of `count` pieces from piece `first` on.
     fn bits(first: usize, count: usize) -> u64 {
         let ones = if count >= PIECES_MAX { u64::MAX } else { (1 << count) - 1 };
         ones.checked_shl(first as u32).unwrap_or(0)

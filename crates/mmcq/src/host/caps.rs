@@ -1,4 +1,4 @@
-//! Capabilities of a controller, as its driver declares them once.
+//! Capabilities of a controller, which its driver declares when it is made.
 
 use crate::spec::bus::{Timing, Width};
 

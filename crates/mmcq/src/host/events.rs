@@ -96,7 +96,7 @@ impl core::error::Error for Fault {}
 /// detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// The command's response.
+    /// The command's response, error bits included.
     pub response: Response,
     /// The R1 of an automatic CMD12, if the phase had one.
     pub stop: Option<u32>,

@@ -83,7 +83,7 @@ pub enum Auto {
 /// busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// The command.
+    /// The command that the controller sends.
     pub command: Command,
     /// The command's data, if it has any.
     pub data: Option<Data>,
@@ -244,8 +244,8 @@ pub unsafe trait Host {
     /// the interrupt need not do it.
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError>;
 
-    /// Ends the mapping of [`map`](Host::map), after the controller has released the memory; only
-    /// then may the CPU read what came in.
+    /// Ends the mapping of [`map`](Host::map), after the controller has released the memory. Only
+    /// then may the CPU read the received data.
     fn unmap(&mut self, segment: &Segment, direction: Direction);
 
     /// Returns whether a request with this segment may be completed in the hard interrupt although

@@ -62,7 +62,7 @@ impl Cursor {
     pub(crate) fn store(&mut self, segments: &[Segment], word: u32, count: u32) {
         for value in word.to_le_bytes().into_iter().take(count as usize) {
             if let Some(place) = self.byte(segments) {
-                // SAFETY: a byte of a segment that the caller's phase owns (`Segment`'s contract).
+                // SAFETY: the byte is inside of a segment that the caller's phase owns.
                 unsafe { place.write(value) };
             }
         }
@@ -73,7 +73,7 @@ impl Cursor {
         let mut bytes = [0u8; 4];
         for value in bytes.iter_mut().take(count as usize) {
             if let Some(place) = self.byte(segments) {
-                // SAFETY: a byte of a segment that the caller's phase owns (`Segment`'s contract).
+                // SAFETY: the byte is inside of a segment that the caller's phase owns.
                 *value = unsafe { place.read() };
             }
         }

@@ -236,7 +236,7 @@ pub struct QueueEvents {
     pub retune: bool,
 }
 
-/// Why the engine did not do what was requested.
+/// Why the engine refused or failed to do what was requested.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -273,7 +273,7 @@ pub enum QueueError {
     },
     /// The memory is too short, in too many segments, or must be transferred by the CPU.
     Memory,
-    /// The task has no blocks, or a context or command that does not exist.
+    /// The task has no blocks, or its context or command does not exist.
     Unsupported,
 }
 
@@ -330,8 +330,7 @@ impl core::error::Error for QueueError {
 ///
 /// The engine is off, on, or halted. While it is off or halted, phases can be started. While it is
 /// on, phases are refused, and tasks can be started by their doorbells. Methods that need time only
-/// make a request;
-/// [`ack_queue`](Self::ack_queue) reports their end.
+/// make a request; [`ack_queue`](Self::ack_queue) reports their end.
 /// [`BusOp::ResetLines`](super::BusOp::ResetLines), [`BusOp::ResetAll`](super::BusOp::ResetAll) and
 /// a change of the supply switch the engine off and drop its tasks.
 ///

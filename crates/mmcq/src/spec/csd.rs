@@ -89,7 +89,6 @@ impl Csd {
     ///
     /// Returns an error for a structure other than 1 to 3, and for a code of TRAN_SPEED or (version
     /// 1) of a block length that the standard reserves.
-    /// standard reserves.
     pub fn parse_sd(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
         let structure = match bits.at(127, 126) {
@@ -289,7 +288,7 @@ fn value_at(values: &[u8; 16], code: u32) -> u8 {
 mod tests {
     use super::*;
 
-    /// A version 2 register of 15 GB, as many cards send it.
+    /// A CSD of version 2 for 15 GB, as many cards send it.
     const SDHC: [u32; 4] = [0x400e_0032, 0x5b59_0000, 0x73a7_7f80, 0x0a40_0001];
 
     #[test]
@@ -316,7 +315,7 @@ mod tests {
         words[2] |= (1999 & 3) << 30 | 3 << 15;
         let csd = Csd::parse_sd(&words).unwrap();
         assert_eq!(csd.capacity_bytes, Some(2000 * 32 * 512));
-        // TAAC 1.5 ms: 100 times it is over the limit.
+        // TAAC is 1.5 ms, and 100 times that is above the limit.
         assert_eq!((csd.access_ns, csd.read_timeout_ns(25_000_000)), (1_500_000, 100_000_000));
     }
 

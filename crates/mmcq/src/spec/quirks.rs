@@ -1,6 +1,6 @@
 //! Deviations of cards from their standard, one bit each. `card::quirk` knows which card has which.
 
-/// Deviations of a card from its standard.
+/// A set of deviations of a card from its standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirks(u32);
 
@@ -11,9 +11,9 @@ impl Quirks {
     pub const NO_COUNT: Quirks = Quirks(1);
     /// The first byte of a read may come later than the CSD declares.
     pub const LONG_READ: Quirks = Quirks(1 << 1);
-    /// Secure erase and secure trim destroy the card.
+    /// Secure erase and secure trim destroy the card, so they are not used.
     pub const NO_SECURE_ERASE: Quirks = Quirks(1 << 2);
-    /// Trim damages data, or does not read back as erased.
+    /// Trim damages data, or trimmed blocks do not read back as erased.
     pub const NO_TRIM: Quirks = Quirks(1 << 3);
     /// The card does not support CMD25, so each block is written by a CMD24.
     pub const NO_MULTIPLE_WRITE: Quirks = Quirks(1 << 4);

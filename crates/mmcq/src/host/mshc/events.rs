@@ -205,7 +205,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             } else if has(INT_RESPONSE_CRC) {
                 Cause::Crc
             } else if has(INT_RESPONSE) && !has(INT_COMMAND) {
-                // QEMU reports a missing response as a timeout without the end of the command.
+                // QEMU reports a missing response as a malformed one, without the end of the
+                // command.
                 Cause::Timeout
             } else {
                 Cause::Other

@@ -58,8 +58,8 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
                 };
                 let words = [DESCRIPTOR_OWNED | head | tail, chunk, bus >> form.shift, next];
                 for (place, value) in slots.next()?.iter_mut().zip(words) {
-                    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the
-                    // controller and not this program.
+                    // SAFETY: a valid, exclusive reference. The write is volatile, since the
+                    // controller reads the word and this program does not.
                     unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
                 }
                 head = 0;

@@ -4,11 +4,11 @@
 //! address. The chip accesses them while it executes a list of operations from memory, or the
 //! driver accesses one at a time by [`HAIMR`].
 
-// --- Seen by the CPU ---
+// --- Registers with 32 bits, which the CPU accesses ---
 
-/// Host Command Buffer Address: bus address of the list of operations.
+/// Address register for the list of operations: bus address of the list.
 pub const HCBAR: u16 = 0x00;
-/// Host Command Buffer Control: starts and stops a list; the list's length in bytes is in 23:0.
+/// Control register for the list: starts and stops the list; its length in bytes is in 23:0.
 pub const HCBCTLR: u16 = 0x04;
 /// [`HCBCTLR`]: starts the list.
 pub const HCB_START: u32 = 1 << 31;
@@ -18,9 +18,9 @@ pub const HCB_RETURN: u32 = 1 << 30;
 /// [`HCBCTLR`]: stops the list.
 pub const HCB_STOP: u32 = 1 << 28;
 
-/// Host Data Buffer Address: bus address of the scatter/gather table.
+/// Address register for data: bus address of the scatter/gather table.
 pub const HDBAR: u16 = 0x08;
-/// Host Data Buffer Control: starts and stops DMA.
+/// Control register for data: starts and stops DMA.
 pub const HDBCTLR: u16 = 0x0c;
 /// [`HDBCTLR`]: starts the DMA that the table describes.
 pub const HDB_START: u32 = 1 << 31;
@@ -31,17 +31,18 @@ pub const HDB_STOP: u32 = 1 << 28;
 /// [`HDBCTLR`], field 27:26: [`HDBAR`] is the address of a table.
 pub const HDB_TABLE: u32 = 2 << 26;
 
-/// Immediate access to one register of 8 bits: address in 29:16, mask in 15:8, data in 7:0.
+/// Register for immediate access to one 8-bit register: address in 29:16, mask in 15:8, data in
+/// 7:0.
 pub const HAIMR: u16 = 0x10;
 /// [`HAIMR`]: starts the access; reads 1 until the access is complete.
 pub const HAIMR_BUSY: u32 = 1 << 31;
 /// [`HAIMR`]: the access is a write.
 pub const HAIMR_WRITE: u32 = 1 << 30;
 
-/// Bus Interrupt Pending register: pending interrupts in 31:22, where writing 1 clears a bit, and
+/// Interrupt pending register: pending interrupts in 31:22, where writing 1 clears a bit, and
 /// levels below bit 22.
 pub const BIPR: u16 = 0x14;
-/// Bus Interrupt Enable register: which bits of [`BIPR`] raise the interrupt.
+/// Interrupt enable register: which bits of [`BIPR`] raise the interrupt.
 pub const BIER: u16 = 0x18;
 /// [`BIPR`]: the list of operations has ended.
 pub const INT_COMMAND: u32 = 1 << 31;
@@ -78,7 +79,7 @@ pub const CLOCK_DIV: u16 = 0xfc03;
 pub const CLOCK_DIV_MASK: u8 = 7 << 4;
 /// PLL multiplier, 80 to 208: the PLL's output in MHz is this value plus 2.
 pub const PLL_N: u16 = 0xfc0f;
-/// PLL control.
+/// PLL control: starts the PLL of the SD clock.
 pub const PLL_CTL: u16 = 0xfc11;
 /// [`PLL_CTL`]: the PLL runs; a rising edge of the bit loads [`PLL_N`].
 pub const PLL_RUN: u8 = 1 << 7;
@@ -212,9 +213,9 @@ pub const PAD_1V8: u8 = 1 << 7;
 /// SD command, byte 0. Bytes 1 to 4 follow at the next addresses; after the command the response is
 /// here.
 pub const SD_CMD0: u16 = 0xfda9;
-/// Bytes in a block, two registers, the lower first.
+/// Block length in bytes, in two registers, the lower byte first.
 pub const SD_BYTE_COUNT: u16 = 0xfdaf;
-/// Number of blocks, two registers, the lower first.
+/// Number of blocks, in two registers, the lower byte first.
 pub const SD_BLOCK_COUNT: u16 = 0xfdb1;
 
 /// SD transfer: selects and starts a transfer, and shows its state.
@@ -259,7 +260,7 @@ pub const DMA_BURST_512: u8 = 2 << 4;
 pub const DMA_FROM_CARD: u8 = 1 << 1;
 /// [`DMA_CTL`]: enables DMA.
 pub const DMA_ENABLE: u8 = 1 << 0;
-/// Ring buffer control.
+/// Ring buffer control: empties the ring buffer.
 pub const RING_CTL: u16 = 0xfe34;
 /// [`RING_CTL`]: empties the ring buffer.
 pub const RING_FLUSH: u8 = 1 << 7;

@@ -76,7 +76,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             None => None,
         };
         if self.active.is_some() {
-            // While data are being transferred, this driver sends no other command.
+            // While a phase is in progress, the controller cannot send another command.
             return Err(StartError::CommandLine);
         }
         if !self.idle {

@@ -18,7 +18,6 @@ const CLOCK_POLL_NS: u64 = 10_000;
 const VOLTAGE_NS: u64 = 5_000_000;
 /// Largest number of steps that one call executes without a wait. An operation of a controller with
 /// all quirks has one step more, which the next call executes.
-/// less, with all quirks.
 const STEPS: usize = 8;
 
 /// The bus settings, and the progress of the operation on the bus.

@@ -22,11 +22,11 @@ impl SdhciQuirks {
     pub const BROKEN_ADMA_64: SdhciQuirks = SdhciQuirks(1 << 3);
     /// The capabilities declare SDMA, but it does not work.
     pub const BROKEN_SDMA: SdhciQuirks = SdhciQuirks(1 << 4);
-    /// Automatic CMD12 does not work.
+    /// The controller's automatic CMD12 does not work.
     pub const NO_AUTO_CMD12: SdhciQuirks = SdhciQuirks(1 << 5);
-    /// Automatic CMD23 does not work.
+    /// The controller's automatic CMD23 does not work.
     pub const NO_AUTO_CMD23: SdhciQuirks = SdhciQuirks(1 << 6);
-    /// CMD23 must not be sent at all.
+    /// CMD23 must not be sent at all, neither by the controller itself nor by the driver.
     pub const NO_CMD23: SdhciQuirks = SdhciQuirks(1 << 7);
     /// A descriptor length of 0 does not stand for 64 KiB.
     pub const ADMA_ZERO_LENGTH_BROKEN: SdhciQuirks = SdhciQuirks(1 << 8);
@@ -53,7 +53,7 @@ impl SdhciQuirks {
     pub const RESET_CMD_DATA_TOGETHER: SdhciQuirks = SdhciQuirks(1 << 16);
     /// The response registers also contain the CRC of a 136-bit response.
     pub const RSP136_HAS_CRC: SdhciQuirks = SdhciQuirks(1 << 17);
-    /// Sets [`Caps::defer_completion`].
+    /// Sets [`Caps::defer_completion`]: data requests are not completed in the hard interrupt.
     pub const DEFER_COMPLETION: SdhciQuirks = SdhciQuirks(1 << 18);
     /// Sets [`Caps::defer_completion`] for data read by DMA: `Dma::unmap` of a read must not run in
     /// the hard interrupt, for example because it copies out of a bounce buffer. `Dma::unmap` of a
@@ -73,7 +73,7 @@ impl SdhciQuirks {
     pub const EXTERNAL_POWER: SdhciQuirks = SdhciQuirks(1 << 23);
     /// The Write Protect Switch Pin Level reads inverted.
     pub const INVERTED_WRITE_PROTECT: SdhciQuirks = SdhciQuirks(1 << 24);
-    /// After every change of clock, width or timing CMD and DAT must be reset.
+    /// CMD and DAT must be reset after every change of clock, width or timing.
     pub const RESET_ON_IOS: SdhciQuirks = SdhciQuirks(1 << 25);
     /// The ready bits of the buffer are set some microseconds after their interrupt; the driver
     /// waits for them.

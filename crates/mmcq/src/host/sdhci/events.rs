@@ -17,7 +17,7 @@ pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHAR
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
 /// All interrupt status bits except Error Interrupt, which only summarises the others.
 pub(super) const ALL_BITS: u32 = !INT_ERROR;
-/// A status that cannot come as one of [`ALL_BITS`].
+/// An interrupt status that never occurs, since [`ALL_BITS`] masks it off.
 pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 /// Interrupt status bits that belong to no phase.
@@ -102,8 +102,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         events
     }
 
-    /// Handles card presence, card interrupt and re-tuning. Each is masked until it can change
-    /// again, so that a level cannot interrupt for ever.
+    /// Handles card presence, card interrupt and re-tuning. Each event is masked until it can
+    /// change again, so that a level cannot interrupt for ever.
     pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {

@@ -67,7 +67,7 @@ pub const BCM2835_EMMC: NeedsClock = NeedsClock(
             .with(Quirks::NO_HISPD_BIT),
     )
     .transfer(TransferMode::Pio)
-    // 3.3 V, high speed, blocks of 1024 bytes.
+    // Capabilities: 3.3 V, high speed, blocks of 1024 bytes.
     .capabilities(Some((CAP_3V3 | CAP_HIGH_SPEED | 1 << 16) as u64)),
 );
 
@@ -130,14 +130,14 @@ pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
 /// Judged by QEMU's sdhci-pci on q35 and virt (64-bit Arm and RISC-V), and by our model.
 pub const PCI: SdhciConfig = SdhciConfig::new();
 
-/// NXP's uSDHC, behind [`Usdhc`](super::Usdhc): i.MX 6UL, 6ULL, 8, RT. The clock is that of the
-/// clock controller's root. PHY: pads for each timing (`pins`).
+/// NXP's uSDHC, used through [`Usdhc`](super::Usdhc): i.MX 6UL, 6ULL, 8, RT. The base clock is the
+/// root clock of the chip's clock controller. PHY: sets the pads for each timing (`pins`).
 ///
 /// Judged by QEMU's mcimx6ul-evk.
 pub const USDHC: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS));
 
-/// [`USDHC`] of the i.MX 6Q, 6SX, 6SL and 7D, where an automatic CMD23 loses the upper half of its
-/// argument.
+/// Like [`USDHC`], for the i.MX 6Q, 6SX, 6SL and 7D, on which an automatic CMD23 loses the upper
+/// half of its argument.
 ///
 /// Judged by QEMU's sabrelite (i.MX 6Q), whose registers this driver reached by qtest.
 pub const USDHC_IMX6: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS.with(Quirks::NO_AUTO_CMD23)));

@@ -13,7 +13,7 @@ pub const ARGUMENT_2: u16 = 0x00;
 
 // --- 004h Block Size [SDHC 2.2.2], 006h Block Count [SDHC 2.2.3] ---
 
-/// Transfer Block Size (11:0) and SDMA Buffer Boundary (14:12).
+/// Block Size register: block length in 11:0, and SDMA Buffer Boundary in 14:12.
 pub const BLOCK_SIZE: u16 = 0x04;
 /// Block Count register: blocks of the transfer. At a block gap the register shows how many blocks
 /// are left.
@@ -123,7 +123,7 @@ pub const CONTROL_HIGH_SPEED: u8 = 1 << 2;
 pub const CONTROL_ADMA2: u8 = 2 << 3;
 /// DMA Select: ADMA2 with 64-bit addresses, only without Host Version 4 Enable.
 pub const CONTROL_ADMA2_64: u8 = 3 << 3;
-/// DMA Select: ADMA2 or ADMA3, with Host Version 4 Enable [SDHC 4.10].
+/// DMA Select: ADMA2 or ADMA3, only with Host Version 4 Enable [SDHC 4.10].
 pub const CONTROL_ADMA3: u8 = 3 << 3;
 /// Extended Data Transfer Width: set for 8 data lines.
 pub const CONTROL_8BIT: u8 = 1 << 5;
@@ -134,11 +134,11 @@ pub const CONTROL_8BIT: u8 = 1 << 5;
 pub const POWER: u16 = 0x29;
 /// SD Bus Power: switches the supply VDD1 of the card on.
 pub const POWER_ON: u8 = 1 << 0;
-/// SD Bus Voltage Select: 1.8 V.
+/// SD Bus Voltage Select: supplies the card with 1.8 V.
 pub const POWER_1V8: u8 = 5 << 1;
-/// SD Bus Voltage Select: 3.0 V.
+/// SD Bus Voltage Select: supplies the card with 3.0 V.
 pub const POWER_3V0: u8 = 6 << 1;
-/// SD Bus Voltage Select: 3.3 V.
+/// SD Bus Voltage Select: supplies the card with 3.3 V.
 pub const POWER_3V3: u8 = 7 << 1;
 
 // --- 02Ah Block Gap Control [SDHC 2.2.12] ---
@@ -235,7 +235,7 @@ pub const ERROR_POWER: u32 = 1 << 23;
 pub const ERROR_AUTO: u32 = 1 << 24;
 /// ADMA Error: a descriptor is invalid, or access to memory failed.
 pub const ERROR_ADMA: u32 = 1 << 25;
-/// Tuning Error: the sampling clock cannot be adjusted to the data.
+/// Tuning Error: the tuning circuit has an error that it cannot correct.
 pub const ERROR_TUNING: u32 = 1 << 26;
 /// Response Error: the R1 response has an error bit set [SDHC 4.00, 2.2.18].
 pub const ERROR_RESPONSE: u32 = 1 << 27;

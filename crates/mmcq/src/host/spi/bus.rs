@@ -12,7 +12,6 @@ use crate::spec::timing::sd as limits;
 const CLOCKS_BYTES: u32 = 12;
 /// Bytes of one exchange that drains the card. All exchanges together cover more than a block with
 /// its CRC, which the card may still send or wait for.
-/// still has to send, or still waits for.
 const DRAIN_BYTES: u32 = 64;
 const DRAINS: u8 = 9;
 /// Number of rounds in which the driver tries CMD0.

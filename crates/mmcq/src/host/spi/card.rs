@@ -12,7 +12,7 @@ const OCR_READY: u32 = 1 << 31;
 /// OCR bits: the card has, or the host supports, more than 2 GB; and the voltage range.
 const OCR_HCS: u32 = 1 << 30;
 const OCR_VOLTAGES: u32 = 0x00ff_ffff;
-/// States of a card in SD bus mode, as CURRENT_STATE in R1 (bits 12:9) [SD 4.10.1].
+/// States of a card as CURRENT_STATE in R1, bits 12:9, on the SD bus [SD 4.10.1].
 const STBY: u32 = 3 << 9;
 const TRAN: u32 = 4 << 9;
 const DATA: u32 = 5 << 9;

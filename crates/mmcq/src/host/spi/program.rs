@@ -31,7 +31,7 @@ const STOP_TRANSMISSION: u8 = 12;
 const ILLEGAL: u8 = 1 << 2;
 /// R1 error bits: illegal command, CRC, sequence, address, parameter.
 const REFUSED: u8 = 0x7c;
-/// Bytes of CID and CSD.
+/// Size of CID and CSD in bytes.
 const REGISTER_BYTES: usize = 16;
 
 /// The blocks of a phase that are still to transfer.

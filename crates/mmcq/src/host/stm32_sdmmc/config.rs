@@ -177,7 +177,7 @@ pub enum Stm32SdmmcInitError {
     /// [`Stm32SdmmcConfig::piece_bytes`] is not a multiple of 64 from 512 to 65536, or is larger
     /// than the controller's IDMABSIZE.
     Piece(u32),
-    /// The controller cannot reach its list and its bounce buffer.
+    /// The controller cannot reach the memory of its list and its bounce buffer.
     List(DmaError),
 }
 

@@ -18,7 +18,7 @@ pub const RESPONSE_1: u16 = 0x14;
 pub const DATA_TIMER: u16 = 0x24;
 /// SDMMC_DLENR: length of the transfer in bytes.
 pub const DATA_LENGTH: u16 = 0x28;
-/// SDMMC_DCTRLR: direction, block size and mode of the data.
+/// SDMMC_DCTRL: direction, block size and mode of the data.
 pub const DATA_CONTROL: u16 = 0x2c;
 /// SDMMC_STAR: flags of the command, the data, busy and the DMA.
 pub const STATUS: u16 = 0x34;

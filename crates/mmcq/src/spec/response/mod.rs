@@ -120,7 +120,7 @@ impl R5 {
         self.0 as u8
     }
 
-    /// Returns whether the CRC of the previous command was wrong.
+    /// Returns whether the card received the previous command with a wrong CRC.
     pub const fn com_crc_error(self) -> bool {
         bit(self.0, 15)
     }
@@ -130,7 +130,7 @@ impl R5 {
         bit(self.0, 14)
     }
 
-    /// Returns the state of the I/O part.
+    /// Returns the state of the card's I/O part.
     pub const fn state(self) -> IoState {
         match self.0 >> 12 & 3 {
             0 => IoState::Dis,
@@ -140,7 +140,7 @@ impl R5 {
         }
     }
 
-    /// Returns whether there was a general or unknown error.
+    /// Returns whether the card reports a general or unknown error.
     pub const fn error(self) -> bool {
         bit(self.0, 11)
     }

@@ -141,7 +141,7 @@ impl R1 {
     pub const CARD_IS_LOCKED: u32 = 1 << 25;
     /// A lock or unlock command failed.
     pub const LOCK_UNLOCK_FAILED: u32 = 1 << 24;
-    /// The CRC of the previous command was wrong.
+    /// The card received the previous command with a wrong CRC.
     pub const COM_CRC_ERROR: u32 = 1 << 23;
     /// The previous command was not legal in the card's state.
     pub const ILLEGAL_COMMAND: u32 = 1 << 22;

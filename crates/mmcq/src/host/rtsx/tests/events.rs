@@ -253,7 +253,7 @@ fn too_much_current_that_stays_interrupts_once() {
         host.start(&command(13, Resp::R1), &[], 1).unwrap();
         host.port.regs.pending.set(bit | LIST_OK);
         assert_eq!(settle(&mut host).1, fault(Cause::Power, Stage::Command, None));
-        // With no phase in progress.
+        // The overcurrent comes while no phase is in progress.
         assert_eq!(finish(&mut host, BusOp::ResetAll).0, Step::Done);
         assert_eq!(settle(&mut host), (1, None));
         // The overcurrent has ended, and may be reported again.

@@ -189,7 +189,7 @@ fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
     host.port.regs.answer(&[11, 0, 0, 0x03, 0x20]);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
     host.dma.synced.take();
-    // CMD is bit 0, DAT0 to DAT3 follow, the toggling clock is bit 7.
+    // The register's bits: CMD is bit 0, DAT0 to DAT3 follow, the toggling clock is bit 7.
     for (register, levels) in [(0x80, 0), (0x81, 0), (0x82, 1), (0x90, 8), (0x9f, 0xf)] {
         host.port.regs.set(0xfda5, register);
         assert_eq!((host.dat_levels(), host.dat0_busy()), (levels, levels & 1 == 0), "{register:#x}");

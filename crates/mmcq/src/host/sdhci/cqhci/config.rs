@@ -27,13 +27,13 @@ impl CqhciQuirks {
     /// The engine must not send CMD13 during data: the last block damages such commands.
     pub const NO_POLL_BESIDE: CqhciQuirks = CqhciQuirks(1 << 5);
 
-    /// Intel's Gemini Lake (PCI 8086:31cc).
+    /// Quirks of Intel's Gemini Lake (PCI 8086:31cc).
     pub const INTEL_GLK: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
     /// Intel's controllers from Cannon Lake on (PCI 8086:9dc4, 34c4, 4b47, 4dc4, 54c4 and others).
     pub const INTEL: CqhciQuirks = Self::SHORT_DESCRIPTORS;
-    /// TI's AM654.
+    /// Quirks of TI's AM654.
     pub const AM654: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
-    /// NVIDIA's Tegra 186 and 194.
+    /// Quirks of NVIDIA's Tegra 186 and 194.
     pub const TEGRA: CqhciQuirks =
         Self::DIRECT_BUSY_BESIDE.with(Self::TRANSFER_MODE).with(Self::NO_POLL_BESIDE);
     /// Synopsys' DWC MSHC (Rockchip, Sophgo, T-Head). Genesys' GL9763E needs only

@@ -21,7 +21,7 @@ pub struct TaskList<const PIECES: usize> {
     /// The task descriptor list. It has twice the size, since its aligned begin depends on the bus
     /// address.
     slots: [u32; 2 * LIST_WORDS],
-    /// Transfer descriptors of each slot.
+    /// Transfer descriptors of each slot's task.
     pieces: [[[u32; 4]; PIECES]; 32],
 }
 

@@ -83,7 +83,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
     resets: Resets,
-    /// The argument of the CMD7 that selected the card; 0: none is selected.
+    /// Argument of the CMD7 that selected the card; 0 if no card is selected.
     selected: u32,
     /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
     /// driver adds the errors to the next response that the engine gets.

@@ -61,7 +61,7 @@ fn is_stepped(address: u64, len: u32, step: u32) -> bool {
     address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
 }
 
-/// Returns whether a transfer that stays open may begin with this memory.
+/// Returns whether a transfer that stays open may begin with this segment.
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
