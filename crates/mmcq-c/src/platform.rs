@@ -201,8 +201,8 @@ impl mmcq_platform {
         if let Some(wait) = self.wait
             && idle.may_sleep()
         {
-            // SAFETY: as in `now_ns`; the other pointer is valid until `wait` returns, as `mmcq.h`
-            // says.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context. The other pointer is valid until `wait` returns, as `mmcq.h` requires.
             unsafe { wait(self.context, core::ptr::from_ref(idle).cast()) }
         }
     }

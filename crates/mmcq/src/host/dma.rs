@@ -91,9 +91,9 @@ pub unsafe trait Dma {
         (bus, len)
     }
 
-    /// Isolates the controller from all memory for good, for example by switching bus mastering off
-    /// or emptying its IOMMU domain. Called when no reset stops the controller. Returns true if the
-    /// controller certainly accesses no memory any more. The default returns false.
+    /// Isolates the controller permanently from all memory, for example by switching bus mastering
+    /// off or emptying its IOMMU domain. Called when no reset stops the controller. Returns true if
+    /// the controller certainly accesses no memory any more. The default returns false.
     fn isolate(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@
 ///     started: u64,
 /// }
 ///
-/// // SAFETY: all calls go to the driver inside, in their order and with the segments unchanged.
+/// // SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged.
 /// unsafe impl<H: Host> Host for Counted<H> {
 ///     const CARD_IRQ: bool = H::CARD_IRQ;
 ///

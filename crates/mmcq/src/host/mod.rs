@@ -345,7 +345,7 @@ pub unsafe trait Host {
     /// returns `Done` or `Failed`; `first` is true in the first call.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
 
-    /// Isolates the controller from all memory for good, by the platform's means
+    /// Isolates the controller permanently from all memory, by the platform's means
     /// ([`Dma::isolate`]), when no reset has stopped it. Returns true if the controller certainly
     /// accesses no segment any more. The default returns true if the CPU transfers all data
     /// ([`Caps::dma_bits`] is 0), false otherwise, so a PIO driver need not implement it.

@@ -340,7 +340,7 @@ impl core::error::Error for QueueError {
 /// has released it when
 /// - [`ack_queue`](Self::ack_queue) reports the slot in [`QueueEvents::done`] or
 ///   [`QueueEvents::cleared`], or
-/// - the slot was never rung, and is [withdrawn](Self::withdraw) or prepared anew, or
+/// - the slot was never started, and is [withdrawn](Self::withdraw) or prepared again, or
 /// - one of the ends of [`Host`](super::Host) that need no `Ok` of a phase: a reset, a controller
 ///   that is [gone](Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]

@@ -3,8 +3,8 @@
 //! the same core and differ in the register map.
 //!
 // Read first: `layout.rs` and `regs.rs` (the register maps), then `phase.rs` (how a phase starts),
-// `events.rs` (how it ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the sampling point)
-// and `table.rs` (descriptors).
+// `events.rs` (how a phase ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the sampling
+// point) and `table.rs` (descriptors).
 //!
 //! The internal DMA transfers data by a list of descriptors. The CPU transfers through the FIFO
 //! what the DMA cannot: lengths that are not a multiple of a word or of a cache line. A read ends

@@ -1,7 +1,7 @@
 //! ADMA3: executes several transfers from one list [SDHC 4.10, 1.13.5].
 //!
-// Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts and
-// ends).
+// Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts
+// and ends).
 //!
 //! A chain costs six register accesses: two writes for the address of its list (and of another
 //! address before), reading the interrupt status and acknowledging it, and reading two addresses
