@@ -1,11 +1,11 @@
-//! The laboratory's SDHCI controller, or DesignWare's, with a card in it, for a C program that has
-//! its own clock and memory.
+//! A model of an SDHCI controller or of Synopsys' DesignWare MSHC, with a card in its slot, for a C
+//! program that has its own clock and memory.
 //!
 //! `include/mmcq_sim.h` is the interface for C, with its contract. `tools/guest-time/` is one such
 //! program: it puts the model into QEMU, and advances it by the guest's time. So an unmodified
-//! Linux drives the laboratory's controller and cards in virtual time.
+//! Linux drives the simulator's controllers and cards in virtual time.
 #![deny(unsafe_code)]
-// The names are C's.
+// The names and types are those of the C header.
 #![allow(non_camel_case_types)]
 
 mod api;

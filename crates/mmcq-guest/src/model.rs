@@ -14,16 +14,16 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-/// The file with the log of the bus; its last lines may still be in memory.
+/// The file with the log of the bus. Its last lines may still be in the buffer in memory.
 pub(crate) type LogFile = Rc<RefCell<BufWriter<File>>>;
 
-/// A controller model of either kind.
+/// A controller model whose registers are accessed by offset (SDHCI or DesignWare MSHC).
 pub(crate) trait Model: Controller + RegisterFile {}
 
 impl<M: Controller + RegisterFile> Model for M {}
 
-/// Builds the controller of `platform` with `card`, or with the platform's own card if `card` is
-/// empty. An error is one line.
+/// Builds the controller of `platform` with `card`, or with the platform's default card if `card`
+/// is empty. An error is one line of text.
 pub(crate) fn build(
     platform: &str,
     card: &str,
@@ -41,13 +41,14 @@ pub(crate) fn build(
     }
 }
 
-/// Writes everything on the bus into a file, a line each.
+/// Writes each event on the bus into a file, one a line.
 pub(crate) fn log_to(model: &mut dyn Model, path: &Path) -> Result<LogFile, String> {
     let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file: LogFile = Rc::new(RefCell::new(BufWriter::new(file)));
     let lines = file.clone();
     model.set_log(Some(Box::new(move |event| {
-        // A full disk shows when the file is closed: BufWriter keeps what it could not write.
+        // A full disk is reported when the file is closed: until then BufWriter keeps what it could
+        // not write.
         drop(writeln!(lines.borrow_mut(), "{event:?}"));
     })));
     Ok(file)

@@ -1,9 +1,9 @@
-//! The model as a C program sees it.
+//! Tests of the interface that a C program calls.
 
 use mmcq_guest::*;
 use std::ffi::{CString, c_char, c_int, c_void};
 
-/// No memory at all.
+/// A DMA function for a guest without memory: it copies nothing.
 unsafe extern "C" fn nothing(_: *mut c_void, _: u64, _: *mut c_void, _: usize, _: c_int) -> c_int {
     1
 }
@@ -12,7 +12,8 @@ fn new(platform: &str, card: &str, log: &str) -> Result<*mut mmcq_sim, String> {
     let [platform, card, log] = [platform, card, log].map(|text| CString::new(text).unwrap());
     let mut error = [0_u8; 80];
     let place = error.as_mut_ptr().cast::<c_char>();
-    // SAFETY: the texts end, the room is the array's, and the function touches nothing.
+    // SAFETY: the texts end with zero bytes, the room is the array's, and the DMA function touches
+    // no memory.
     let sim = unsafe {
         let names = (platform.as_ptr(), card.as_ptr(), log.as_ptr());
         mmcq_sim_new(names.0, names.1, names.2, nothing, std::ptr::null_mut(), place, error.len())
@@ -21,15 +22,15 @@ fn new(platform: &str, card: &str, log: &str) -> Result<*mut mmcq_sim, String> {
     if sim.is_null() { Err(String::from_utf8_lossy(&error[..end]).into_owned()) } else { Ok(sim) }
 }
 
-/// Power, a divider of 2 x 256, the card's clock; then a command, until its interrupt. From when to
-/// when it takes.
+/// Switches on bus power and the card's clock (divider 2 x 256), and sends a command. Returns when
+/// the command was sent and when its interrupt came, in ns.
 ///
 /// # Safety
-/// `sim` is a model, and no other call has it.
+/// `sim` is alive, and no other call uses it.
 unsafe fn command(sim: *mut mmcq_sim, code: u32, argument: u32) -> (u64, u64) {
     let stable_ns = 10_000_000;
     let begin_ns = 2 * stable_ns;
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract `sim` is alive, and no other call uses it.
     unsafe {
         let present = mmcq_sim_read(sim, 0x24, 4, 0);
         assert_eq!(present >> 16 & 1, 1, "the card is in: {present:x}");
@@ -57,10 +58,10 @@ unsafe fn command(sim: *mut mmcq_sim, code: u32, argument: u32) -> (u64, u64) {
 fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
     let folder = std::env::temp_dir().join(format!("mmcq-guest-{}", std::process::id()));
     let sim = new("generic", "sdxc-128g-uhs", folder.to_str().unwrap()).unwrap();
-    // SAFETY: one caller, and the model is freed last.
+    // SAFETY: only this thread calls, and the model is freed last.
     unsafe {
         let (begin_ns, at_ns) = command(sim, 0, 0);
-        // 48 bits at 200 MHz / 512.
+        // A command of 48 bits at 200 MHz / 512.
         assert_eq!(at_ns - begin_ns, 122_880);
         assert_eq!(mmcq_sim_read(sim, 0x30, 4, at_ns) & 1, 1);
         assert_eq!(mmcq_sim_violations(sim), 0);
@@ -71,11 +72,12 @@ fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
     assert!(log.contains("Command { index: 0"), "{log}");
 }
 
-/// CMD5 (response of 48 bits without checksum): one function, and no memory.
+/// Checks an I/O card: CMD5 (response of 48 bits without checksum) reports one function and no
+/// memory.
 #[test]
 fn a_card_may_have_functions_instead_of_blocks() {
     let sim = new("generic", "bt-type-a", "").unwrap();
-    // SAFETY: one caller, and the model is freed last.
+    // SAFETY: only this thread calls, and the model is freed last.
     unsafe {
         let (_, at_ns) = command(sim, 5 << 8 | 2, 0);
         assert_eq!(mmcq_sim_read(sim, 0x10, 4, at_ns) >> 27 & 0xf, 1 << 1);
@@ -90,7 +92,8 @@ fn a_schedule_begins_when_it_is_told_to_and_is_an_event_like_others() {
     let mut error = [0_u8; 200];
     let place = error.as_mut_ptr().cast::<c_char>();
     let sim = new("generic", "sdxc-128g-uhs", "").unwrap();
-    // SAFETY: one caller, the texts end, the room is the array's, and the model is freed last.
+    // SAFETY: only this thread calls, the texts end with zero bytes, the room is the array's, and
+    // the model is freed last.
     unsafe {
         std::fs::write(&file, "5 out\n").unwrap();
         assert_eq!(mmcq_sim_schedule(sim, name.as_ptr(), place, 200), 1);
@@ -109,7 +112,8 @@ fn a_schedule_begins_when_it_is_told_to_and_is_an_event_like_others() {
     assert!(String::from_utf8_lossy(&error[..end]).contains("line 1: out: expected how long"));
 }
 
-/// Faults, a supply that goes, and a card that goes, each at once.
+/// Checks that lines of a schedule can be executed at once: faults, a loss of the card's supply,
+/// and a removal of the card.
 #[test]
 fn what_a_line_says_may_happen_at_once() {
     let sim = new("generic", "sdxc-128g-uhs", "").unwrap();
@@ -117,11 +121,12 @@ fn what_a_line_says_may_happen_at_once() {
     let place = error.as_mut_ptr().cast::<c_char>();
     let happen = |what: &str, now_ns: u64| {
         let what = CString::new(what).unwrap();
-        // SAFETY: one caller, the text ends, and the room is the array's.
+        // SAFETY: only this thread calls, the text ends with a zero byte, and the room is the
+        // array's.
         unsafe { mmcq_sim_happen(sim, what.as_ptr(), now_ns, place, 200) }
     };
     let inserted = |now_ns| {
-        // SAFETY: one caller.
+        // SAFETY: only this thread calls.
         unsafe { mmcq_sim_read(sim, 0x24, 4, now_ns) >> 16 & 1 }
     };
     let second_ns = 1_000_000_000;
@@ -131,7 +136,7 @@ fn what_a_line_says_may_happen_at_once() {
     assert_eq!(inserted(2 * second_ns), 1);
     assert_eq!([happen("cut 100", 2 * second_ns), happen("resp_lost", 3 * second_ns)], [0, 0]);
     assert_eq!(happen("out", 3 * second_ns), 1, "for how long");
-    // SAFETY: one caller, and the model is freed last.
+    // SAFETY: only this thread calls, and the model is freed last.
     unsafe { assert_eq!(mmcq_sim_free(sim), 0) };
     let end = error.iter().position(|byte| *byte == 0).unwrap();
     assert!(String::from_utf8_lossy(&error[..end]).contains("out: expected how long"));
@@ -148,6 +153,6 @@ fn what_cannot_be_built_is_said_in_one_line_that_fits() {
         let error = new(platform, card, log).unwrap_err();
         assert!(error.contains(word) && error.len() < 80 && error.lines().count() == 1, "{error}");
     }
-    // SAFETY: null is nothing.
+    // SAFETY: a null pointer is allowed, and nothing is freed.
     assert_eq!(unsafe { mmcq_sim_free(std::ptr::null_mut()) }, 0);
 }

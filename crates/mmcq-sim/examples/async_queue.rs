@@ -1,12 +1,12 @@
-//! A queue: 16 reads wait at once, and the stack picks, merges and starts them.
-//! `cargo run -p mmcq-sim --example async_queue`
+//! Asynchronous reads: 16 reads wait in the queue at once, and the stack orders, merges and starts
+//! them. `cargo run -p mmcq-sim --example async_queue`
 
 use futures::future::join_all;
 use mmcq::block::BlockDevice;
 use mmcq::card::{Options, bring_up};
 use mmcq_sim::bench::{Bench, buffer};
 
-/// Blocks of a read.
+/// Number of blocks of each read.
 const BLOCKS: u64 = 8;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,8 +14,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stack = bench.stack();
     bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?.0?;
 
-    // All handles share the queue of the stack. To a scheduler they are one client; `Request::from`
-    // names others.
+    // All these handles share the stack's queue, and a scheduler takes them for one client.
+    // `Request::from` sets another client.
     let read = async |lba| BlockDevice::new(stack).read(lba, buffer(BLOCKS as usize)).await;
     let begin_ns = bench.now_ns();
     let results = bench.run(join_all((0..16).map(|at| read(at * BLOCKS))))?;

@@ -8,7 +8,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bench = Bench::new("sdhc-16g-hs")?;
     let (stack, idle) = (bench.stack(), bench.idle());
 
-    // From power-up to a card that takes reads and writes. On a board, `idle` sleeps by `wfi`.
+    // Brings the card up, from switching on its supply until it accepts reads and writes. On a
+    // board, `idle` sleeps by `wfi`.
     let (card, _scratch) = stack.block_on(bring_up(stack, buffer(1), Options::DEFAULT), idle);
     let card = card?;
     println!("{} blocks, {:?} at {} Hz", card.params.sectors, card.timing, card.clock_hz);

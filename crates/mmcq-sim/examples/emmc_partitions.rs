@@ -1,4 +1,5 @@
-//! A boot area of an eMMC, beside the user data. `cargo run -p mmcq-sim --example emmc_partitions`
+//! Writes a boot partition of an eMMC while the user area stays in use. `cargo run -p mmcq-sim
+//! --example emmc_partitions`
 
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::partition::Area;
@@ -11,12 +12,13 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (card, scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?;
     let card = card?;
 
-    // A boot area is read-only until the program says that it means to write it.
+    // A boot partition is read-only until the program asks for write access.
     let (boot, _scratch) = bench.run(Partition::open(stack, &card, scratch, Area::Boot1))?;
     let boot = boot?.writable()?;
     println!("boot area 1: {} blocks; user area: {} blocks", boot.blocks(), card.params.sectors);
 
-    // The stack switches there and back; requests to the user area may wait beside this one.
+    // The stack switches to the boot partition and back by itself; requests to the user area may
+    // wait in the queue meanwhile.
     let mut image = buffer(8);
     image.fill(0xb0);
     let (written, image) = bench.run(boot.write(0, image))?;

@@ -1,5 +1,5 @@
-//! What goes wrong, and what mends it: a damaged block, a lost supply, and a supervisor that brings
-//! the card back. `cargo run -p mmcq-sim --example fault_and_recovery`
+//! Faults and how the stack recovers: a damaged block, a loss of the card's supply, and a
+//! supervisor that initialises the card again. `cargo run -p mmcq-sim --example fault_and_recovery`
 
 use futures::future::{Either, select};
 use mmcq::block::BlockDevice;
@@ -14,8 +14,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stack = bench.stack();
     let (card, scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?;
 
-    // The supervisor runs beside the work: it initialises the card again when it has forgotten
-    // everything.
+    // The supervisor runs beside the requests: it initialises the card again when the card has lost
+    // its state.
     let mut supervisor = pin!(supervise(stack, scratch, Options::DEFAULT, card?));
     let disk = BlockDevice::new(stack);
 

@@ -1,5 +1,5 @@
-//! A board made of ready parts, on the simulator's machine.
-//! `cargo run -p mmcq-sim --example first_board`
+//! A board support made of ready parts, here on a simulated machine. `cargo run -p mmcq-sim
+//! --example first_board`
 
 use mmcq::block::{Block, BlockDevice};
 use mmcq::board::{Buffer, NoLock, Once};
@@ -13,7 +13,8 @@ static TABLE: Once<Table<33>> = Once::new(Table::new());
 static SCRATCH: Buffer<1> = Buffer::new();
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // On a board these are an address, `Mmio::at_address(0x4500_0000)`, and `Coherent::new()`.
+    // On a board the registers are `Mmio::at_address(0x4500_0000)`, with the controller's address,
+    // and the memory is `Coherent::new()`.
     let machine = Machine::new("sdhc-16g-hs")?;
     let (registers, memory) = (machine.registers(), machine.memory());
 
@@ -22,7 +23,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stack: Stack<(NoLock, _), 4> =
         Stack::new(NoLock::new(), Timer::polled(now_ns), host, Config::DEFAULT);
 
-    // No interrupt handler: blocking calls look at the controller by themselves.
+    // No interrupt handler is needed: blocking calls poll the controller by themselves.
     let idle = |_: &_| machine.wait();
     let scratch = SCRATCH.take().ok_or("taken before")?;
     stack.block_on(bring_up(&stack, scratch, Options::DEFAULT), idle).0?;

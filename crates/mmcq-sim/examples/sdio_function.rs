@@ -1,5 +1,5 @@
-//! A function of an I/O card: registers, and a packet by its interrupt.
-//! `cargo run -p mmcq-sim --example sdio_function`
+//! A function of an I/O card: registers are read and written, and a packet is received after the
+//! card's interrupt. `cargo run -p mmcq-sim --example sdio_function`
 
 use mmcq::card::{Options, bring_up_io};
 use mmcq::sdio::bluetooth::TypeA;
@@ -12,13 +12,15 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (card, _scratch) = bench.run(bring_up_io(stack, buffer(1), Options::DEFAULT))?;
     let card = card?;
 
-    // Registers, one at a time. The bus is for others between two of them: `Chain::Last`.
+    // Accesses registers one at a time. `Chain::Last` lets other requests use the bus between two
+    // accesses.
     let function = Function::new(stack, &card, 1)?;
     bench.run(function.enable())??;
     let revision = bench.run(function.read_common_u8(0, Chain::Last))??;
     println!("{} functions, CCCR and SDIO revision {revision:#04x}", card.count());
 
-    // A driver of a whole function: straight-line code, moved by the card's interrupt.
+    // A driver of a whole function is written as one sequence of awaited calls; the card's
+    // interrupt wakes it.
     let mut irq = CardInterrupt::new(stack, &card);
     let bluetooth = bench.run(TypeA::open(function, &mut irq, 512))??;
     let (received, _packet) = bench.run(bluetooth.receive(&mut irq, buffer(4)))?;

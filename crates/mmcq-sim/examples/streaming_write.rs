@@ -1,5 +1,5 @@
-//! A stream to the card: two buffers take turns, so the card seldom waits for the program.
-//! `cargo run -p mmcq-sim --example streaming_write`
+//! A stream of writes to the card: two buffers take turns, so the card seldom waits for the
+//! program. `cargo run -p mmcq-sim --example streaming_write`
 
 use futures::future::join;
 use mmcq::block::BlockDevice;
@@ -7,9 +7,9 @@ use mmcq::card::{Options, bring_up};
 use mmcq::engine::DmaBuf;
 use mmcq_sim::bench::{Bench, buffer};
 
-/// Blocks of a buffer: 64 KiB.
+/// Number of blocks in each buffer: 64 KiB.
 const BLOCKS: u64 = 128;
-/// Buffers that each of the two halves writes.
+/// Number of buffers that each of the two futures writes.
 const ROUNDS: u64 = 32;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,8 +17,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stack = bench.stack();
     bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?.0?;
 
-    // While one half's buffer is on the wire, the other half fills its own. The buffer comes back
-    // with each write.
+    // While one future's buffer is being written, the other future fills its own. Each write
+    // returns its buffer.
     let half = async |first: u64, mut buf: DmaBuf| {
         for round in 0..ROUNDS {
             buf.fill(round as u8);

@@ -1,4 +1,5 @@
-//! The driver of ADMA3 drives its model, chain by chain, without the engine above.
+//! Tests of the ADMA3 driver on the ADMA3 model, chain by chain, without the engine above the
+//! driver.
 
 use mmcq::host::sdhci::{self, Adma3, ChainList, Table};
 use mmcq::host::{
@@ -22,7 +23,7 @@ const ENTRIES: usize = 8;
 type Driver = Adma3<Port, ShadowMemory, 8, ENTRIES, 4>;
 const RESET: [BusOp; 1] = [BusOp::ResetLines];
 
-/// Memory of a transfer, in pieces.
+/// The memory of a transfer, in several segments.
 struct Part {
     bytes: &'static mut [u8],
     segments: Vec<Segment>,
@@ -80,7 +81,8 @@ fn transfer(direction: Direction, sector: u32, blocks: u32) -> Phase {
 }
 
 impl Rig {
-    /// The card identified, on eight lines at 52 MHz.
+    /// Returns a rig whose card is identified, on eight lines at 52 MHz; `wide`: 64-bit
+    /// descriptors.
     fn new(wide: bool) -> Rig {
         Rig::up(built(CONFIG, wide, sdhci::SdhciConfig::emmc_18()))
     }
@@ -143,7 +145,7 @@ impl Rig {
 
     fn part(&mut self, direction: Direction, sector: u32, blocks: u32) -> usize {
         let words: &'static mut [u64] = Box::leak(vec![0; blocks as usize * 64].into_boxed_slice());
-        // SAFETY: bytes of the same memory, of the same length.
+        // SAFETY: these are the bytes of one piece of memory, with its length.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), blocks as usize * 512) };
         if direction == Direction::Write {
@@ -152,7 +154,7 @@ impl Rig {
         let half = bytes.len() / 1024 * 512;
         let mut segments = Vec::new();
         for (at, len) in [(0, half), (half, bytes.len() - half)].into_iter().filter(|piece| piece.1 > 0) {
-            // SAFETY: the memory is never freed, and used by this transfer alone.
+            // SAFETY: the memory is never freed, and only this transfer uses it.
             let mut segment =
                 unsafe { Segment::new(NonNull::from(&mut bytes[at]), len.try_into().unwrap(), 0) };
             self.host.map(&mut segment, direction).unwrap();
@@ -162,7 +164,7 @@ impl Rig {
         self.parts.len() - 1
     }
 
-    /// A chain of these is described and started.
+    /// Describes a chain of these transfers (direction, first sector, blocks) and starts it.
     fn start(&mut self, chain: &[(Direction, u32, u32)]) {
         assert!(self.host.begin_chain());
         for &(direction, sector, blocks) in chain {
@@ -187,7 +189,7 @@ impl Rig {
         panic!("interrupts of nothing");
     }
 
-    /// All memory comes back; what was read is right, if it is asked for.
+    /// Unmaps the memory of all transfers. With `right`, it checks the bytes of each read.
     fn release(&mut self, right: bool) {
         for part in self.parts.drain(..) {
             part.segments.iter().for_each(|segment| self.host.unmap(segment, part.direction));
@@ -200,7 +202,8 @@ impl Rig {
         assert_eq!(self.model.borrow().protocol_violations(), 0);
     }
 
-    /// These sectors by a phase of the controller.
+    /// Reads these sectors by an ordinary phase of the controller. Returns whether they have the
+    /// expected content.
     fn same(&mut self, sector: u32, blocks: u32) -> bool {
         let at = self.part(Direction::Read, sector, blocks);
         let part = self.parts.remove(at);
@@ -228,7 +231,7 @@ fn a_chain_moves_all_by_six_accesses() {
         rig.end().unwrap();
         rig.release(true);
         let before = rig.port.counters();
-        // Mixed, and one behind the other on the same blocks.
+        // The chain mixes reads and writes, and reads blocks that it has just written.
         rig.start(&[
             (Direction::Read, 4000, 64),
             (Direction::Write, 300, 2),
@@ -252,7 +255,7 @@ fn a_list_that_ends_early_is_not_believed() {
         rig.start(&WRITES);
         let fault = rig.end().unwrap_err();
         assert_eq!((fault.passed, fault.fault.cause), (None, Cause::Other), "{fault}");
-        // Until a reset the memory is the controller's.
+        // Until a reset the controller owns the memory.
         assert_eq!(rig.host.start(&transfer(Direction::Read, 0, 1), &[], 0), Err(StartError::CommandLine));
         assert!(!rig.host.begin_chain());
         rig.bus(&RESET);
@@ -271,7 +274,7 @@ fn an_error_names_its_transfer_and_what_is_before_it_is_done() {
         rig.start(&WRITES);
         rig.end().unwrap();
         rig.release(true);
-        // The second block that is read, which is the second transfer's.
+        // Damages the second block that is read, which belongs to the second transfer.
         rig.strike(9, Point::ReadBlock, Strike::Crc);
         rig.start(&[(Direction::Read, 8, 8), (Direction::Read, 100, 1), (Direction::Read, 4000, 64)]);
         let fault = rig.end().unwrap_err();
@@ -289,8 +292,9 @@ fn an_error_names_its_transfer_and_what_is_before_it_is_done() {
     }
 }
 
-/// The list lies above a border of 4 GiB, and the table of phases below it. The upper half of the
-/// address is the list's when a chain fails, and a reset of the lines does not clear it.
+/// Checks that a phase behind a failed chain uses its own table. The list of the chain lies above
+/// an address border of 4 GiB, and the table of phases below it. After a failed chain the upper
+/// half of the address register is that of the list, and a reset of the lines does not clear it.
 #[test]
 fn behind_a_failed_chain_a_phase_finds_its_own_table() {
     let border = MemoryConfig { base: 0x12_ffff_ff00, ..MemoryConfig::BITS64 };
@@ -299,7 +303,7 @@ fn behind_a_failed_chain_a_phase_finds_its_own_table() {
     rig.end().unwrap();
     rig.release(true);
     assert!(rig.same(8, 8));
-    // The last block: the card has sent all.
+    // Damages the last block: the card has sent everything by then.
     rig.strike(9, Point::ReadBlock, Strike::Crc);
     rig.start(&[(Direction::Read, 8, 8), (Direction::Read, 100, 1)]);
     rig.end().unwrap_err();
@@ -311,7 +315,8 @@ fn behind_a_failed_chain_a_phase_finds_its_own_table() {
 
 #[test]
 fn a_late_error_stops_the_chain_with_its_status() {
-    // Of the first write, in the R1 of the CMD23 before the second; and in that of the command.
+    // The error of the first write shows in the R1 of the CMD23 before the second write, or in the
+    // R1 of the second write's command.
     let shots = [
         (Point::Medium, 1, Strike::Fail, Stage::Count),
         (Point::Response, 2, Strike::Status(1 << 19), Stage::Command),

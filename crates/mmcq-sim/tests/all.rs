@@ -1,6 +1,6 @@
-//! All tests that need no process of their own, as one program: each program more costs a build.
-//! What runs alone is in `Cargo.toml`. `cargo test -p mmcq-sim --test all NAME` runs those with
-//! NAME in their path.
+//! All tests that need no process of their own, as one program, since each further program costs
+//! build time. Tests that are programs of their own are listed in `Cargo.toml`. `cargo test -p
+//! mmcq-sim --test all NAME` runs the tests with NAME in their path.
 
 #[allow(dead_code, reason = "the laboratory looks for circles")]
 #[path = "../../mmcq/tests/support/imports.rs"]

@@ -1,9 +1,9 @@
-//! Cards and controllers that say of their queue what cannot be, case by case and lane by lane: the
-//! lane is refused or left, one message names what was seen, and the data go on by the next
-//! simpler lane.
+//! Tests of cards and controllers whose queue reports what cannot be true. In each case the stack
+//! refuses or leaves the lane, logs one message that names what it saw, and moves the data by the
+//! next simpler lane.
 //!
-//! What is told is looked at with the feature `log` (`cargo test -p mmcq-sim --features log --test
-//! bad_queues`); everything else without it too.
+//! The messages are checked with the feature `log` (`cargo test -p mmcq-sim --features log --test
+//! bad_queues`), everything else also without it.
 
 mod lane;
 mod queue;
@@ -21,26 +21,26 @@ use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::sdhci::CqhciConfig;
 use queue::{Built, Form, Parts, Rig};
 
-/// What drives the card's queue.
+/// Who drives the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    /// Software, that of an eMMC.
+    /// Software drives the queue of an eMMC.
     Tasks,
-    /// Software, that of an SD card.
+    /// Software drives the queue of an SD card.
     SdTasks,
-    /// The controller's engine.
+    /// The controller's queue engine (CQHCI) drives the queue of an eMMC.
     Engine,
 }
 
-/// What became of a queue, and what was told of that.
+/// What became of a queue, and the warnings that were logged.
 #[derive(Debug)]
 struct Seen {
     tasks: TaskStats,
     told: Vec<String>,
 }
 
-/// Reads and writes through a queue that goes wrong from the start: all are answered well, and so
-/// are those after it.
+/// Reads and writes through a queue that goes wrong from the start. Checks that all these requests
+/// and those after the faults succeed.
 fn load<H: Host, P: Profile, const N: usize>(machine: &Machine<H, P, N>, plan: Plan) -> TaskStats {
     machine.faults(plan);
     assert_eq!(machine.rounds(12), 0);
@@ -51,7 +51,7 @@ fn load<H: Host, P: Profile, const N: usize>(machine: &Machine<H, P, N>, plan: P
     tasks
 }
 
-/// The same in a lane.
+/// Runs the load in a lane, and returns what became of the queue.
 fn seen(lane: Lane, plan: impl Fn() -> Plan) -> Seen {
     let mut tasks = None;
     let told = log::told(|| {
@@ -80,7 +80,7 @@ fn sd() -> Machine<Driver, Queued<Fifo>, 16> {
     machine
 }
 
-/// The card of the engine, and a controller that says this.
+/// Makes a machine whose card has a queue and whose controller reports changed queue capabilities.
 fn says(change: impl FnOnce(&mut QueueCaps)) -> Machine<Says, HostQueued<Fifo>, 32> {
     let driver = mmcq::host::sdhci::SdhciConfig::emmc_18();
     let Built { host: inner, model, memory, time, .. } = Rig::built_with(Parts::new(Form::Wide), driver);
@@ -97,13 +97,13 @@ fn engine(engine: CqhciConfig) -> Machine<queue::Driver, HostQueued<Fifo>, 32> {
     Machine::over(host, HostQueued(Fifo), model, memory, time).with_emmc_queue()
 }
 
-/// A controller whose engine says that it can do this.
+/// A controller whose queue engine reports other capabilities than the real ones.
 struct Says {
     inner: queue::Driver,
     caps: QueueCaps,
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+// SAFETY: calls go to the driver inside, in their order and with unchanged segments.
 unsafe impl Host for Says {
     mmcq::forward_host!(self.inner => caps map unmap start ack set_bus isolate dat0_busy dat_levels present
         retune_ns supply_ma write_protected take_waker card_irq);
@@ -113,7 +113,7 @@ unsafe impl Host for Says {
     }
 }
 
-// SAFETY: it never has memory: it is never asked for anything but what it can do.
+// SAFETY: the engine never holds memory, since it is never asked for more than it can do.
 unsafe impl CommandQueueHost for Says {
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
         Ok(&self.caps)
@@ -156,7 +156,8 @@ unsafe impl CommandQueueHost for Says {
     }
 }
 
-/// One message says that a lane is given up, and it has these words.
+/// Checks that exactly one message says that this lane is given up, and that it contains these
+/// words.
 fn is_told(told: &[String], lane: &str, words: &str) {
     if cfg!(feature = "log") {
         let of_lane = |line: &&String| line.starts_with(lane) && line.contains("is given up");
@@ -168,8 +169,8 @@ fn is_told(told: &[String], lane: &str, words: &str) {
 const CARD: &str = "the card's command queue";
 const CONTROLLER: &str = "the controller's queue engine";
 
-/// What a card does, at its questions and tasks from the nth on; why its queue is given up, and words
-/// of the message.
+/// A case: its name; which fault strikes the card's queue, from the nth question or task on; why
+/// the queue must be given up; words of the message.
 type Case = (&'static str, Point, Strike, fn(Demotion) -> bool, &'static str);
 
 const CASES: [Case; 4] = [
@@ -217,15 +218,16 @@ fn a_card_that_says_what_cannot_be_is_driven_without_its_queue() {
     }
 }
 
-/// The engine asks the card by itself. What it cannot make sense of it never tells: its tasks have no
-/// end, and the registers are told then. Software is next, and sees for itself.
+/// Checks that first the queue engine and then the queue is left. The engine asks the card by
+/// itself, and does not report answers that make no sense: its tasks never end, and the log shows
+/// its registers. The software drives the queue next, and sees the answers itself.
 #[test]
 fn the_engine_is_left_first_and_then_the_queue() {
     for (what, point, strike, is_why, words) in CASES {
         for nth in [1, 5] {
             let Seen { tasks, told } = seen(Lane::Engine, || Plan::none().from(point, nth, strike));
             if strike == Strike::Status(1 << 31) {
-                // It looks at no other bits than those of its tasks.
+                // The engine looks only at the bits of its own tasks.
                 assert_eq!((tasks.engine, tasks.demoted, tasks.failures), (None, None, 0), "{what}");
                 continue;
             }
@@ -242,7 +244,8 @@ fn the_engine_is_left_first_and_then_the_queue() {
     }
 }
 
-/// What the registers of an engine read, and why it is not used.
+/// Checks that an engine whose registers hold impossible values is not used, with the reason for
+/// each value.
 #[test]
 fn an_engine_whose_registers_are_nonsense_is_not_used() {
     use QueueError::{StaysOff, Timer, Version};
@@ -255,9 +258,9 @@ fn an_engine_whose_registers_are_nonsense_is_not_used() {
         version(0x410),
         capabilities(0),
         capabilities(u32::MAX),
-        // Its clock is none.
+        // The clock of the engine's timer is 0.
         capabilities(0x3000),
-        // Tasks have 64 bits, whatever it is told; it is never on.
+        // Tasks stay at 64 bits whatever the driver writes; or the engine never switches on.
         (CqhciConfig { no_configuration: 1 << 8, ..INTEL }, StaysOff(0x1001)),
         (CqhciConfig { no_configuration: 1, ..INTEL }, StaysOff(0x1100)),
     ] {
@@ -266,7 +269,8 @@ fn an_engine_whose_registers_are_nonsense_is_not_used() {
     }
 }
 
-/// CQHCI has no register for these; another engine's driver may say so.
+/// Checks that an engine with too few slots or too small tasks is not used. CQHCI has no register
+/// for these limits, but a driver of another engine may report them.
 #[test]
 fn an_engine_that_is_too_small_is_not_used() {
     for slots in [0, 1] {
@@ -277,7 +281,7 @@ fn an_engine_that_is_too_small_is_not_used() {
     is_refused(tasks, QueueError::Small { slots: 31, bytes: 0 }, &told);
 }
 
-/// What becomes of a load on a machine, and what was told.
+/// Runs a load on a machine. Returns what became of the queue, and the warnings that were logged.
 fn with<H: Host, P: Profile, const N: usize>(
     machine: impl FnOnce() -> Machine<H, P, N>,
 ) -> (TaskStats, Vec<String>) {
@@ -286,7 +290,8 @@ fn with<H: Host, P: Profile, const N: usize>(
     (tasks.unwrap(), told)
 }
 
-/// The software drives the queue, and well.
+/// Checks that the engine was refused for this reason, and that the software drove the queue
+/// without a failure.
 fn is_refused(tasks: TaskStats, why: QueueError, told: &[String]) {
     assert_eq!((tasks.engine, tasks.demoted), (Some(Demotion::Engine(why)), None), "{tasks:?}");
     assert!(tasks.executed > 50 && tasks.rung == 0 && tasks.failures == 0, "{why}: {tasks:?}");
@@ -295,7 +300,7 @@ fn is_refused(tasks: TaskStats, why: QueueError, told: &[String]) {
 
 #[cfg(not(feature = "log"))]
 mod log {
-    /// Nothing is told.
+    /// Runs `act`. Without the feature `log` there are no warnings.
     pub fn told(act: impl FnOnce()) -> Vec<String> {
         act();
         Vec::new()
@@ -324,10 +329,10 @@ mod log {
         fn flush(&self) {}
     }
 
-    /// The warnings of what `act` does.
+    /// Runs `act`, and returns the warnings that it logged.
     pub fn told(act: impl FnOnce()) -> Vec<String> {
         static LINES_OF_ALL: Lines = Lines;
-        // Every test of this file sets the same one.
+        // Every test of this file sets this same logger, so a second call may fail.
         let _ = ::log::set_logger(&LINES_OF_ALL);
         ::log::set_max_level(::log::LevelFilter::Warn);
         let _ = LINES.take();

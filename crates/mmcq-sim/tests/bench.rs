@@ -1,4 +1,5 @@
-//! The bench does what it is told: faults strike, cuts cut, any scheduler, programs that wait.
+//! Tests of the bench: faults strike, power cuts take effect, any scheduler works, and programs can
+//! wait.
 
 use mmcq::block::BlockDevice;
 use mmcq::card::{Options, bring_up};
@@ -22,7 +23,7 @@ fn up(name: &str) -> Bench {
     bench
 }
 
-/// Also those of the card, and of one that is put in later.
+/// Checks that faults reach the card in the slot, and a card that is inserted later.
 #[test]
 fn faults_reach_the_card() {
     let bench = up("sdhc-16g-hs");
@@ -63,7 +64,8 @@ fn a_fault_that_can_never_strike_is_refused() {
     functions.set_faults(Plan::none().shot(Point::Function, 1, Strike::Lost)).unwrap();
 }
 
-/// In the middle of a write, on a card without a cache and without any fault.
+/// Checks a power cut in the middle of a write, on a card without a cache and without any other
+/// fault.
 #[test]
 fn a_cut_cuts() {
     let bench = up("sdhc-16g-hs");
@@ -77,7 +79,7 @@ fn a_cut_cuts() {
         let mut write = pin!(device.write(0, new));
         let mut context = Context::from_waker(Waker::noop());
         assert!(write.as_mut().poll(&mut context).is_pending());
-        // Half of the data: 32 blocks at 25 MB/s take 0.66 ms.
+        // The cut comes after half of the data: 32 blocks at 25 MB/s take 0.66 ms.
         bench.run(bench.sleep(MS / 2)).unwrap();
         let mut asked = 0;
         bench.cut(&mut |_| {

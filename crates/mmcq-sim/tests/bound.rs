@@ -1,4 +1,5 @@
-//! A handle is bound to its card: what a program knows of one reaches no other.
+//! Tests that a handle is bound to its card: what a program does for one card never reaches
+//! another.
 
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::partition::Area;
@@ -13,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 const OTHER: &str = "sdxc-64g-a2";
 
-/// A bench whose card is up.
+/// Returns a bench whose card is up.
 fn up(name: &str) -> (Bench, Found, DmaBuf) {
     let bench = Bench::new(name).unwrap();
     let (card, scratch) = bench.run(bring_up(bench.stack(), buffer(1), Options::DEFAULT)).unwrap();
@@ -21,22 +22,23 @@ fn up(name: &str) -> (Bench, Found, DmaBuf) {
     (bench, card, scratch)
 }
 
-/// How the program comes by the next card.
+/// How the program gets the next card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// It calls `bring_up` again.
+    /// The program calls `bring_up` again.
     BringUp,
-    /// Its supervisor tells that the slot is empty, then that a card has come.
+    /// The supervisor reports that the slot is empty, and later that a card was inserted.
     Supervisor,
-    /// The cards change places before the slot counts as empty.
+    /// The cards are exchanged before debouncing reports the slot as empty.
     QuickSwap,
-    /// The host sees neither go nor come; the supervisor finds out by the next request.
+    /// The host sees no removal and no insertion; the supervisor notices the exchange by the next
+    /// request.
     Unseen,
 }
 
 const EVERY_WAY: [By; 4] = [By::BringUp, By::Supervisor, By::QuickSwap, By::Unseen];
 
-/// Another card, or the same again, is in the slot and up.
+/// Puts another card, or the same card again, into the slot, and brings it up.
 fn next_card(bench: &Bench, old: Found, scratch: DmaBuf, by: By, other: Option<&str>) -> (Found, DmaBuf) {
     let stack = bench.stack();
     let out = bench.remove().unwrap();
@@ -70,7 +72,7 @@ fn next_card(bench: &Bench, old: Found, scratch: DmaBuf, by: By, other: Option<&
     }
 }
 
-/// Each call of the handle fails, and says why.
+/// Checks that each call of a handle fails, with the error that its card has gone.
 fn is_of_another(
     bench: &Bench,
     device: &BlockDevice<'_, (mmcq::board::NoLock, mmcq_sim::bench::Host, mmcq::sched::Fifo), 16>,
@@ -105,7 +107,8 @@ fn a_handle_reaches_no_other_card() {
     }
 }
 
-/// A retry loop, as programs have it, while the cards change places.
+/// Checks a program with a retry loop, as many programs have, while the cards are exchanged: the
+/// loop must not write to the next card.
 #[test]
 fn a_program_that_tries_again_writes_nothing_to_the_next_card() {
     let (bench, card, scratch) = up("sdhc-16g-hs");
@@ -140,7 +143,8 @@ fn a_program_that_tries_again_writes_nothing_to_the_next_card() {
     assert!(read.1.iter().eq(untouched.1.iter()), "the next card was written to");
 }
 
-/// Who knows what was done to it meanwhile.
+/// Checks that the handle of a card does not work for the same card once it was away: its content
+/// may have changed meanwhile.
 #[test]
 fn nor_the_same_card_once_it_was_away() {
     let (bench, card, scratch) = up("sdhc-16g-hs");
@@ -149,7 +153,8 @@ fn nor_the_same_card_once_it_was_away() {
     is_of_another(&bench, &device, By::Supervisor);
 }
 
-/// A contact that bounced, and a program that brings the same card up again.
+/// Checks that handles stay valid when a contact only bounced, or when the program brings up the
+/// same card again.
 #[test]
 fn a_card_that_was_never_away_keeps_its_handles() {
     for by in [By::BringUp, By::QuickSwap] {
@@ -163,7 +168,7 @@ fn a_card_that_was_never_away_keeps_its_handles() {
     }
 }
 
-/// A handle that is made while the slot is empty waits for the next card.
+/// Checks that a handle made while the slot is empty waits for the next card.
 #[test]
 fn a_handle_may_be_made_before_its_card_comes() {
     let (bench, card, scratch) = up("sdhc-16g-hs");
@@ -180,7 +185,8 @@ fn a_handle_may_be_made_before_its_card_comes() {
     assert_eq!(bench.run(early.read(8, buffer(1))).unwrap().0, Ok(1));
 }
 
-/// Requests without a handle: for whichever card there is, or for one.
+/// Checks requests without a handle: they can be for whichever card is in the slot, or for one
+/// card.
 #[test]
 fn a_request_may_be_for_any_card() {
     let (bench, card, scratch) = up("sdhc-16g-hs");
@@ -196,7 +202,7 @@ fn a_request_may_be_for_any_card() {
     assert_eq!((ask(second), ask(CardNumber::ANY)), (Ok(512), Ok(512)));
 }
 
-/// What a program says to one card by name, the next does not hear.
+/// Checks that what a program sends to one card by name does not reach the next card.
 #[test]
 fn a_conversation_is_with_one_card() {
     let (bench, card, scratch) = up("emmc-hs200");
@@ -220,7 +226,7 @@ fn a_conversation_is_with_one_card() {
     assert_eq!(bench.run(BlockDevice::new(stack).read(0, buffer(1))).unwrap().0, Ok(1));
 }
 
-/// Two futures. What the first does may end the second.
+/// Runs two futures to their ends. The first may complete the second.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut first, mut second) = (None, None);
@@ -245,8 +251,8 @@ fn sectors(stack: &Stack) -> Option<u64> {
     stack.with(|engine| engine.card_params().map(|params| params.sectors))
 }
 
-/// The device is replaced at each event of `sleep`: the engine never has what it knew of the one
-/// before.
+/// Exchanges the device at each step of `sleep`, and checks that the engine never uses what it knew
+/// of the previous device.
 #[test]
 fn sleep_gives_no_card_back_that_has_gone() {
     let mut cut = 0;
@@ -284,7 +290,7 @@ fn sleep_gives_no_card_back_that_has_gone() {
         let new = match told {
             Some(Event::Inserted(Ok(found)) | Event::Changed(found)) => Some(found.params.sectors),
             Some(event) => panic!("{steps}: {event:?}"),
-            // The stack has not found out yet.
+            // The stack has not noticed the exchange yet.
             None if matches!(slept, Some(Err(_))) => Some(card.params.sectors),
             None => None,
         };
@@ -297,7 +303,8 @@ fn sleep_gives_no_card_back_that_has_gone() {
     assert!(cut >= 4, "{cut} events alone");
 }
 
-/// Nothing is sent to a card for these values, and they are of another all the same.
+/// Checks that a handle does not report abilities of the next card, though it sends nothing to a
+/// card for these values.
 #[test]
 fn what_a_card_can_do_is_not_taken_for_the_next_card() {
     for (first, second) in [("sdhc-16g-hs", None), ("sdhc-16g-hs", Some(OTHER))] {
@@ -320,7 +327,8 @@ fn what_a_card_can_do_is_not_taken_for_the_next_card() {
     }
 }
 
-/// What cannot be undone is done to the card that the program means, or to none.
+/// Checks that a permanent write protection and a key go to the card that the program means, or to
+/// none.
 #[test]
 fn a_protection_and_a_key_reach_no_other_card() {
     let (bench, card, scratch) = up("emmc-51-full");

@@ -1,5 +1,5 @@
-//! The stack on a platform whose CPU has a cache: what the end of a read mapping invalidates is
-//! lost.
+//! Tests of the stack on a platform whose CPU has a cache: bytes beside a buffer that share a cache
+//! line with it are lost when the end of a read mapping invalidates the line.
 
 use crate::timed;
 use mmcq::block::BlockDevice;
@@ -18,17 +18,18 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 const LINE: usize = 64;
 const ARENA: usize = 16 << 10;
-/// What the neighbours hold, and what is left of a line that lost its writes.
+/// The byte that the neighbours of a buffer hold, and the byte that a line shows after its writes
+/// were lost.
 const WRITTEN: u8 = 0x11;
 const LOST: u8 = 0xdb;
 
-/// Memory in which parts of the tests lie side by side. The end of a read mapping destroys its
-/// lines' other bytes.
+/// Memory in which buffers of the tests lie side by side. The end of a read mapping destroys the
+/// other bytes of its cache lines.
 #[derive(Clone)]
 struct Cached {
     memory: ShadowMemory,
     arena: NonNull<u8>,
-    /// The platform tells how long its lines are.
+    /// Whether the platform reports the length of its cache lines.
     tells: bool,
 }
 
@@ -36,14 +37,14 @@ impl Cached {
     fn lose(&self, from: usize, to: usize) {
         let base = self.arena.addr().get();
         for at in from.max(base)..to.min(base + ARENA) {
-            // SAFETY: inside the arena, whose bytes no reference borrows while the stack is at
-            // work.
+            // SAFETY: the address is inside the arena, and no reference to its bytes exists while
+            // the stack works.
             unsafe { self.arena.add(at - base).write(LOST) };
         }
     }
 }
 
-// SAFETY: `ShadowMemory` does what is asked for; lines of the arena are the test's own.
+// SAFETY: `ShadowMemory` keeps the contract; the lines of the arena belong to the test.
 unsafe impl Dma for Cached {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         self.memory.map(ptr, len, direction)
@@ -80,9 +81,9 @@ impl Rig {
     fn new(tells: bool) -> Rig {
         let card = timed::card(&timed::profile("sdhc-16g-hs"));
         let layout = std::alloc::Layout::from_size_align(ARENA, LINE).unwrap();
-        // SAFETY: a layout with bytes; never freed.
+        // SAFETY: the layout has a size above 0; the memory is never freed.
         let arena = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).unwrap();
-        // SAFETY: all of the fresh memory.
+        // SAFETY: the whole range is fresh memory.
         unsafe { arena.write_bytes(WRITTEN, ARENA) };
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
@@ -97,7 +98,7 @@ impl Rig {
         Rig { time, model, dma, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
     }
 
-    /// On to the next interrupt or deadline.
+    /// Advances time to the next interrupt or deadline.
     fn idle(&self) {
         let deadline = self.stack.with(|engine| engine.next_deadline_ns());
         if !self.model.borrow().irq() {
@@ -109,15 +110,15 @@ impl Rig {
         NOW_NS.set(self.time.now());
     }
 
-    /// Memory of the arena.
+    /// Returns `len` bytes of the arena, from offset `at` on.
     fn part(&self, at: usize, len: usize) -> &'static mut [u8] {
         assert!(at + len <= ARENA);
-        // SAFETY: inside the arena, which lives for ever; the tests have one part at a time, and
-        // look at its neighbours only afterwards.
+        // SAFETY: the range is inside the arena, which is never freed. The tests use one part at a
+        // time, and look at its neighbours only afterwards.
         unsafe { std::slice::from_raw_parts_mut(self.dma.arena.add(at).as_ptr(), len) }
     }
 
-    /// What of the arena beside this part is not as it was.
+    /// Returns how many bytes of the arena outside of this part have changed.
     fn lost_beside(&self, at: usize, len: usize) -> usize {
         let whole = self.part(0, ARENA);
         let beside = whole[..at].iter().chain(&whole[at + len..]);
@@ -135,7 +136,8 @@ impl Rig {
 #[test]
 fn a_read_destroys_nothing_beside_its_memory() {
     let rig = Rig::new(true);
-    // Registers of 8 and 64 bytes among others', and blocks.
+    // The driver reads registers of 8 and 64 bytes, with other data beside them in a line, and
+    // blocks.
     rig.bring_up(2 * LINE);
     assert_eq!(rig.lost_beside(2 * LINE, SCRATCH_BYTES as usize), 0);
     rig.part(0, ARENA).fill(WRITTEN);
@@ -144,18 +146,19 @@ fn a_read_destroys_nothing_beside_its_memory() {
     let at = 4096;
     assert_eq!(device.read_blocking(0, rig.part(at, 2048), |_| rig.idle()), Ok(4));
     assert_eq!(rig.lost_beside(at, 2048), 0);
-    // Memory that shares a line is refused before anything is sent, and is as it was.
+    // A buffer that shares a cache line is refused before anything is sent, and stays unchanged.
     rig.part(0, ARENA).fill(WRITTEN);
     let refused = device.read_blocking(0, rig.part(at + 4, 512), |_| rig.idle());
     assert_eq!(refused, Err(Error::Dma(DmaError::Alignment)));
     assert_eq!(rig.lost_beside(0, 0), 0);
-    // A write's lines are cleaned and not invalidated.
+    // The lines of a write are cleaned but not invalidated, so a write is allowed.
     assert_eq!(device.write_blocking(0, rig.part(at + 4, 512), |_| rig.idle()), Ok(1));
     assert_eq!(rig.lost_beside(0, 0), 0);
     assert_eq!(rig.dma.memory.violations(), Vec::<String>::new());
 }
 
-/// What the tests above would see if the platform kept quiet about its lines.
+/// Checks that the tests above would see lost neighbours if the platform did not report its cache
+/// lines.
 #[test]
 fn without_the_platforms_word_the_neighbours_are_lost() {
     let rig = Rig::new(false);

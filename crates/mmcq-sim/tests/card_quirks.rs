@@ -1,6 +1,6 @@
-//! Cards that misbehave (`cards/quirks`): the stack lives with each because it knows which card it
-//! is; the same card under a name that it does not know breaks. Those with a fault that plain reads
-//! and writes do not meet are in `stack.rs`, too.
+//! Tests of cards that misbehave (`cards/quirks`). The stack works with each card because it knows
+//! the card's identity; the same card under an unknown name fails. Cards whose fault does not
+//! concern plain reads and writes are in `stack.rs`, too.
 
 use crate::machine;
 use machine::{Rig, buffer, bytes, storage_card};
@@ -21,7 +21,7 @@ fn text(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The same card with another value of this key.
+/// Returns the text of a card profile with another value of this key.
 fn disguised(file: &str, key: &str, value: &str) -> String {
     let text = text(file);
     let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{file}: no {key}"));
@@ -36,7 +36,7 @@ fn violations(rig: &Rig) -> Result<(), String> {
     }
 }
 
-/// An I/O card brought up.
+/// Brings up an I/O card that this text describes.
 fn io(text: &str, options: Options) -> Result<(Rig, IoCard), String> {
     let (card, _) = IoProfile::from_toml(text, "profile").unwrap_or_else(|error| panic!("{error}")).build();
     let rig = Rig::with_card(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0)?;
@@ -45,8 +45,8 @@ fn io(text: &str, options: Options) -> Result<(Rig, IoCard), String> {
     Ok((rig, card))
 }
 
-/// Its functions do what functions do: get ready, move data of all lengths, interrupt when they are
-/// asked to.
+/// Checks what functions of an I/O card must do: become ready, move data of all lengths, and
+/// interrupt when asked.
 async fn functions(rig: &Rig, card: &IoCard, wakes_by: Option<u32>) -> Result<(), IoError> {
     let mut function = Function::new(&rig.stack, card, 1)?;
     if let Some(addr) = wakes_by {
@@ -84,7 +84,7 @@ async fn functions(rig: &Rig, card: &IoCard, wakes_by: Option<u32>) -> Result<()
 fn lives(text: &str, options: Options, wakes_by: Option<u32>) -> Result<IoCard, String> {
     let (rig, card) = io(text, options)?;
     let faults = || rig.stack.with(|engine| engine.stats().faults);
-    // Not every command of bring-up is answered by an I/O card.
+    // An I/O card does not answer every command of bring-up, so some faults are expected.
     let before = faults();
     rig.try_drive(functions(&rig, &card, wakes_by))?.map_err(|error| error.to_string())?;
     violations(&rig)?;
@@ -92,7 +92,7 @@ fn lives(text: &str, options: Options, wakes_by: Option<u32>) -> Result<IoCard, 
     if faults() > before { Err(format!("{} phases failed", faults() - before)) } else { Ok(card) }
 }
 
-/// This one has not been proven, so it is no entry of the table.
+/// The fault of such a card has not been proven, so the built-in table has no entry for it.
 const NO_1V8: Options = Options::DEFAULT.quirks(&[Quirk::io(0x024c, 0xb822, Quirks::IO_NO_1V8)]);
 
 #[test]
@@ -119,7 +119,7 @@ fn the_stack_lives_with_every_io_card() {
     }
 }
 
-/// Each takes the way that its quirk means, and loses nothing else by it.
+/// Checks that each card goes the way that its quirk means, and loses nothing else by it.
 #[test]
 fn io_cards_take_only_their_quirks_path() {
     let up = |file, options| io(&text(file), options).unwrap_or_else(|error| panic!("{file}: {error}")).1;
@@ -128,12 +128,12 @@ fn io_cards_take_only_their_quirks_path() {
     assert!((100_000_001..=150_000_000).contains(&slower.clock_hz), "{} Hz", slower.clock_hz);
     let high = up("sdio-no-1v8", NO_1V8);
     assert_eq!((high.timing, high.width, high.clock_hz), (Timing::HighSpeed, Width::W4, 50_000_000));
-    // Another card that offers 1.8 V is looked at, and then gets it.
+    // Another card that offers 1.8 V is checked first, and then gets 1.8 V.
     let good = disguised("sdio-rate-limit", "device", "0x0001").replace("real_max_khz = 150000", "");
     let (rig, other) = io(&good, NO_1V8).unwrap();
     assert_eq!((other.timing, other.clock_hz), (Timing::Sdr104, 200_000_000));
     rig.checked();
-    // A card that breaks at 1.8 V and is not known ends at 3.3 V all the same, by a power cycle.
+    // A card that fails at 1.8 V and is not known ends at 3.3 V too, after a power cycle.
     assert_eq!(up("sdio-no-1v8", Options::DEFAULT).timing, Timing::HighSpeed);
     let (rig, card) = io(&text("sdio-lenient-fn0"), Options::DEFAULT).unwrap();
     let plain = IoCard { quirks: Quirks::NONE, ..card };
@@ -146,8 +146,8 @@ fn io_cards_take_only_their_quirks_path() {
     assert_eq!(class, Some(0));
 }
 
-/// Four lines are never used with the resistor at DAT3; with one line it stays, but for a card that
-/// needs it off.
+/// Checks the card-detect resistor at DAT3: it is disconnected before four lines are used. With one
+/// line it stays, except on a card that needs it off.
 #[test]
 fn the_resistor_of_card_detection() {
     lives(&text("sdio-cd-off"), Options::DEFAULT, None).unwrap();
@@ -166,7 +166,8 @@ fn the_resistor_of_card_detection() {
     }
 }
 
-/// Reads of all lengths around the end of the card, one by one and many at a time.
+/// Reads requests of all lengths around the end of the card, one by one and many at a time. Returns
+/// the number of transfers.
 fn read_to_the_end(options: Options) -> Result<u64, String> {
     const TAIL: u64 = 96;
     let model = SdhciConfig::GENERIC_4_20;
@@ -191,7 +192,8 @@ fn read_to_the_end(options: Options) -> Result<u64, String> {
             check(lba, &got)?;
         }
     }
-    // Together, as a read-ahead asks for them: all that can be merged is.
+    // The requests are submitted together, as a read-ahead does, and all that can be merged are
+    // merged.
     let now_ns = rig.time.now();
     let mut pending = Vec::new();
     for lba in (base..sectors).step_by(8) {
@@ -224,14 +226,14 @@ fn read_to_the_end(options: Options) -> Result<u64, String> {
 fn the_last_block_is_read_alone() {
     const MINE: &[Quirk] = &[Quirk::sd(0x41, 0x3432, "SD16G", Quirks::LAST_BLOCK_ALONE)];
     let transfers = read_to_the_end(Options::DEFAULT.quirks(MINE)).unwrap_or_else(|error| panic!("{error}"));
-    // A write; 15 reads, four of them in two; twelve at once: the first alone, ten together, the
-    // last in two.
+    // One write; 15 reads one by one, four of them in two transfers; then twelve reads together:
+    // the first alone, ten merged, the last in two.
     assert_eq!(transfers, 1 + 15 + 4 + 4);
     assert!(read_to_the_end(Options::DEFAULT).is_err(), "the card does not break by itself");
 }
 
-/// Its four bits for the year are used up, and its revision is not the one that says so
-/// [eMMC 7.2.7].
+/// Checks the manufacturing date of a device whose four bits for the year are used up, and whose
+/// revision is not the one that extends them [eMMC 7.2.7].
 #[test]
 fn a_date_after_the_last_one() {
     let made = |text: &str| {
@@ -244,15 +246,15 @@ fn a_date_after_the_last_one() {
     };
     assert_eq!(made(&text("wrong-date")), (2026, 5));
     assert_eq!(made(&disguised("wrong-date", "manufacturer_id", "0x46")), (2010, 5));
-    // A year that is no such is what it says.
+    // A year that cannot be a wrong one is taken as reported.
     assert_eq!(made(&disguised("wrong-date", "manufactured", "\"2021-03\"")), (2021, 3));
 }
 
-/// Which of a card's answers are lost or damaged is no property that the stack must know: bring-up
-/// asks again, and does without what nothing needs.
+/// Checks that lost or damaged answers cost no card, without an entry in the stack's table:
+/// bring-up asks again, and goes on without what is not necessary.
 #[test]
 fn odd_answers_cost_no_card() {
-    // It may hear the command, and only say nothing.
+    // The card may also execute the command and only leave out the answer.
     let mute = text("cold-app-commands").replace("\"unheard\"", "\"silent\"");
     assert!(mute.contains("\"silent\""));
     for (file, text, timing) in [
@@ -274,7 +276,7 @@ fn odd_answers_cost_no_card() {
     }
 }
 
-/// A rig with the card that this text describes.
+/// Returns a rig with the card that this text describes.
 fn rigged(name: &str, text: &str) -> Rig {
     let profile = CardProfile::from_toml(text, name).unwrap_or_else(|error| panic!("{error}"));
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
@@ -282,8 +284,9 @@ fn rigged(name: &str, text: &str) -> Rig {
     Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap()
 }
 
-/// At the time that a card declares for an erase the stack asks, and does not give up. So does the
-/// controller that says nothing by then, for its own timer is longer.
+/// Checks that an erase beyond the card's declared time only takes longer: after the declared time
+/// the stack asks for the status, and does not give up. A controller that reports nothing by then
+/// is no problem, since its own timer is longer.
 #[test]
 fn an_erase_that_outlasts_its_declared_time_costs_time_alone() {
     for erase_s in [4, 30] {
@@ -313,7 +316,7 @@ fn an_erase_that_outlasts_its_declared_time_costs_time_alone() {
     }
 }
 
-/// Where erased memory is ones, zeroes are written.
+/// Checks write-zeroes on cards whose erased memory reads as ones: there zeroes are written.
 #[test]
 fn zeroes_are_zeros_whatever_erased_memory_is() {
     for name in ["sdhc-16g-hs", "emmc-hs200"] {
@@ -334,7 +337,8 @@ fn zeroes_are_zeros_whatever_erased_memory_is() {
     }
 }
 
-/// Its blocks have 4 KiB, and a stack of blocks of 512 bytes says that it is not for them.
+/// Checks that an eMMC with blocks of 4 KiB is refused with its own error: the stack uses blocks of
+/// 512 bytes.
 #[test]
 fn an_emmc_with_sectors_of_4_kib_is_refused_by_name() {
     let text = mmcq_sim::cards::named("emmc-hs200").unwrap();
@@ -346,7 +350,7 @@ fn an_emmc_with_sectors_of_4_kib_is_refused_by_name() {
     assert!(error.to_string().contains("sectors of 4 KiB"), "{error}");
 }
 
-/// A card whose registers say something of their own.
+/// Checks that a card profile can set bytes of the card's registers.
 #[test]
 fn bytes_of_a_register_may_be_said_by_a_file() {
     let said = |name: &str, registers: &str| {
@@ -379,7 +383,7 @@ fn bytes_of_a_register_may_be_said_by_a_file() {
     assert_eq!((odd.scr[4], odd.scr[..4] == plain.scr[..4]), (0xaa, true));
     assert_eq!((&odd.ssr[11..14], odd.ssr[14..] == plain.ssr[14..]), (&[1, 2, 3][..], true));
     assert_eq!((odd.switch[0], odd.switch[1..] == plain.switch[1..]), (9, true));
-    // Blocks of data are no register.
+    // Blocks of data are not changed by that.
     let odd = up("emmc-hs200", r#"{ register = "ext-csd", at = 228, bytes = [7] }"#);
     let plain = up("emmc-hs200", "");
     assert_eq!(odd.params.sectors, plain.params.sectors);
@@ -389,14 +393,15 @@ fn bytes_of_a_register_may_be_said_by_a_file() {
     assert!(refused.contains("bytes 7 to 9 of Scr: expected some of its 8"), "{refused}");
 }
 
-/// An I/O card whose tuples do: here its own largest block, in the tuple of the function's
-/// extension.
+/// Checks that a card profile can set bytes of an I/O card's tuples: here the largest block size,
+/// in the function's extension tuple.
 #[test]
 fn bytes_of_a_tuple_may_be_said_by_a_file() {
     let plain = mmcq_sim::cards::named("bt-type-a").unwrap();
     let said = |cis: &str| format!("{plain}\n[quirk]\nsource = \"a test\"\ncis = [{cis}]\n");
     let (_, card) = io(plain, Options::DEFAULT).unwrap();
-    // CISTPL_FUNCID, then CISTPL_FUNCE: its largest block is at byte 12 of that body.
+    // The CIS has CISTPL_FUNCID, then CISTPL_FUNCE: the largest block size is at byte 12 of that
+    // tuple's body.
     let (_, odd) = io(&said("{ function = 1, at = 18, bytes = [0x10, 0x00] }"), Options::DEFAULT).unwrap();
     let sizes = |card: &IoCard| card.functions[0].unwrap().extension.max_block_bytes;
     assert!(sizes(&card) != 16 && sizes(&odd) == 16, "{} and {}", sizes(&card), sizes(&odd));

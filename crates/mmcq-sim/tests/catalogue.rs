@@ -1,6 +1,6 @@
-//! Every strike of the catalogue, once early in bring-up and once in a load, on the whole stack: a
-//! request may get an error, none waits for ever, and the controller never touches memory that was
-//! taken back.
+//! Tests each fault of the catalogue on the whole stack, once early in bring-up and once in a load:
+//! a request may get an error, but none waits for ever, and the controller never accesses memory
+//! that was taken back.
 
 use crate::machine;
 use machine::{Rig, buffer};
@@ -11,11 +11,12 @@ use mmcq_sim::faults::{Faults, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
 
-/// Bring-up and a load, struck at the nth event of either; how many strikes there were.
+/// Brings a card up and runs a load, with a fault at the nth event of either. Returns how often the
+/// fault struck.
 fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {
     let plan = || {
         let plan = injection.plan(nth).expect("a strike");
-        // A reset comes only after something else went wrong.
+        // A reset happens only after another fault, so one is added.
         let resets = injection.aim().is_some_and(|(point, _)| point == Point::Reset);
         Faults::new(if resets { plan.shot(Point::Response, 5, Strike::Crc) } else { plan })
     };
@@ -42,7 +43,7 @@ fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {
     hits(&faults, injection)
 }
 
-/// Strikes of this injection alone.
+/// Returns how often this injection struck.
 fn hits(faults: &Faults, injection: &Injection) -> usize {
     let aim = injection.aim();
     faults.struck().iter().filter(|shot| aim == Some((shot.point, shot.strike))).count()
@@ -50,7 +51,7 @@ fn hits(faults: &Faults, injection: &Injection) -> usize {
 
 #[test]
 fn no_strike_hangs_the_stack_or_lets_dma_go_astray() {
-    // What the card is struck by is not the controller's.
+    // Excludes points that belong to the card and not to this controller.
     let ours = |point: Point| {
         !matches!(point, Point::Busy | Point::Cache | Point::Function | Point::Medium | Point::PowerUp)
             && !point.is_of_queue()

@@ -1,5 +1,5 @@
-//! Chains of transfers that the controller executes, made by the engine: when, and what becomes of
-//! those that fail.
+//! Tests of chains of transfers that the controller executes and the engine makes: when a chain is
+//! made, and what becomes of a chain that fails.
 
 use crate::{lane, rig};
 use lane::Machine;
@@ -74,7 +74,8 @@ fn reads_and_writes_of_many_places_are_one_transfer() {
     }
 }
 
-/// The policy names each transfer; what it names is merged as ever.
+/// Checks that a scheduler and merging work as without chains: the policy picks each transfer, and
+/// its requests are merged as usual.
 #[test]
 fn a_scheduler_and_merging_stay_as_they_are() {
     let policy = Chained(Deadline::new(deadline::DeadlineConfig::DEFAULT));
@@ -100,7 +101,7 @@ fn a_controller_without_goes_on_without() {
     assert_eq!(chains(&machine), ChainStats::default());
 }
 
-/// Whatever stands between them keeps its place.
+/// Checks that a flush, or a request for the same blocks, ends a chain, so that the order is kept.
 #[test]
 fn a_flush_and_the_same_blocks_end_a_chain() {
     for card in CARDS {
@@ -121,7 +122,8 @@ fn a_flush_and_the_same_blocks_end_a_chain() {
     }
 }
 
-/// What is durable is so by its own CMD23: no flush follows.
+/// Checks that durable writes in a chain are reliable writes by their own CMD23: no flush follows
+/// them.
 #[test]
 fn durable_writes_are_reliable_transfers() {
     let machine = machine("emmc-51-full");
@@ -137,7 +139,8 @@ fn durable_writes_are_reliable_transfers() {
     assert!(lost.iter().all(|sector| sector.reliable), "{lost:?}");
 }
 
-/// The historic defect: part of a list is executed, and all is told as complete.
+/// Checks a known defect of a controller: it executes part of a list and reports all as complete.
+/// Nothing is lost, and no further chain is used.
 #[test]
 fn a_list_that_ends_early_loses_nothing_and_is_the_last() {
     for nth in 1..=8 {
@@ -148,7 +151,7 @@ fn a_list_that_ends_early_loses_nothing_and_is_the_last() {
         assert_eq!(machine.reads(1..20), 0, "{nth}");
         let stats = chains(&machine);
         let last = machine.stack.with(|engine| engine.set_chains(16));
-        // Where it was to end anyway nothing shows.
+        // A list that ends after its last transfer shows no defect.
         let shown = u32::from(stats.demoted == Some(Demotion::EndsEarly));
         assert_eq!((stats.disbelieved, last), (shown, true), "{nth}: {stats:?}");
         assert!(shown == 1 || nth > 6, "{nth}: {stats:?}");
@@ -158,7 +161,8 @@ fn a_list_that_ends_early_loses_nothing_and_is_the_last() {
     }
 }
 
-/// One block at a time is damaged, wherever it is: only its transfer is tried again.
+/// Damages one block at a time, at every position, and checks that only its transfer is tried
+/// again.
 #[test]
 fn a_transfer_that_fails_costs_no_other() {
     let mut failures = 0;
@@ -177,7 +181,8 @@ fn a_transfer_that_fails_costs_no_other() {
     assert!(failures > 30, "{failures}");
 }
 
-/// A response is lost, or shows an error of a write before.
+/// Checks a response that is lost or that shows an error of an earlier write: all writes before it
+/// in the chain become suspects.
 #[test]
 fn a_response_that_fails_makes_suspects_of_the_writes_before_it() {
     let mut suspected = 0;
@@ -186,7 +191,7 @@ fn a_response_that_fails_makes_suspects_of_the_writes_before_it() {
             let machine = machine("emmc-hs200");
             machine.faults(Plan::none().shot(Point::Response, nth, strike));
             let failed = machine.writes(1..20);
-            // A status that comes by itself is that of one write.
+            // A status that the controller asked for alone belongs to one write.
             assert!(failed <= usize::from(strike == Strike::Status(1 << 19)), "{nth} {strike:?}: {failed}");
             machine.faults(Plan::none());
             suspected += chains(&machine).suspected;
@@ -197,7 +202,8 @@ fn a_response_that_fails_makes_suspects_of_the_writes_before_it() {
     assert!(suspected > 20, "{suspected}");
 }
 
-/// A block cannot be programmed, wherever it is: it is written again, and is well.
+/// Checks a block that could not be programmed, at every position: it is written again, and no
+/// request fails.
 #[test]
 fn a_late_error_fails_none_that_can_be_written() {
     for card in ["emmc-hs200", "sdxc-128g-uhs"] {
@@ -213,12 +219,12 @@ fn a_late_error_fails_none_that_can_be_written() {
             assert_eq!(machine.writes(30..50) + machine.reads(30..50), 0);
             machine.checked();
         }
-        // Those that were alone, or whose status came alone, have their own answer.
+        // Writes that were sent alone, or whose status came alone, get their own answer.
         assert!(failed < 20 && suspected > 20, "{card}: {failed} failed, {suspected} were suspects");
     }
 }
 
-/// A read cannot be read: those beside it are.
+/// Checks that one unreadable block fails one read: the other reads of its chain succeed.
 #[test]
 fn one_bad_block_fails_one_read() {
     let machine = machine("emmc-hs200");
@@ -229,7 +235,7 @@ fn one_bad_block_fails_one_read() {
     machine.checked();
 }
 
-/// The controller says nothing, or nothing more.
+/// Checks that a request ends although the controller never reports anything, or stops reporting.
 #[test]
 fn silence_has_an_end() {
     let strikes = [
@@ -285,7 +291,7 @@ fn chains_that_fail_again_and_again_are_given_up_and_no_request() {
     assert_eq!(chains(&machine), stats);
 }
 
-/// A request is given up while the controller has it: the others go on.
+/// Checks that a request can be abandoned while the controller executes it: the others go on.
 #[test]
 fn memory_that_is_taken_away_ends_the_chain() {
     let machine = machine("emmc-hs200");
@@ -302,8 +308,8 @@ fn memory_that_is_taken_away_ends_the_chain() {
     }
 }
 
-/// An error that comes behind a chain may be of any data in the cache, those of complete writes among
-/// them: the next flush is told.
+/// Checks that the next flush reports an error that shows behind a chain: it may concern any data
+/// in the cache, also those of writes that are complete.
 #[test]
 fn an_error_behind_a_chain_is_the_next_flushs_too() {
     let mut told = 0;
@@ -315,7 +321,7 @@ fn an_error_behind_a_chain_is_the_next_flushs_too() {
         let failed = ids.into_iter().map(|id| machine.finish(&[id]) != 0).position(|failed| failed);
         machine.faults(Plan::none());
         let flush = machine.finish(&[machine.flush()]);
-        // The first goes alone, and nothing is in the cache before it.
+        // The first write is sent alone, and the cache holds nothing before it.
         if let Some(1..) = failed {
             told += 1;
             assert_eq!(flush, 1, "{nth}: {failed:?} failed, those before are complete");

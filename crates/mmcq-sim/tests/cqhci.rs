@@ -1,4 +1,5 @@
-//! The driver of the queue engine drives its model, task by task, without the engine above.
+//! Tests of the driver of the queue engine (CQHCI) on its model, task by task, without the stack's
+//! engine above.
 
 use crate::queue;
 use mmcq::host::sdhci::{Cqhci, CqhciQuirks};
@@ -35,7 +36,7 @@ fn a_task_as_large_as_they_may_be() {
         let caps = *rig.host.queue_caps().unwrap();
         assert!(caps.max_segments >= 2 && caps.max_bytes >= 65_536, "{caps:?}");
         let blocks = u16::try_from(caps.max_bytes / 512).unwrap();
-        // In two pieces, each of several descriptors.
+        // The memory is in two segments, each of several descriptors.
         rig.prepare(5, Direction::Write, 4096, blocks);
         rig.prepare(6, Direction::Read, 65_536, blocks);
         rig.ring(3 << 5);
@@ -76,7 +77,7 @@ fn a_flush_by_direct_command_is_a_barrier() {
             rig.write(slot, 8 * u32::from(slot));
         }
         rig.said();
-        // CMD6: FLUSH_CACHE.
+        // CMD6 that sets FLUSH_CACHE.
         rig.host.prepare_command(&Command::new(6, 0x0320_0100, Resp::R1b), true).unwrap();
         rig.ring(0b1111);
         rig.ring(1 << 31);
@@ -133,7 +134,8 @@ fn a_halt_in_the_middle_loses_nothing() {
         assert!(halted.halted && halted.fault.is_none());
         let done = first | halted.done;
         assert_ne!(done, 0xffff, "in the middle");
-        // The lines are the controller's: a status, and a status of the queue.
+        // The driver can send commands again: here CMD13 for the status, and CMD13 for the queue
+        // status.
         assert_eq!(rig.status(), 0x900);
         assert_eq!(rig.host.ring(1), 0, "nothing is rung in a halt");
         assert_eq!(rig.host.enable_queue(&QueueSettings::new(1)), Err(QueueError::State));
@@ -165,7 +167,7 @@ fn one_task_is_cleared_and_the_others_go_on() {
     let victim = 31 - left.leading_zeros() as u8;
     assert_eq!(rig.host.clear_task(10), Err(QueueError::Slot(10)));
     if rig.host.queue_state().known >> victim & 1 == 1 {
-        // The card is told by the caller.
+        // The caller has to discard the task in the card, too.
         let discard = Command::new(48, u32::from(victim) << 16 | 2, Resp::R1b);
         assert!(rig.try_command(discard).is_some());
     }
@@ -176,7 +178,7 @@ fn one_task_is_cleared_and_the_others_go_on() {
     rig.release(victim);
     rig.host.resume_queue().unwrap();
     rig.complete(left & !(1 << victim));
-    // The slot is free for another.
+    // The slot can take another task.
     rig.read(victim, 99);
     rig.ring(1 << victim);
     rig.complete(1 << victim);
@@ -203,7 +205,8 @@ fn clocks_of_24_and_192_mhz_ask_at_the_same_times() {
         rig.complete(1);
         rig.same(0, 0);
         let asked = rig.said().iter().filter(|&&index| index == 13).count() as u64;
-        // CMD44, CMD45 and the data take some 100 us of it; each question 2 us more.
+        // CMD44, CMD45 and the data take some 100 us of the time; each question for ready tasks
+        // takes 2 us more.
         let waited = (rig.now() - begin).saturating_sub(90_000);
         let period = if board == Some(96_000_000) { 10_000 } else { 20_000 };
         let expected = waited / (period + 2_000);
@@ -228,7 +231,8 @@ fn a_question_beside_data_is_asked_only_where_it_may_be() {
         rig.now() - begin
     };
     let without = lasts(CqhciQuirks::NONE, 0);
-    // Asked at the end of each task, the next is known when its data are over.
+    // When the engine asks at the end of each task, it knows the next task as soon as the data are
+    // over.
     assert!(lasts(CqhciQuirks::NONE, 1) < without);
     assert_eq!(lasts(CqhciQuirks::NO_POLL_BESIDE, 1), without);
 }
@@ -244,7 +248,8 @@ fn coalescing_makes_one_interrupt_of_several() {
     rig.ring(0xff);
     let (first, second) = (rig.events().done, rig.events().done);
     assert_eq!((first.count_ones(), second.count_ones(), first | second), (4, 4, 0xff));
-    // One alone waits for its time; one that must not wait does not.
+    // A task alone waits for the coalescing timer; a task that is marked not to wait interrupts at
+    // once.
     let mut lasts = |flags| {
         rig.prepare_with(0, Direction::Read, 0, 8, flags);
         let begin = rig.now();
@@ -260,7 +265,7 @@ fn coalescing_makes_one_interrupt_of_several() {
 #[test]
 fn a_task_costs_five_accesses() {
     let mut rig = Rig::new(Form::Wide);
-    // The first end of each slot is looked at twice.
+    // Each slot is used twice.
     for _ in 0..2 {
         rig.read(0, 0);
         let before = rig.port.counters();
@@ -326,7 +331,7 @@ fn what_is_no_task_is_refused_and_nothing_is_rung() {
 #[test]
 fn where_there_is_no_engine_the_controller_goes_on_alone() {
     let mut parts = Parts::new(Form::Wide);
-    // The registers are elsewhere.
+    // The engine's registers are at another offset.
     parts.engine.offset = 0x400;
     let rig = Rig::off(parts.clone());
     drop(rig);
@@ -338,7 +343,7 @@ fn where_there_is_no_engine_the_controller_goes_on_alone() {
     let table = Box::leak(Box::new(mmcq::host::sdhci::Table::<8>::new()));
     let host =
         mmcq::host::sdhci::Sdhci::new(port, memory, table, mmcq::host::sdhci::SdhciConfig::new()).unwrap();
-    // SAFETY: the model answers there, with nothing.
+    // SAFETY: the model has no registers at this offset; it reads as nothing and ignores writes.
     let queue = unsafe { mmcq::host::sdhci::CqhciConfig::at(0x200) };
     let list = Box::leak(Box::new(mmcq::host::sdhci::TaskList::<4>::new()));
     let mut host = Cqhci::new(host, list, queue);

@@ -1,4 +1,4 @@
-//! What goes wrong with the queue engine or its card, and what its driver says and does.
+//! Tests of faults of the queue engine or its card: what the engine's driver reports and does.
 
 use crate::queue;
 use mmcq::host::{BusOp, Cause, CommandQueueHost, QueueError, QueueSettings, Stage};
@@ -43,7 +43,7 @@ fn ends_of_tasks_that_were_cleared_are_not_believed() {
     }
 }
 
-/// Four tasks, of which the third is struck.
+/// Returns a rig that executes four tasks with these faults.
 fn struck(form: Form, plan: Plan) -> Rig {
     let mut rig = Rig::new(form);
     for slot in 0..4 {
@@ -57,7 +57,7 @@ fn struck(form: Form, plan: Plan) -> Rig {
 #[test]
 fn the_error_of_one_task_costs_the_others_nothing() {
     for form in FORMS {
-        // The second block of the second task that is executed.
+        // The fault damages the second block of the second task that is executed.
         let mut rig = struck(form, Plan::none().shot(Point::ReadBlock, 10, Strike::Crc));
         let first = rig.events();
         assert_eq!((first.done.count_ones(), first.fault), (1, None));
@@ -69,7 +69,7 @@ fn the_error_of_one_task_costs_the_others_nothing() {
         let cleared = rig.clear_all();
         assert_eq!(cleared, 0b1111 & !done);
         rig.recover();
-        // The memory is let go, and the tasks are rung again.
+        // The driver has released the memory, and the tasks are submitted again.
         for slot in 0..4 {
             if done >> slot & 1 == 1 {
                 rig.same(slot, sector(slot));
@@ -88,7 +88,7 @@ fn the_error_of_one_task_costs_the_others_nothing() {
 
 #[test]
 fn a_task_that_is_not_announced_is_named() {
-    // CMD44 of the third: two commands for each task before.
+    // The fault strikes CMD44 of the third task: each task before it took two commands.
     let mut rig = struck(Form::Short, Plan::none().shot(Point::Response, 5, Strike::Lost));
     let fault = rig.fault();
     assert_eq!((fault.cause, fault.stage), (Cause::Timeout, Stage::Command));
@@ -128,7 +128,7 @@ fn a_reset_at_any_moment_forgets_tasks_and_lets_their_memory_go() {
         }
         rig.ring(0b1111);
         rig.run(u64::from(at) * 7_000);
-        // As when a halt has not come.
+        // A halt was requested and has not been confirmed yet.
         rig.host.halt_queue().unwrap();
         rig.recover();
         let state = rig.host.queue_state();

@@ -1,4 +1,5 @@
-//! The whole stack on the driver of the queue engine, whose controller is one like any other.
+//! Tests of the whole stack on the driver of the queue engine, with a controller that is otherwise
+//! used like any other.
 
 use crate::{queue, timed};
 use mmcq::engine::Config;

@@ -1,5 +1,5 @@
-//! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep,
-//! power-off, in virtual time.
+//! Tests of what a block device does besides plain reads and writes: erase, zeroes, durable writes,
+//! partitions, sleep and power-off, in virtual time.
 
 use crate::timed;
 use mmcq::block::{BlockDevice, Partition};
@@ -126,7 +126,7 @@ fn a_discard_keeps_what_it_cannot_free_exactly() {
         assert_eq!(rig.read(base - 1, 1)[0], 0x5a, "{card}");
         let left = rig.read(base, 64);
         assert!(left.iter().all(|&byte| matches!(byte, 0x33 | 0 | 0xff)), "{card}");
-        // What is written afterwards is there.
+        // Data written afterwards can be read.
         rig.write(base, 64, 0x44);
         assert!(rig.read(base, 64).iter().all(|&byte| byte == 0x44), "{card}");
         rig.checked();
@@ -217,8 +217,8 @@ fn a_general_purpose_partition_is_longer_than_a_transfer() {
     rig.checked();
 }
 
-/// The pieces after the first are refused: what the first has brought is where the caller looks for
-/// it.
+/// Checks that a read whose later pieces are refused returns the whole buffer: the caller finds the
+/// data of the first piece there.
 #[test]
 fn a_read_that_is_refused_half_way_gives_the_whole_buffer_back() {
     let rig = Rig::new("emmc-hs200");
@@ -256,7 +256,7 @@ fn a_device_sleeps_and_wakes_with_its_data() {
         let (woken, _) = rig.run(power::awake(&rig.stack, &rig.card, scratch, asleep));
         woken.unwrap_or_else(|error| panic!("{card}: {error}"));
         assert_eq!(rig.read(100, 8)[0], 0x42, "{card}");
-        // It still knows how to erase.
+        // The stack can still erase after the device woke.
         rig.run(rig.disk().write_zeroes(100, 8, buffer(1))).0.unwrap();
         rig.checked();
     }
@@ -271,7 +271,7 @@ fn power_goes_after_everything_is_written() {
             let (result, scratch) = rig.run(power::power_off(&rig.stack, &rig.card, buffer(1), off));
             result.unwrap_or_else(|error| panic!("{card}: {error}"));
             assert_eq!(rig.run(rig.disk().read(100, buffer(8))).0.unwrap_err().error, Error::NoCard);
-            // It comes up again, and what was written is there.
+            // The card comes up again, and what was written is there.
             let (again, _) = rig.run(card::bring_up(&rig.stack, scratch, card::Options::DEFAULT));
             again.unwrap_or_else(|error| panic!("{card}: {error}"));
             assert_eq!(rig.read(100, 8)[0], 0x42, "{card}");

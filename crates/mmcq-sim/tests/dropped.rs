@@ -1,6 +1,6 @@
-//! Futures dropped at every poll, over controllers and cards by register: the controller never
-//! writes into memory that is not its own any more, every slot and every buffer comes back, and
-//! whatever follows works, in bounded time.
+//! Drops futures at every poll, over controllers and cards by register. Checks that the controller
+//! never writes into memory that is not its own any more, that every slot and buffer comes back,
+//! and that later requests work, in bounded time.
 
 use crate::timed;
 use mmcq::block::{BlockDevice, Bounced};
@@ -28,8 +28,8 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
 
-/// Everything that was under way when a future was dropped has ended after this: the longest
-/// timeout of a card is a write's, 250 ms to 500 ms.
+/// After this time everything that was under way when a future was dropped has ended: the longest
+/// timeout of a card is that of a write, 250 ms to 500 ms.
 const SETTLED_NS: u64 = 2_000_000_000;
 
 fn text(card: &str) -> String {
@@ -48,7 +48,7 @@ struct Rig {
     model: Rc<RefCell<Sdhci>>,
     memory: ShadowMemory,
     stack: Stack,
-    /// Buffers that are out, and those that came back.
+    /// The buffers that the test gave out, and the claims by which it gets them back.
     given: RefCell<Vec<Box<[u64]>>>,
     claims: RefCell<Vec<Claim>>,
     back: RefCell<Vec<NonNull<u8>>>,
@@ -75,14 +75,14 @@ impl Rig {
         }
     }
 
-    /// Memory that is freed as soon as everything is at rest; what writes there afterwards shows as
-    /// a violation of the shadow memory.
+    /// Returns memory that is freed as soon as everything is at rest. A later write of the
+    /// controller to it is reported by the shadow memory.
     fn buffer(&self, bytes: u32, fill: u8) -> DmaBuf {
         let words = vec![u64::from_ne_bytes([fill; 8]); bytes.div_ceil(8) as usize];
         let mut words = words.into_boxed_slice();
         let at = NonNull::from(&mut *words).cast();
         self.given.borrow_mut().push(words);
-        // SAFETY: kept in `given` until the stack is at rest and has given it back.
+        // SAFETY: `given` keeps the memory until the stack is at rest and has given it back.
         let buf = unsafe { DmaBuf::from_raw(at, bytes) };
         self.claims.borrow_mut().push(buf.claim());
         buf
@@ -108,8 +108,9 @@ impl Rig {
         timed::try_drive(&self.time, || self.turn(), future).unwrap()
     }
 
-    /// What is under way ends; then nothing is missing, and nothing was touched that should not be.
-    /// `kept`: a buffer may have gone with the future that had it between two requests.
+    /// Waits until nothing is under way, and checks that no buffer is missing and no wrong memory
+    /// was touched. `kept`: a dropped future may have taken with it a buffer that it held between
+    /// two requests.
     fn settle(&self, kept: bool) {
         let from = self.time.now();
         for turns in 0.. {
@@ -141,9 +142,9 @@ impl Rig {
         timed::checked(&self.memory, &self.model);
     }
 
-    /// Drops what `make` makes after the kth poll, and after the event that follows it, for every k
-    /// until it ends by itself. `check` follows each time. `keeps`: the future has a buffer at
-    /// times that is with no request.
+    /// Drops the future of `make` after its kth poll, and after the event that follows that poll,
+    /// for every k until the future ends by itself. `check` runs each time. `keeps`: between
+    /// requests the future holds a buffer of its own.
     fn dropped<'a>(
         &self,
         name: &str,
@@ -181,7 +182,7 @@ impl Rig {
     }
 }
 
-/// Tells where it was when something fails.
+/// Prints the name, the poll and the moment of a test that fails.
 struct Report<'a>(&'a str, u32, bool);
 
 impl Drop for Report<'_> {
@@ -195,7 +196,7 @@ impl Drop for Report<'_> {
 
 const BLOCKS: u32 = 8;
 const BYTES: u32 = BLOCKS * 512;
-/// What is only read, and what is written to.
+/// First blocks of the area that is only read, and of the area that is written.
 const READ_AT: u64 = 5_000;
 const WRITE_AT: u64 = 9_000;
 
@@ -213,8 +214,8 @@ async fn written(rig: &Rig, fill: u8) {
     rig.back(buf);
 }
 
-/// A following read brings what the card has always had there, and each block of the others is one
-/// of those that were written.
+/// Checks that a following read brings the card's original data, and that each block of the written
+/// area holds one of the patterns that were written there.
 fn intact(rig: &Rig, expected: &[u8], fills: &[u8]) {
     assert!(rig.drive(contents(rig, READ_AT)) == expected, "other data than before");
     let bytes = rig.drive(contents(rig, WRITE_AT));
@@ -270,8 +271,8 @@ fn every_workload(rig: &Rig, card: &str) {
         },
         check,
     );
-    // A device of two blocks: four pieces each way. Its own buffer is not of those that are
-    // counted.
+    // A device with a bounce buffer of two blocks: it copies four pieces in each direction. Its
+    // bounce buffer is not counted.
     rig.dropped(
         &format!("{card}: copied"),
         false,
@@ -279,7 +280,7 @@ fn every_workload(rig: &Rig, card: &str) {
             Box::pin(async move {
                 let bounce = Box::leak(vec![0u64; 128].into_boxed_slice());
                 let at = NonNull::from(bounce).cast();
-                // SAFETY: leaked.
+                // SAFETY: the memory is leaked.
                 let bounce = unsafe { DmaBuf::from_raw(at, 1024) };
                 rig.claims.borrow_mut().push(bounce.claim());
                 let mut copying = Bounced::new(device.clone(), bounce).unwrap();
@@ -320,7 +321,7 @@ fn every_workload(rig: &Rig, card: &str) {
             })
         },
         || {
-            // The next one finds the card wherever it is.
+            // The next bring-up finds the card in whatever state it is.
             let (card, scratch) = rig.drive(card::bring_up(&rig.stack, rig.buffer(512, 0), Options::DEFAULT));
             rig.back(scratch);
             card.unwrap();
@@ -385,7 +386,7 @@ fn on_an_io_card() {
         let mut function = Function::new(&rig.stack, &card, 1).unwrap();
         rig.drive(function.set_block_size(128)).unwrap();
         rig.drive(function.enable()).unwrap();
-        // Its interface code says what it is [SDIO 6.10]: Bluetooth Type-A.
+        // The function's interface code says what the function is [SDIO 6.10]: Bluetooth Type-A.
         rig.drive(function.read_u8(0x14, Chain::Last)).unwrap();
     };
     rig.dropped(
@@ -406,8 +407,8 @@ fn on_an_io_card() {
         },
         works,
     );
-    // Packets come by themselves; a receiver that was dropped in the middle of one leaves it to the
-    // next, which receives it from its start.
+    // The card sends packets by itself. A receiver that was dropped in the middle of a packet
+    // leaves it to the next receiver, which receives it from its start.
     let mut irq = CardInterrupt::new(&rig.stack, &card);
     let function = Function::new(&rig.stack, &card, 1).unwrap();
     let bluetooth = rig.drive(TypeA::open(function, &mut irq, 512)).unwrap();
@@ -426,8 +427,8 @@ fn on_an_io_card() {
     assert!(counts.delivered >= 34 && counts.retried > 0, "{} {}", counts.delivered, counts.retried);
 }
 
-/// The whole driver is dropped, in the middle of a packet either way, and opened anew: the function
-/// must not wait for the word of the one that is gone.
+/// Drops the whole driver in the middle of a packet, in either direction, and opens it anew. The
+/// function must not wait for an answer of the old driver.
 #[test]
 fn a_type_a_driver_is_opened_anew() {
     const PAYLOAD: u32 = 1_000;
@@ -438,14 +439,14 @@ fn a_type_a_driver_is_opened_anew() {
     rig.back(scratch);
     let card = card.unwrap_or_else(|error| panic!("{error}"));
     let (rig, card) = (&rig, &card);
-    // Some packets in, one out in two commands, and the driver is gone.
+    // The driver receives some packets, sends one in two commands, and is dropped.
     let driver = async |packets: u64| {
         let mut irq = CardInterrupt::new(&rig.stack, card);
         let function = Function::new(&rig.stack, card, 1).unwrap();
         let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
         for number in 0..packets {
             let (result, buf) = bluetooth.receive(&mut irq, rig.buffer(4096, 0)).await;
-            // The function makes the packets: the first after each reset has number 0.
+            // The function makes the packets; the first after each reset has number 0.
             let sent = mmcq_sim::card::io::type_a::packet(number, 2048);
             assert_eq!(result.map(|packet| packet.bytes), Ok(2048));
             assert!(buf[..2048] == sent[4..], "packet {number} has other data than were sent");
@@ -471,7 +472,8 @@ fn a_type_a_driver_is_opened_anew() {
             assert_eq!((last.len() as u32, &last[..4]), (PAYLOAD + 4, &[0xec, 0x03, 0, 1][..]));
         },
     );
-    // The rest of a packet was never taken for the start of the next, and no word said twice.
+    // The rest of a packet was never taken for the start of the next, and no answer was given
+    // twice.
     assert!(whole > 30, "{whole}");
     assert_eq!((counts().cut_short, counts().retried, counts().stray, counts().sent_dropped), (0, 0, 0, 0));
 }

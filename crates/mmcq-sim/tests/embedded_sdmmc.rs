@@ -1,5 +1,5 @@
-//! A judge that we did not write: the crate `embedded-sdmmc` drives the model of a card in SPI mode,
-//! byte by byte, with chip select up between any two calls.
+//! Tests of our card model by independent code: the crate `embedded-sdmmc` drives the model of a
+//! card in SPI mode, byte by byte, with chip select high between two calls.
 
 use embedded_hal::delay::DelayNs;
 use embedded_hal::spi::{ErrorType, Operation, SpiDevice};
@@ -14,7 +14,7 @@ use mmcq_sim::spi::{Habits, SpiLine, SpiSlot};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Stream;
 
-/// A device on a bus of its own.
+/// An SPI device on a bus of its own, for `embedded-sdmmc`.
 #[derive(Clone)]
 struct Device(SpiLine);
 
@@ -64,7 +64,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// 74 clocks are the caller's affair.
+    /// Makes the device. The caller sends the first 74 clocks.
     fn new(card: &str, habits: Habits) -> Self {
         let profile = CardProfile::from_toml(cards::named(card).unwrap(), card).unwrap();
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(3)).unwrap();
@@ -99,7 +99,8 @@ impl Rig {
     }
 }
 
-/// What the peer can live with: busy shows at once after the token that ends a write.
+/// Habits of a card that `embedded-sdmmc` can work with: busy shows directly after the token that
+/// ends a write.
 const PROMPT: Habits = Habits { stop_bytes: 0, ..Habits::USUAL };
 
 fn blocks(random: &mut Stream, count: u64) -> Vec<Block> {
@@ -180,20 +181,21 @@ fn it_complains_about_faults() {
     }
 }
 
-/// What the peer does that the standard does not allow, or that it does not see.
+/// Documents what `embedded-sdmmc` does against the standard, or does not notice.
 #[test]
 fn what_the_judge_itself_does_wrong() {
-    // The token of a single block follows the response at once (N_WR is at least one byte).
+    // It sends the token of a single block directly after the response (the standard wants at least
+    // one byte between: N_WR).
     let rig = Rig::up("sdhc-16g-hs", PROMPT);
     rig.peer.write(&[Block::new()], BlockIdx(5)).unwrap();
     assert_eq!(rig.line.slot.borrow().protocol_violations(), 1);
     let rig = Rig::up("sdhc-16g-hs", Habits { needs_gap: true, ..PROMPT });
     assert!(rig.peer.write(&[Block::new()], BlockIdx(5)).is_err());
-    // The byte after the last token of a write is undefined, and taken for the end of busy.
+    // It takes the byte after the last token of a write, which is undefined, for the end of busy.
     let rig = Rig::up("sdhc-16g-hs", Habits::USUAL);
     rig.peer.write(&[Block::new(), Block::new()], BlockIdx(5)).unwrap();
     assert!(rig.peer.read(&mut [Block::new()], BlockIdx(5)).is_err());
-    // The error of a write of several blocks is not asked for.
+    // It does not ask for the error of a write of several blocks.
     let rig = Rig::up("sdhc-16g-hs", PROMPT);
     rig.faults(Plan::none().shot(Point::Medium, 2, Strike::Fail));
     rig.peer.write(&[Block::new(), Block::new()], BlockIdx(5)).unwrap();
@@ -208,7 +210,7 @@ impl TimeSource for NoTime {
     }
 }
 
-/// A partition with an empty FAT16 from sector 64 on: 16 MiB, clusters of 4 KiB.
+/// Writes a partition with an empty FAT16 from sector 64 on: 16 MiB, clusters of 4 KiB.
 fn format(peer: &SdCard<Device, Device>) {
     const START: u32 = 64;
     const SECTORS: u32 = 32_768 + 1_024;
@@ -221,7 +223,8 @@ fn format(peer: &SdCard<Device, Device>) {
     };
     let entry = [[0, 0, 0, 0], [6, 0, 0, 0], START.to_le_bytes(), SECTORS.to_le_bytes()].concat();
     put(0, &[(446, &entry), (510, &[0x55, 0xaa])]);
-    // 512 bytes, 8 sectors, 1 reserved, 2 tables of 32 sectors, 512 entries in the root.
+    // The boot sector: sectors of 512 bytes, clusters of 8 sectors, 1 reserved sector, 2 tables of
+    // 32 sectors, 512 entries in the root directory.
     let layout = [0x00, 0x02, 8, 1, 0, 2, 0x00, 0x02, 0, 0, 0xf8, 32, 0];
     put(
         START,

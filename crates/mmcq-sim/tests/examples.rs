@@ -1,4 +1,4 @@
-//! The examples that people copy run, and fit on a screen.
+//! Tests that the examples, which people copy, run and fit on a screen.
 
 #[path = "../examples/async_queue.rs"]
 mod async_queue;
@@ -50,7 +50,8 @@ fn each_has_at_most_forty_lines_and_runs_here() {
     }
 }
 
-/// What a board has to write before the first call of the stack, as the guide has it.
+/// Checks that the guide's first board needs less than ten lines before the first call of the
+/// stack.
 #[test]
 fn a_first_board_of_the_guide_is_under_ten_lines_of_glue() {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/first-card.md");

@@ -1,4 +1,5 @@
-//! Several handles on one card: each flush is told of the writes that were lost before it, once.
+//! Tests of several handles for one card: the next flush of each handle reports writes that were
+//! lost before it, once.
 
 use futures::future::{Either, select};
 use mmcq::block::BlockDevice;
@@ -9,7 +10,7 @@ use mmcq_sim::faults::{Plan, Point, Strike};
 use std::future::Future;
 use std::pin::{Pin, pin};
 
-/// Runs a call beside the supervisor.
+/// Runs a call while the supervisor runs, too.
 fn beside<K: Future<Output: std::fmt::Debug>, T>(
     bench: &Bench,
     supervisor: &mut Pin<&mut K>,

@@ -1,4 +1,4 @@
-//! An I/O card that is pulled while a driver waits for its interrupt.
+//! Tests of an I/O card that is removed while a driver waits for its interrupt.
 
 use mmcq::card::{Options, bring_up_io};
 use mmcq::host::sdhci;
@@ -20,7 +20,8 @@ impl Wake for Count {
     }
 }
 
-/// It would wait for ever; its next command tells it.
+/// Checks that a driver that waits for the interrupt of a removed card is woken: otherwise it would
+/// wait for ever. Its next command reports the removal.
 #[test]
 fn a_driver_that_waits_for_the_interrupt_of_a_card_that_goes_is_woken() {
     let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! How long a request takes: the tables of docs/latency.md.
+//! Measures how long a request takes: the tables of docs/latency.md.
 
 use mmcq::card::{Card as Found, Options, bring_up, supervise};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request};
@@ -19,7 +19,7 @@ const READER: Origin = Origin { client: 0, sync: true };
 const WRITER: Origin = Origin { client: 1, sync: false };
 const CARDS: [&str; 3] = ["sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200"];
 
-/// Each request's result, and when it came, in nanoseconds from the first on.
+/// The result of each request, and its time in ns from the first submission on.
 type Ends = Vec<(Result<(), Error>, u64)>;
 
 fn up<P: Profile>(card: &str, policy: P) -> (Bench<P>, Found, DmaBuf) {
@@ -34,7 +34,8 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
     if let Poll::Ready(it) = poll { Some(it) } else { None }
 }
 
-/// All of these at once, to the last answer; beside a supervisor, if a card for one is given.
+/// Submits all these requests at once and waits for the last answer; with `supervised`, a
+/// supervisor runs too.
 fn ends<P: Profile>(bench: &Bench<P>, requests: Vec<Request>, supervised: Option<(Found, DmaBuf)>) -> Ends {
     let begin_ns = bench.now_ns();
     let mut under_way: Vec<_> =
@@ -74,10 +75,10 @@ fn late(nth: u64, ns: u64) -> Plan {
     Plan::none().shot(Point::Busy, nth, Strike::Late(ns))
 }
 
-/// A read that comes behind so many writes of 64 KiB, in microseconds.
+/// Returns how long a read takes that is submitted behind this many writes of 64 KiB, in us.
 fn behind<P: Profile>(card: &str, policy: P, writes: u64) -> u64 {
     let (bench, ..) = up(card, policy);
-    // The card's buffer is as full as it gets.
+    // Fills the card's buffer first.
     for n in 0..8 {
         ends(&bench, vec![write(n, 128)], None);
     }
@@ -102,7 +103,7 @@ fn behind_writes() -> String {
     rows
 }
 
-/// Eight writes of 4 KiB, and a card that takes longer over them than it should.
+/// Measures eight writes of 4 KiB to a card that takes longer than it should.
 fn trouble() -> String {
     let mut rows = String::new();
     let plans: [(&str, &dyn Fn() -> Plan); 5] = [
@@ -134,8 +135,8 @@ struct Log {
     write_ms: u64,
 }
 
-/// Records of 512 bytes, one a millisecond, for 30 s: in pieces of 32 KiB, by two writers, from so
-/// many buffers. One write in 80 is busy 250 ms longer.
+/// A logger: records of 512 bytes, one a millisecond, for 30 s. Two writers write them in pieces of
+/// 32 KiB, from this many buffers. One write in 80 is busy for 250 ms more.
 fn log(card: &str, buffers: usize) -> Log {
     const RECORDS: u64 = 64;
     let (bench, ..) = up(card, Fifo);

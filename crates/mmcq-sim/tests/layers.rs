@@ -1,10 +1,10 @@
-//! A layer of the simulator looks down, never up.
+//! Tests that a layer of the simulator uses only lower layers.
 
 use crate::imports;
 use std::path::Path;
 
-/// From the lowest. A module may name those in the rows above its own, and no other: so no
-/// controller knows another.
+/// The layers, from the lowest on. A module may use modules of earlier rows only; so no controller
+/// uses another.
 const LAYERS: &[&[&str]] = &[
     &["alarms", "faults", "memory", "parallel", "plant", "sequence", "stats", "time", "wire", "world"],
     &["card", "cards", "charged", "cpu", "port"],

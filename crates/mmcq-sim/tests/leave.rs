@@ -1,5 +1,5 @@
-//! A card that is left alone: what was complete before its power may go is on the medium, and it
-//! expects no command of others.
+//! Tests of a card that is left alone: data that were complete are on the medium before the power
+//! may go, and no state of the card misinterprets later commands.
 
 use crate::rig;
 use mmcq::card::{Options, Rest, Upkeep, power};
@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 const MS: u64 = 1_000_000;
 const CACHED: Options = Options::DEFAULT.cache(true);
 
-/// Runs a call that is polled late: whenever it is, `between` has been at the card.
+/// Runs a call that is polled late: before each poll, `between` acts on the card.
 fn late<F: Future>(rig: &Rig, call: F, mut between: impl FnMut(u32)) -> F::Output {
     let mut call = pin!(call);
     for nth in 0..100_000 {
@@ -41,7 +41,8 @@ fn what_is_written_while_the_power_is_about_to_go_is_there_afterwards() {
         rig.one(rig.write(0, 8, 1)).result.unwrap();
         let mut written = 0;
         let write_one = |nth: u32| {
-            // While the first flush is under way, and complete before the call looks again.
+            // A write completes while the first flush is under way, before the call is polled
+            // again.
             if nth == 0 {
                 rig.one(rig.write(64, 8, 2)).result.unwrap();
                 written += 1;
@@ -50,7 +51,7 @@ fn what_is_written_while_the_power_is_about_to_go_is_there_afterwards() {
         if sleeps {
             let (result, _) = late(&rig, power::sleep(rig.stack, &rig.found, buffer(1, 0)), write_one);
             let _ = result.unwrap();
-            // VCC may go now.
+            // VCC may be switched off now.
             rig.ills.borrow_mut().brown_out = true;
         } else {
             let off = power::power_off(rig.stack, &rig.found, buffer(1, 0), power::Off::Short);
@@ -78,7 +79,7 @@ fn who_writes_without_a_pause_keeps_a_device_awake_and_loses_no_data_without_a_w
         let now = rig.time.now();
         let request = Request::new(Kind::Write { lba: 64, blocks: 8 }, buffer(8, 2));
         let Ok(id) = rig.stack.with(|engine| engine.submit(request, now)) else { return };
-        // Of each two one is complete before the call looks again, and one waits.
+        // Of each two requests one is complete before the call is polled again, and one waits.
         if nth.is_multiple_of(2) {
             assert!(rig.one(id).result.is_ok());
         } else {
@@ -95,7 +96,8 @@ fn who_writes_without_a_pause_keeps_a_device_awake_and_loses_no_data_without_a_w
     assert_eq!(result, Err(Error::CacheLost));
 }
 
-/// A device that sleeps may lose its supply.
+/// Checks that a device whose cache could not be flushed stays awake: a sleeping device may lose
+/// its supply.
 #[test]
 fn a_device_whose_cache_is_not_flushed_stays_awake() {
     let upkeep = Box::leak(Box::new(Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: 50 * MS })));
@@ -108,12 +110,13 @@ fn a_device_whose_cache_is_not_flushed_stays_awake() {
     assert_eq!(rig.stats().rests, 0);
     assert!(rig.one(rig.read(64, 1)).result.is_ok());
     assert_eq!(rig.taken(RecoveryStep::Classify), 0);
-    // Later it is tried again.
+    // Later the flush is tried again.
     rig.until(rig.time.now() + 70_000 * MS);
     assert_eq!(rig.stats().rests, 1);
 }
 
-/// The engine would not know that there is something to be flushed.
+/// Checks that a program cannot switch the cache on behind the engine, which would not know that
+/// data must be flushed.
 #[test]
 fn a_cache_is_not_switched_behind_the_engine() {
     let rig = Rig::alone("emmc-51-full", CACHED.cache(false));
@@ -134,12 +137,13 @@ fn a_cache_is_not_switched_behind_the_engine() {
     }
 }
 
-/// CMD55 whose answer is lost makes an application command of whatever comes next: of CMD23, say,
-/// which counts no blocks then.
+/// Checks CMD55 whose answer is lost: it would make an application command of the next command, for
+/// example of CMD23, which then counts no blocks.
 #[test]
 fn a_lost_answer_to_cmd55_is_nothing_to_others() {
     for name in ["sdhc-16g-hs", "sdxc-128g-uhs"] {
-        // CMD55 is executed without an answer, or not heard; the command after it is not heard.
+        // CMD55 is executed without an answer, or not received; or the command after it is not
+        // received.
         for (lost, deaf) in [(1, false), (1, true), (2, true)] {
             let rig = Rig::new(name);
             let data = Data { direction: Direction::Read, block_size: 64, blocks: 1 };
@@ -169,7 +173,8 @@ fn a_lost_answer_to_cmd55_is_nothing_to_others() {
     }
 }
 
-/// A flush that is refused is no reason to take the power: nothing was done, and the call says so.
+/// Checks that the power stays on if the flush is refused because the queue is full, and that the
+/// call reports that.
 #[test]
 fn the_power_stays_where_a_full_queue_refuses_the_flush() {
     let rig = Rig::alone("emmc-51-full", CACHED);
@@ -185,7 +190,8 @@ fn the_power_stays_where_a_full_queue_refuses_the_flush() {
     assert_eq!(rig.drive(off).0, Ok(()));
 }
 
-/// Without a cache too: a write that was told early is lost with the power, and the caller is told.
+/// Checks a card without a cache: a write that was reported as complete early is lost with the
+/// power, and the caller gets an error.
 #[test]
 fn a_write_that_was_told_early_goes_with_the_power_and_is_told() {
     let mut config = Config::DEFAULT;
@@ -203,8 +209,8 @@ fn a_write_that_was_told_early_goes_with_the_power_and_is_told() {
     assert_eq!(result, Err(Error::CacheLost), "{early} writes");
 }
 
-/// `bring_up` takes the card from the engine while a write is on the bus: no card is asked for its
-/// status, and what waits behind it gets its turn.
+/// Checks that a write ends when `bring_up` takes its card away: no status is asked of the card,
+/// and waiting requests get their turn.
 #[test]
 fn a_write_whose_card_is_taken_away_ends() {
     for name in ["emmc-51-full", "sdhc-16g-hs"] {

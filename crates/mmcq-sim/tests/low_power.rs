@@ -1,4 +1,4 @@
-//! What a rest costs: the table of docs/low-power.md.
+//! Measures what it costs to let a card rest: the table of docs/low-power.md.
 
 use mmcq::block::BlockDevice;
 use mmcq::card::power::{self, Off};
@@ -12,14 +12,14 @@ const SECOND: u64 = 1_000_000_000;
 static CLOCK: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: SECOND / 10 });
 static SLEEP: Upkeep = Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: SECOND / 10 });
 
-/// A read of 4 KiB, in nanoseconds.
+/// Returns the time of a read of 4 KiB, in ns.
 fn read_ns(bench: &Bench) -> u64 {
     let begin_ns = bench.now_ns();
     bench.run(BlockDevice::new(bench.stack()).read(4096, buffer(8))).unwrap().0.unwrap();
     bench.now_ns() - begin_ns
 }
 
-/// The same beside a supervisor.
+/// Returns the time of a read of 4 KiB while a supervisor runs, in ns.
 fn beside(bench: &Bench, mut supervisor: Pin<&mut impl Future>) -> u64 {
     let begin_ns = bench.now_ns();
     let device = BlockDevice::new(bench.stack());
@@ -35,7 +35,8 @@ fn beside(bench: &Bench, mut supervisor: Pin<&mut impl Future>) -> u64 {
     }
 }
 
-/// Right after another, and after a second in which the supervisor lets the card rest.
+/// Returns the times of two reads in ns: one directly after another read, and one after a second in
+/// which the supervisor lets the card rest.
 fn rested(name: &str, upkeep: &'static Upkeep) -> (u64, u64) {
     let bench = Bench::new(name).unwrap();
     let options = Options::DEFAULT.upkeep(upkeep);
@@ -44,7 +45,7 @@ fn rested(name: &str, upkeep: &'static Upkeep) -> (u64, u64) {
     let mut context = Context::from_waker(Waker::noop());
     beside(&bench, supervisor.as_mut());
     let plain_ns = beside(&bench, supervisor.as_mut());
-    // The second passes by steps of the supervisor, too.
+    // In this second the supervisor works, too.
     let until_ns = bench.now_ns() + SECOND;
     let mut pause = pin!(bench.sleep(SECOND));
     while bench.now_ns() < until_ns {
@@ -56,7 +57,8 @@ fn rested(name: &str, upkeep: &'static Upkeep) -> (u64, u64) {
     (plain_ns, beside(&bench, supervisor.as_mut()))
 }
 
-/// The same with its supply off, until it is brought up again.
+/// Returns the times of two reads in ns: one directly after another read, and one after the supply
+/// was off, including the bring-up of the card.
 fn off(name: &str) -> (u64, u64) {
     let bench = Bench::new(name).unwrap();
     let (card, scratch) = bench.run(bring_up(bench.stack(), buffer(1), Options::DEFAULT)).unwrap();

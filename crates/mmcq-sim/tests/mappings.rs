@@ -1,5 +1,5 @@
-//! Little room for mappings: the queue may hold all of it, and the request whose turn it is gets
-//! one all the same; that of the recovery above all.
+//! Tests with little room for DMA mappings: waiting requests may use all of it, but the request
+//! whose turn it is always gets a mapping, above all a request of the recovery.
 
 use crate::rig;
 use mmcq::card::Options;
@@ -10,7 +10,7 @@ use rig::Rig;
 
 const MS: u64 = 1_000_000;
 
-/// A card on a controller that sees so much memory.
+/// Returns a rig whose controller can map only this many bytes of memory.
 fn cramped(name: &str, bytes: u64) -> Rig {
     let sees = MemoryConfig { end: MemoryConfig::BITS32.base + bytes, ..MemoryConfig::BITS32 };
     let emmc = name.contains("emmc");
@@ -19,7 +19,7 @@ fn cramped(name: &str, bytes: u64) -> Rig {
     rig
 }
 
-/// Fifteen requests at once, and a brown-out of the card if it is ill; the errors.
+/// Submits fifteen requests at once, with a brown-out of the card if `ill`. Returns the errors.
 fn errors(rig: &Rig, blocks: u32, writes: bool, ill: bool) -> Vec<Error> {
     let ids: Vec<_> = (0..15)
         .map(|n| if writes { rig.write(1000 * n, blocks, 7) } else { rig.read(1000 * n, blocks) })
@@ -37,13 +37,15 @@ fn recovery_gets_a_mapping_although_the_queue_holds_all() {
     }
 }
 
-/// From room for one request of these on.
+/// Checks that every request gets its mapping when its turn comes, from room for a single request
+/// on.
 #[test]
 fn whatever_waits_gets_its_mapping_when_its_turn_has_come() {
     for name in ["emmc-51-full", "sdhc-16g-hs"] {
         for (blocks, writes) in [(1, false), (8, false), (1, true), (8, true)] {
             for ill in [false, true] {
-                // The driver's table, the supervisor's block, and 4 KiB for the requests.
+                // The room is enough for the driver's table, the supervisor's block, and 4 KiB for
+                // the requests.
                 for bytes in (0x2800..0x5000).step_by(0x200) {
                     let rig = cramped(name, bytes);
                     let found = errors(&rig, blocks, writes, ill);

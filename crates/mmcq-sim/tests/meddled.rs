@@ -1,5 +1,5 @@
-//! What may be called of a driver at any time is called at each step of each phase: it must not
-//! harm the phase, nor break the controller's rules.
+//! Tests that calls which are allowed at any time do no harm: each is made at each step of each
+//! phase, and must not disturb the phase or break the controller's rules.
 
 use crate::timed;
 use mmcq::card::{self, Options};
@@ -24,9 +24,9 @@ use std::rc::Rc;
 use timed::filled;
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
-/// Time of a register access, in which the controller goes on.
+/// Time of a register access in ns, during which the controller goes on.
 const ACCESS_NS: u64 = 40;
-/// The methods that may be called at any time, each alone and all together.
+/// The driver's methods that may be called at any time. Each is tested alone, and all together.
 const METHODS: [&str; 10] = [
     "card_irq",
     "card_irq off",
@@ -40,7 +40,7 @@ const METHODS: [&str; 10] = [
     "all",
 ];
 
-/// A driver of which another method is called wherever the stack calls one.
+/// A driver that calls a further method wherever the stack calls one.
 struct Meddled<H> {
     host: H,
     method: &'static str,
@@ -80,7 +80,7 @@ impl<H: Host> Meddled<H> {
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+// SAFETY: calls go to the driver inside, in their order and with unchanged segments.
 unsafe impl<H: Host> Host for Meddled<H> {
     const CONTINUES: bool = H::CONTINUES;
     const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
@@ -124,8 +124,8 @@ unsafe impl<H: Host> Host for Meddled<H> {
     }
 }
 
-/// Brings the card of this controller up, writes and reads, with a call between any two events.
-/// Returns what the stack counted, and the number of calls.
+/// Brings up a card on this controller, writes and reads, with a further call between any two
+/// events. Returns the stack's counters and the number of further calls.
 fn load<H: Host, M: Controller>(
     host: H,
     model: &RefCell<M>,
@@ -140,7 +140,8 @@ fn load<H: Host, M: Controller>(
         mmcq::task::Stack::new(OneThread, TIMER, host, Config::DEFAULT);
     let turn = || {
         timed::step(&stack, model, time)?;
-        // As on a line that others share.
+        // Calls the interrupt handler without an interrupt, as on an interrupt line that devices
+        // share.
         stack.on_irq();
         Ok(())
     };
@@ -173,7 +174,8 @@ fn load<H: Host, M: Controller>(
     Ok((stats, calls))
 }
 
-/// Does so with each of the methods. Nothing may be otherwise than without.
+/// Runs the load with each further method, and checks that the stack's counters are those of a load
+/// without further calls.
 fn meddle<H: Host, M: Controller>(name: &str, make: impl Fn(ShadowMemory, &Time) -> (H, Rc<RefCell<M>>)) {
     let run = |method| {
         let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
@@ -219,7 +221,7 @@ fn sdhci() {
 fn sdhci_with_open_transfers() {
     for writes in [OpenWrites::Gap, OpenWrites::Carrier] {
         meddle(&format!("streams {writes:?}"), |_, time| {
-            // Of whole pages alone.
+            // Only whole pages can be mapped.
             let memory = ShadowMemory::new(MemoryConfig { natural: 4096, ..MemoryConfig::BITS32 });
             let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), card(false));
             let model = Rc::new(RefCell::new(model));

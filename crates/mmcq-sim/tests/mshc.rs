@@ -1,5 +1,6 @@
-//! The whole stack on the model of the mobile storage host, in both layouts, whose driver was
-//! written by another hand: bring-up, mixed loads, data by the CPU, faults, a clock that is missing.
+//! Tests of the whole stack on the model of the mobile storage host (DesignWare), in both register
+//! layouts, whose driver was written independently of the model: bring-up, mixed loads, data by the
+//! CPU, faults, a clock unit that is missing.
 
 use crate::timed;
 use mmcq::block::BlockDevice;
@@ -53,7 +54,7 @@ impl<L: MshcLayout> Rig<L> {
         Self::with(timed::card(&timed::profile(card)), model, memory, None)
     }
 
-    /// With a clock unit that may be stuck at a phase.
+    /// Returns a rig whose clock unit may be stuck at one phase.
     fn with(
         card: Box<dyn Card>,
         model: MshcConfig,
@@ -110,7 +111,8 @@ impl<L: MshcLayout> Rig<L> {
         assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
     }
 
-    /// Requests of many sizes, at many depths, against a copy of what is to be there.
+    /// Runs requests of many sizes, with many at a time, and compares the data with a copy in
+    /// memory.
     fn mixed(&self, base: u64, rounds: u64) {
         const WINDOW: u64 = 4_096;
         let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -157,7 +159,7 @@ impl<L: MshcLayout> Rig<L> {
     }
 }
 
-/// Runs a test in both layouts, and with each shape of descriptors.
+/// Runs a test in both layouts, and with each form of descriptors.
 macro_rules! everywhere {
     ($test:ident) => {
         $test::<SmhcLayout>(MshcConfig::H3);
@@ -168,7 +170,7 @@ macro_rules! everywhere {
     };
 }
 
-/// The controllers that go beyond high speed.
+/// Runs a test on the controllers that support modes above high speed.
 macro_rules! on_the_fast_ones {
     ($test:ident) => {
         $test::<SmhcLayout>(MshcConfig::A64);
@@ -177,10 +179,10 @@ macro_rules! on_the_fast_ones {
     };
 }
 
-/// A port for SD cards with a delay line.
+/// A port for SD cards, with a delay line for tuning.
 const SD_SMHC: MshcConfig = MshcConfig { lines: 4, signal18: true, signal18_fixed: false, ..MshcConfig::A64 };
 
-/// A card that is tuned on this board, and by which command.
+/// Returns a card that is tuned on this board, and the command that tunes it.
 fn tuned_card(model: &MshcConfig) -> (&'static str, usize) {
     if model.signal18_fixed { ("emmc-hs200", 21) } else { ("sdxc-128g-uhs", 19) }
 }
@@ -200,7 +202,7 @@ fn is_emmc(card: &str) -> bool {
     card.contains("emmc") || card == "hbg4a2"
 }
 
-/// What this card reaches on this board.
+/// Returns the fastest timing that this card reaches on this board.
 fn fastest(card: &str, model: &MshcConfig) -> Timing {
     let tuned = model.phases != 0 || model.delay_step_ps != 0;
     let low = model.signal18 || model.signal18_fixed;
@@ -222,7 +224,7 @@ fn fastest(card: &str, model: &MshcConfig) -> Timing {
 #[test]
 fn cards_come_up_at_the_speed_of_the_board() {
     fn test<L: MshcLayout>(model: MshcConfig) {
-        // A port that is wired for an eMMC takes no SD card.
+        // A port that is wired for an eMMC cannot hold an SD card.
         for name in EVERY_CARD.into_iter().filter(|name| is_emmc(name) || !model.signal18_fixed) {
             let (rig, found) = Rig::<L>::up(name, model);
             let width = if is_emmc(name) && model.lines == 8 { Width::W8 } else { Width::W4 };
@@ -235,7 +237,7 @@ fn cards_come_up_at_the_speed_of_the_board() {
     on_the_fast_ones!(test);
 }
 
-/// Wherever the eye is, a point near its middle is taken.
+/// Checks that tuning takes a point near the middle of the eye, wherever the eye is.
 #[test]
 fn tuning_finds_the_middle_of_the_eye() {
     fn test<L: MshcLayout>(model: MshcConfig) {
@@ -244,8 +246,9 @@ fn tuning_finds_the_middle_of_the_eye() {
             let (card, command) = tuned_card(&model);
             let (rig, found) = Rig::<L>::up(card, model);
             assert_eq!(found.timing, fastest(card, &model), "{best_phase}");
-            // Phases are 22.5 degrees apart, and less than that is 12 of 100. A row of good taps may
-            // end with the delay line: then its middle is aside.
+            // Phases are 22.5 degrees apart, so the error may be up to 12 of 100. A row of good
+            // taps may end at the end of the delay line; the middle of the row is then not the
+            // middle of the eye.
             let off = rig.model.borrow().bus().sample_error;
             let most = if model.layout == Layout::Smhc { 30 } else { 11 };
             assert!(off <= most, "{best_phase}: off by {off}");
@@ -266,7 +269,7 @@ fn a_speed_that_fails_ends_in_a_slower_card() {
         let memory = MemoryConfig::BITS32;
         Rig::<DesignWareLayout>::with(card, MshcConfig::RK3399, memory, stuck_at).unwrap()
     };
-    // The card refuses CMD11, or holds its lines low behind it.
+    // The card refuses CMD11, or holds its lines low after it.
     for (point, strike) in [(Point::Voltage, Strike::Fail), (Point::Voltage, Strike::Never)] {
         let rig = rig("sdxc-128g-uhs", Plan::none().next(point, &[strike; 60]), None);
         let found = rig.found().unwrap_or_else(|error| panic!("{strike:?}: {error}"));
@@ -275,7 +278,7 @@ fn a_speed_that_fails_ends_in_a_slower_card() {
         rig.mixed(found.params.sectors / 2, 20);
         timed::checked(&rig.memory, &rig.model);
     }
-    // No phase is good: the other side of the eye, for ever.
+    // No phase is good, since the clock unit is stuck at the other side of the eye.
     for (card, timing) in [("sdxc-128g-uhs", Timing::Ddr50), ("emmc-hs200", Timing::Ddr52)] {
         let rig = rig(card, Plan::none(), Some(12));
         let found = rig.found().unwrap();
@@ -285,7 +288,7 @@ fn a_speed_that_fails_ends_in_a_slower_card() {
     }
 }
 
-/// 100 MHz have to be tuned as well.
+/// Checks that SDR50 (100 MHz) is tuned, too.
 #[test]
 fn sdr50_is_tuned() {
     fn test<L: MshcLayout>(model: MshcConfig) {
@@ -304,7 +307,7 @@ fn sdr50_is_tuned() {
     test::<DesignWareLayout>(MshcConfig::RK3399);
 }
 
-/// Tuning blocks that are lost or struck are taps that are not good.
+/// Checks that a tap whose tuning block is lost or damaged counts as bad, and that tuning goes on.
 #[test]
 fn tuning_goes_round_what_is_lost() {
     fn test<L: MshcLayout>(model: MshcConfig) {
@@ -341,7 +344,7 @@ fn mixed_loads_bring_what_was_written() {
     on_the_fast_ones!(test);
 }
 
-/// Where cache lines are longer than a register of the card, the CPU moves it.
+/// Checks that the CPU moves registers of the card that are shorter than a cache line.
 #[test]
 fn short_data_go_by_the_cpu() {
     fn test<L: MshcLayout>(model: MshcConfig) {
@@ -354,7 +357,8 @@ fn short_data_go_by_the_cpu() {
     everywhere!(test);
 }
 
-/// One fault at a time, in the middle of a load: the engine recovers, and no byte is wrong.
+/// Checks one fault at a time, in the middle of a load: the engine recovers, and all data are
+/// right.
 #[test]
 fn faults_are_recovered_from() {
     fn test<L: MshcLayout>(model: MshcConfig) {
@@ -406,7 +410,7 @@ fn a_card_that_is_taken_out_is_gone() {
         let now = rig.time.now();
         rig.model.borrow_mut().remove(now);
         assert!(rig.finish(id).0.is_err());
-        // An SMHC tells of no card, so the engine tries for longer.
+        // An SMHC does not report whether a card is there, so the engine tries for longer.
         let longest = if model.layout == Layout::Smhc { 30_000_000_000 } else { 2_000_000_000 };
         assert!(rig.time.now() - now < longest, "{}", rig.time.now() - now);
     }
@@ -423,7 +427,7 @@ fn nothing_there_and_a_missing_clock_are_one_error_in_bounded_time() {
         let error = rig.found().unwrap_err().to_string();
         assert!(!error.is_empty() && !error.contains('\n'), "{error}");
         assert!(rig.time.now() < 3_000_000_000, "{error} after {} ns", rig.time.now());
-        // It goes away while it is used.
+        // The card is removed while it is used.
         let (rig, found) = Rig::<L>::up("sdhc-16g-hs", model);
         rig.model.borrow_mut().set_faults(Faults::new(Plan::none().next(Point::Command, &[Strike::Gone])));
         let id = rig.submit(Kind::Read { lba: found.params.sectors / 2, blocks: 8 }, buffer(8));

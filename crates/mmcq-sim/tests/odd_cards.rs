@@ -1,5 +1,6 @@
-//! Cards as people have them: what public reports say of other stacks, tried on this one. No
-//! identity is known for these faults, so the stack lives with them without an entry in its tables.
+//! Tests of cards as users have them: faults that public reports describe with other stacks, tried
+//! on this one. No card identity is known for these faults, so the stack must work without an entry
+//! in its tables.
 
 use crate::{machine, open_sdhci};
 use machine::{Rig, buffer, bytes};
@@ -15,13 +16,13 @@ use mmcq_sim::slot::Controller;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The profile of a card in `cards/`.
+/// Returns the text of a card profile in `cards/`.
 fn text(name: &str) -> String {
     let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The same card with a quirk.
+/// Returns the text of a card profile with a quirk added.
 fn with(name: &str, quirk: &str) -> String {
     format!("{}\n[quirk]\nsource = \"a test\"\n{quirk}\n", text(name))
 }
@@ -47,8 +48,9 @@ fn is_well(rig: &Rig) {
     assert_eq!(first, None);
 }
 
-/// An open-ended read that is stopped near the last sector makes this card report OUT_OF_RANGE: in
-/// the answer to CMD12, or in the one after it. Its data are good [SD 4.3.3].
+/// Checks a card that reports OUT_OF_RANGE after an open-ended read that is stopped near the last
+/// sector: in the answer to CMD12 or in the next answer. The data are good [SD 4.3.3], so no
+/// request may fail.
 #[test]
 fn a_card_that_reads_ahead_beyond_its_end_loses_no_request() {
     for late in [false, true] {
@@ -64,7 +66,7 @@ fn a_card_that_reads_ahead_beyond_its_end_loses_no_request() {
             for blocks in [2, 8, 32] {
                 let (read, _) = rig.drive(device.read(end - blocks, buffer(blocks as usize)));
                 assert_eq!(read, Ok(blocks as u32), "late {late}: {blocks} blocks up to {end}");
-                // What comes next may hear of it.
+                // The next command may get the error.
                 let (wrote, _) = rig.drive(device.write(end - blocks, buffer(2)));
                 assert_eq!(wrote, Ok(2), "late {late}: a write after {blocks} blocks up to {end}");
                 let (read, _) = rig.drive(device.read(end - blocks, buffer(8.min(blocks as usize))));
@@ -80,7 +82,7 @@ fn a_card_that_reads_ahead_beyond_its_end_loses_no_request() {
     }
 }
 
-/// So it is with transfers that stay open up to the end.
+/// Checks that a transfer that stays open up to the end of the card is closed without an error.
 #[test]
 fn an_open_read_up_to_the_end_is_closed_without_an_error() {
     for late in [false, true] {
@@ -107,8 +109,8 @@ fn an_open_read_up_to_the_end_is_closed_without_an_error() {
     }
 }
 
-/// CMD0 while a device powers up makes it inactive. Until it is ready, only CMD1 is sent
-/// [eMMC 6.4.3]; it has the standard's second.
+/// Checks that no CMD0 is sent while an eMMC powers up, since it would make the device inactive.
+/// Until the device is ready only CMD1 is sent [eMMC 6.4.3], for the standard's second.
 #[test]
 fn an_emmc_is_not_reset_while_it_powers_up() {
     for ms in [1, 40, 400, 990] {
@@ -123,7 +125,7 @@ fn an_emmc_is_not_reset_while_it_powers_up() {
     }
 }
 
-/// One CMD1 without an answer is asked again: the device goes on powering up.
+/// Checks that one CMD1 without an answer is repeated: the device goes on powering up.
 #[test]
 fn a_lost_answer_does_not_restart_the_power_up_of_an_emmc() {
     let odd = "reset_in_power_up_hangs = true\nanswers = [{ command = 1, nth = 5, happens = \"silent\" }]";
@@ -135,7 +137,8 @@ fn a_lost_answer_does_not_restart_the_power_up_of_an_emmc() {
     is_well(&rig);
 }
 
-/// CMD1 with an argument of 0 makes some devices ready: a second CMD1 would get no answer.
+/// Checks that no CMD1 with an argument of 0 (an inquiry) is sent: it makes some devices ready, so
+/// that the next CMD1 gets no answer.
 #[test]
 fn an_emmc_gets_no_inquiry_before_its_cmd1() {
     let rig = emmc(&with("emmc-hs200", "inquiry_makes_ready = true"));
@@ -145,7 +148,8 @@ fn an_emmc_gets_no_inquiry_before_its_cmd1() {
     is_well(&rig);
 }
 
-/// Some cards never get ready if ACMD41 comes too soon after the one that inquires.
+/// Checks that there is a pause between the inquiring ACMD41 and the one that powers the card up:
+/// some cards never get ready without it.
 #[test]
 fn a_card_has_time_between_the_inquiry_and_its_power_up() {
     let rig = sd(&with("sdhc-16g-hs", "inquiry_pause_us = 800"));
@@ -154,7 +158,8 @@ fn a_card_has_time_between_the_inquiry_and_its_power_up() {
     is_well(&rig);
 }
 
-/// The pattern is echoed, which shows a card of version 2. The supply is asked for by ACMD41.
+/// Checks a card that echoes the pattern of CMD8 but not the supply voltage: the echo shows a card
+/// of version 2, and ACMD41 asks for the supply.
 #[test]
 fn a_card_that_echoes_no_supply_is_taken() {
     let rig = sd(&with("sdxc-128g-uhs", "no_supply_echo = true"));
@@ -163,7 +168,8 @@ fn a_card_that_echoes_no_supply_is_taken() {
     is_well(&rig);
 }
 
-/// Cards on the market need longer than the standard's second after their first ACMD41.
+/// Checks that a card may be busy for five seconds after its first ACMD41: cards on the market need
+/// longer than the standard's second.
 #[test]
 fn a_card_that_says_it_is_busy_gets_five_seconds() {
     for seconds in [1, 2, 3, 4] {
@@ -175,14 +181,15 @@ fn a_card_that_says_it_is_busy_gets_five_seconds() {
         rig.mixed_load(found.params.sectors, 10);
         is_well(&rig);
     }
-    // One that never gets ready ends it.
+    // The wait for a card that never gets ready has an end.
     let rig = sd(&with("sdhc-16g-hs", "never_ready = true"));
     let error = rig.bring_up(Options::DEFAULT).unwrap_err();
     assert!(error.to_string().contains("power-up"), "{error}");
     assert!((5 * SECOND..7 * SECOND).contains(&rig.time.now()), "{} ns", rig.time.now());
 }
 
-/// A cold card leaves CMD8 unanswered once: it is no card of version 1, which would lose its speed.
+/// Checks a card that leaves its first CMD8 unanswered: it must not be taken for a card of version
+/// 1, which would cost its fast modes.
 #[test]
 fn one_unanswered_cmd8_makes_no_old_card() {
     let rig = sd(&with("sdxc-128g-uhs", "answers = [{ command = 8, happens = \"unheard\" }]"));
@@ -191,8 +198,9 @@ fn one_unanswered_cmd8_makes_no_old_card() {
     is_well(&rig);
 }
 
-/// After a warm reset of a board that cannot switch the supply, the card still signals at 1.8 V.
-/// It offers no switch then; its functions show it [SD 4.3.10.2].
+/// Checks a card that still signals at 1.8 V, after a warm reset of a board that cannot switch the
+/// supply. The card offers no voltage switch then; its CMD6 functions show the signalling [SD
+/// 4.3.10.2].
 #[test]
 fn a_card_that_is_still_at_1v8_is_kept_there() {
     let rig = sd(&with("sdxc-128g-uhs", "stuck_1v8 = true"));
@@ -206,7 +214,7 @@ fn a_card_that_is_still_at_1v8_is_kept_there() {
         rig.mixed_load(found.params.sectors, 10);
         is_well(&rig);
     }
-    // A program that wants no UHS gets the card as it is.
+    // A program that asks for no UHS mode still gets this card, at 1.8 V.
     let slow = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
     let without = slow.iter().fold(0, |bits, &timing| bits | Caps::timing_bit(timing));
     let found = rig.bring_up(Options::DEFAULT.without(without)).unwrap();
@@ -214,7 +222,8 @@ fn a_card_that_is_still_at_1v8_is_kept_there() {
     rig.mixed_load(found.params.sectors, 5);
 }
 
-/// A radio that is soldered to a rail of 1.8 V: no CMD11, and all modes of UHS.
+/// Checks an I/O card (a radio) that is soldered to a rail of 1.8 V: no CMD11 is sent, and all
+/// modes of UHS are used.
 #[test]
 fn a_soldered_radio_at_1v8_is_fast_without_a_switch() {
     let text = text("quirks/sdio-always-1v8");
@@ -228,7 +237,7 @@ fn a_soldered_radio_at_1v8_is_fast_without_a_switch() {
     is_well(&rig);
 }
 
-/// A card without CMD25 gets its writes block by block, and each costs no recovery.
+/// Checks that a card without CMD25 is written block by block, and that no write needs a recovery.
 #[test]
 fn a_card_without_cmd25_is_written_block_by_block() {
     for cmd23 in [true, false] {
@@ -253,7 +262,7 @@ fn a_card_without_cmd25_is_written_block_by_block() {
             write(n);
         }
         assert_eq!((faults(), sent()), (hurt, tried), "it was known before");
-        // Also after another bring-up, which may find another card.
+        // After another bring-up the card may be another one, so CMD25 is tried again.
         let again = rig.bring_up(Options::DEFAULT).unwrap();
         rig.mixed_load(again.params.sectors, 20);
         rig.checked();
@@ -261,7 +270,7 @@ fn a_card_without_cmd25_is_written_block_by_block() {
     }
 }
 
-/// Requests that are merged are written so as well.
+/// Checks that merged writes arrive on a card without CMD25, block by block.
 #[test]
 fn merged_writes_to_a_card_without_cmd25_arrive() {
     let rig = sd(&text("quirks/no-multiple-write"));

@@ -1,5 +1,6 @@
-//! Transfers that stay open on an SDHCI, by stops and by a carrier: what goes over the bus, what is
-//! on the card, and what the engine makes of a controller that cannot.
+//! Tests of transfers that stay open on an SDHCI, by stops and by a carrier: the commands on the
+//! bus, the data on the card, and what the engine does with a controller that cannot keep a
+//! transfer open.
 
 use crate::timed;
 use mmcq::block::BlockDevice;
@@ -20,18 +21,19 @@ pub type Driver = Streams<Port, ShadowMemory, 129>;
 pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 const WAYS: [OpenWrites; 2] = [OpenWrites::Gap, OpenWrites::Carrier];
-/// Deadlines of two phases that never end, and their recoveries.
+/// Longest time in ns of a test's requests: the deadlines of two phases that never end, and their
+/// recoveries.
 const LIMIT_NS: u64 = 20_000_000_000;
 
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
 struct Page([u8; 4096]);
 
-/// So many blocks, at a page and `shift` bytes.
+/// Returns memory for this many blocks, `shift` bytes after the start of a page.
 fn memory(blocks: usize, shift: usize) -> DmaBuf {
     let bytes = blocks * 512;
     let pages = Box::leak(vec![Page([0; 4096]); (bytes + shift).div_ceil(4096)].into_boxed_slice());
-    // SAFETY: a page is its bytes, and the memory is leaked.
+    // SAFETY: a page has no gaps, and the memory is leaked.
     let all = unsafe { std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), pages.len() * 4096) };
     DmaBuf::from_static(&mut all[shift..shift + bytes])
 }
@@ -42,7 +44,7 @@ pub struct Rig {
     memory: ShadowMemory,
     pub stack: Stack,
     pub base: u64,
-    /// Faults of the bring-up, which asks what a card may not know.
+    /// Number of faults during bring-up, which sends commands that the card may not know.
     faults: u64,
 }
 
@@ -51,13 +53,13 @@ impl Rig {
         Rig::with_access(card, writes, mistakes, 200)
     }
 
-    /// The SD card of this profile.
+    /// Returns a rig with the SD card that this profile text describes.
     pub fn of_text(text: &str) -> Rig {
         let profile = CardProfile::from_toml(text, "sd").unwrap_or_else(|error| panic!("{error}"));
         Rig::of(&profile, OpenWrites::Gap, Mistakes::NONE, 200)
     }
 
-    /// A register access takes so long.
+    /// Returns a rig in which a register access takes `access_ns`.
     fn with_access(card: &str, writes: OpenWrites, mistakes: Mistakes, access_ns: u64) -> Rig {
         Rig::of(&timed::profile(card), writes, mistakes, access_ns)
     }
@@ -103,7 +105,8 @@ impl Rig {
         }
     }
 
-    /// Writes so many requests of so many blocks one after the other, each with its number.
+    /// Writes `requests` requests of `blocks` blocks one after the other, each filled with its
+    /// number.
     fn write(&self, requests: u64, blocks: usize, shift: usize) {
         for n in 0..requests {
             let mut buf = memory(blocks, shift);
@@ -121,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// Since the bring-up.
+    /// Returns the number of faults since bring-up.
     fn faults(&self) -> u64 {
         self.stack.with(|engine| engine.stats().faults) - self.faults
     }
@@ -159,7 +162,8 @@ fn a_run_has_one_command_or_a_status_for_each() {
     }
 }
 
-/// The register counts 65 535 blocks: the transfer is closed before, and a new one begins.
+/// Checks a transfer of more blocks than the block count register can hold (65 535): it is closed
+/// before, and a new one begins.
 #[test]
 fn a_run_goes_on_past_what_the_register_counts() {
     for writes in WAYS {
@@ -174,7 +178,8 @@ fn a_run_goes_on_past_what_the_register_counts() {
     }
 }
 
-/// Memory that no boundary fits is moved as ever by stops, and goes on behind a carrier.
+/// Checks memory whose end fits no DMA boundary: with stops the open transfer ends and the data
+/// move as usual; with a carrier the transfer goes on.
 #[test]
 fn memory_beside_a_boundary_ends_a_transfer_by_stops_alone() {
     for writes in WAYS {
@@ -189,8 +194,8 @@ fn memory_beside_a_boundary_ends_a_transfer_by_stops_alone() {
     }
 }
 
-/// Each of these controllers cannot do one of the ways: it is left in bounded time, and nothing is
-/// lost.
+/// Checks controllers that cannot keep a transfer open in one of the ways: that way is given up
+/// after two failures, in bounded time, and no data are lost.
 #[test]
 fn a_controller_that_cannot_is_left_after_two_failures() {
     let stops = [
@@ -201,7 +206,7 @@ fn a_controller_that_cannot_is_left_after_two_failures() {
     let all =
         stops.map(|m| (OpenWrites::Gap, m)).into_iter().chain(carrier.map(|m| (OpenWrites::Carrier, m)));
     for (writes, mistakes) in all {
-        // The request to stop comes when the last block has long gone.
+        // With slow accesses the request to stop comes after the last block has been sent.
         let access_ns = if mistakes.gap_unnoticed { 20_000 } else { 200 };
         let rig = Rig::with_access("sdxc-128g-uhs", writes, mistakes, access_ns);
         let began_ns = rig.time.now();
@@ -215,7 +220,8 @@ fn a_controller_that_cannot_is_left_after_two_failures() {
     }
 }
 
-/// Other requests between leave nothing of the open transfer in the controller.
+/// Checks that requests between two parts of an open transfer find the controller as usual: nothing
+/// of the open transfer is left in its registers.
 #[test]
 fn what_comes_between_finds_the_controller_as_ever() {
     for writes in WAYS {

@@ -1,4 +1,5 @@
-//! Packed commands of an eMMC, made by the engine: when, and what becomes of entries that fail.
+//! Tests of packed commands of an eMMC, which the engine makes: when a pack is made, and what
+//! becomes of entries that fail.
 
 use crate::{lane, rig};
 use lane::{Driver, Machine};
@@ -22,7 +23,8 @@ fn machine(card: &str) -> Packs {
     machine
 }
 
-/// Eight of them can be one pack: the one before them keeps the card busy until all wait.
+/// Returns the bytes of nine writes. The first keeps the card busy until the other eight wait, so
+/// these eight can become one pack.
 fn nine(first: u8) -> std::ops::Range<u8> {
     first..first + 9
 }
@@ -50,7 +52,7 @@ fn a_card_without_packed_commands_goes_on_without() {
     assert_eq!(machine.packs(), PackStats::default());
 }
 
-/// Whatever stands between them keeps its place.
+/// Checks that a flush, or a request for the same blocks, ends a pack, so that the order is kept.
 #[test]
 fn a_flush_and_the_same_blocks_end_a_pack() {
     let machine = machine("emmc-packed");
@@ -66,7 +68,8 @@ fn a_flush_and_the_same_blocks_end_a_pack() {
     assert!(machine.packs().writes > 0);
 }
 
-/// What is durable is so by its own entry: no flush follows.
+/// Checks that durable writes in a pack are reliable writes by their own entries: no flush follows
+/// them.
 #[test]
 fn durable_writes_are_reliable_entries() {
     let machine = machine("emmc-packed");
@@ -82,7 +85,8 @@ fn durable_writes_are_reliable_entries() {
     assert!(lost.iter().all(|sector| sector.reliable), "{lost:?}");
 }
 
-/// An entry fails: the card names it, or the one behind it, or the one before.
+/// Checks an entry that fails, with the card naming this entry, the one behind it or the one before
+/// it: no other request fails, and no data are wrong.
 #[test]
 fn an_entry_that_fails_costs_no_other_and_no_data() {
     for strike in [Strike::Fail, Strike::Astray(1), Strike::Astray(-1)] {
@@ -96,7 +100,8 @@ fn an_entry_that_fails_costs_no_other_and_no_data() {
     }
 }
 
-/// The index makes no sense: all are written again, alone.
+/// Checks a failed pack whose index names no entry: all entries become suspects and are written
+/// again, one by one.
 #[test]
 fn an_index_of_no_entry_makes_suspects_of_all() {
     let machine = machine("emmc-packed");
@@ -107,7 +112,8 @@ fn an_index_of_no_entry_makes_suspects_of_all() {
     assert_eq!(machine.reads(nine(1)), 0);
 }
 
-/// A block cannot be programmed, wherever it is: it is written again, and is well.
+/// Checks a block that could not be programmed, at every position: it is written again, and no
+/// request fails.
 #[test]
 fn a_late_error_fails_none_that_can_be_written() {
     let mut split = 0;
@@ -115,7 +121,7 @@ fn a_late_error_fails_none_that_can_be_written() {
         let machine = machine("emmc-packed");
         machine.faults(Plan::none().shot(Point::Medium, nth, Strike::Fail));
         let failed = machine.writes(nine(1));
-        // The first goes alone, and has its answer as ever.
+        // The first write is sent alone, and has its own answer.
         assert!(failed <= usize::from(nth <= 8), "{nth}: {failed}");
         split += machine.packs().split;
         machine.faults(Plan::none());
@@ -124,7 +130,7 @@ fn a_late_error_fails_none_that_can_be_written() {
     assert!(split > 50, "{split}");
 }
 
-/// A read cannot be read: those beside it are.
+/// Checks that one unreadable block fails one read: the other reads of its pack succeed.
 #[test]
 fn one_bad_block_fails_one_read() {
     let machine = machine("emmc-packed");
@@ -150,8 +156,9 @@ fn packs_that_fail_again_and_again_are_given_up_and_no_request() {
     assert_eq!(machine.packs(), packs);
 }
 
-/// An entry of a pack fails, and fails again alone. Those before it are complete, and the card does
-/// not say whose data it could not write: the next flush is told.
+/// Checks an entry of a pack that fails again when it is written alone. The entries before it are
+/// complete, and the card does not say whose data could not be written, so the next flush reports
+/// an error, too.
 #[test]
 fn an_entry_that_fails_for_good_is_told_to_the_next_flush_too() {
     let mut told = 0;

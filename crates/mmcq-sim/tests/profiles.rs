@@ -1,5 +1,5 @@
-//! Controllers by the name of their board, on the model of a controller that follows the standard:
-//! the whole stack with each profile, and what is said where a profile is another controller's.
+//! Tests of controller profiles, by the name of their board, on a model that follows the standard:
+//! the whole stack with each profile, and the error if a profile belongs to another controller.
 
 use crate::machine::{Rig, bytes, storage_card};
 use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 const BASE_HZ: u32 = 100_000_000;
 
-/// Its capabilities say nothing of its clock.
+/// A controller model whose capabilities register does not report the base clock.
 fn model() -> SdhciConfig {
     let generic = SdhciConfig::GENERIC_3_00;
     SdhciConfig { capabilities: generic.capabilities & !0xff00, base_clock_hz: BASE_HZ, ..generic }
@@ -67,8 +67,8 @@ fn every_profile_whose_capabilities_tell_the_clock_drives_the_model() {
     }
 }
 
-/// A controller that is no uSDHC, behind the registers of one: the first clock is what fails, and
-/// bring-up is over in less than a second.
+/// Checks the uSDHC profile on a controller that is no uSDHC: the error names the first clock
+/// setting, and bring-up ends in less than a second.
 #[test]
 fn a_controller_that_is_no_usdhc_is_named_by_its_clock() {
     let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));

@@ -1,4 +1,5 @@
-//! Writes to a protected part of a card: refused with their own error, at no cost to others.
+//! Tests of writes to a protected part of a card: they fail with their own error, and other
+//! requests are not affected.
 
 use crate::rig;
 use mmcq::card::Options;
@@ -27,7 +28,8 @@ fn a_write_to_a_protected_part_gets_its_own_error_and_no_flush_tells_of_it() {
             let begin_ns = rig.time.now();
             let done = rig.one(rig.write(PROTECTED + 64, blocks, 1));
             assert_eq!(done.result.err(), Some(Error::Protected), "{name} {:?}", rig.trace());
-            // The controller waits for data that the card does not take: one deadline, and no more.
+            // The controller waits for data that the card does not accept, which ends at one
+            // deadline.
             assert!(rig.time.now() - begin_ns < 4_000_000_000, "{name}: {:?}", rig.trace());
             assert!(rig.one(rig.flush()).result.is_ok(), "{name}: nothing was lost");
         }
@@ -40,7 +42,7 @@ fn a_write_to_a_protected_part_gets_its_own_error_and_no_flush_tells_of_it() {
 #[test]
 fn writes_beside_a_refused_one_are_well() {
     each(|rig, name| {
-        // Together, and one behind the other.
+        // Both writes are submitted together, one directly behind the other.
         for (well, refused) in [(PROTECTED - 8, PROTECTED), (16, PROTECTED + 160)] {
             let ids =
                 [rig.write(500, 1, 3), rig.write(well, 8, 3), rig.write(refused, 8, 4), rig.write(9, 1, 3)];

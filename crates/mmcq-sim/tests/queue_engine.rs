@@ -1,5 +1,5 @@
-//! An eMMC's command queue, driven by the controller's engine for the stack above: what it is used
-//! for, what goes wrong, and by which lane the data go on.
+//! Tests of an eMMC's command queue, driven by the controller's queue engine for the stack above:
+//! which requests use it, what goes wrong, and which lane the stack uses then.
 
 use crate::timed::filled as buffer;
 use crate::{lane, queue};
@@ -60,7 +60,8 @@ fn a_card_without_a_queue_goes_on_without() {
     machine.checked();
 }
 
-/// One fault of the queue, at each of its events: nothing is lost, and the engine goes on.
+/// Checks one fault of the queue, at each of its events: no request fails, and the engine stays in
+/// use.
 #[test]
 fn one_fault_costs_no_engine() {
     for (point, strike) in [
@@ -82,7 +83,7 @@ fn one_fault_costs_no_engine() {
             assert_eq!(machine.rounds(1), 0);
             let mut plan = Plan::none().shot(point, nth, strike);
             if matches!(point, Point::Halt | Point::Clear | Point::Blame) {
-                // Only what goes wrong brings these about.
+                // These points are reached only after another fault, so one is added.
                 plan = Plan::none().shot(point, 1, strike).shot(Point::ReadBlock, nth + 20, Strike::Crc);
             }
             machine.faults(plan);
@@ -95,8 +96,9 @@ fn one_fault_costs_no_engine() {
     }
 }
 
-/// What does not halt, or fails again and again, is left for the software; and that for one at a
-/// time.
+/// Checks that an engine that does not halt, or fails again and again, is given up: the software
+/// drives the queue then, and after further failures one request is sent at a time. No request is
+/// lost.
 #[test]
 fn an_engine_that_proves_bad_is_left_and_loses_no_request() {
     for (point, strike, why) in [
@@ -115,9 +117,9 @@ fn an_engine_that_proves_bad_is_left_and_loses_no_request() {
         assert_eq!(machine.rounds(12), 0, "{point:?} {strike:?}");
         let tasks = machine.tasks();
         assert!(tasks.engine.is_some() && why.is_none_or(|why| tasks.engine == Some(why)), "{tasks:?}");
-        // A card whose tasks are the trouble is no better with software.
+        // If the card's tasks are the fault, software has the same trouble.
         assert_eq!(tasks.demoted.is_some(), point == Point::Task, "{point:?} {strike:?}: {tasks:?}");
-        // Never again, whatever they are like now.
+        // The lane is not tried again, although the faults are over.
         machine.faults(Plan::none());
         assert_eq!(machine.rounds(8), 0);
         assert_eq!(machine.tasks().rung, tasks.rung, "{point:?} {strike:?}");
@@ -125,8 +127,8 @@ fn an_engine_that_proves_bad_is_left_and_loses_no_request() {
     }
 }
 
-/// A write cannot be programmed, and others were executed with it: all are written again, and each
-/// has its own answer.
+/// Checks a write that could not be programmed while others were executed with it: all are written
+/// again, and each gets its own answer.
 #[test]
 fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
     let mut suspected = 0;
@@ -140,13 +142,14 @@ fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
     assert!(suspected > 0, "no late error had several suspects");
 }
 
-/// Nonsense in its registers: the software drives the queue, and the reason is told.
+/// Checks an engine whose registers hold an impossible version: the software drives the queue, and
+/// the reason is reported.
 #[test]
 fn an_engine_of_no_version_is_refused() {
     let parts = Parts { timer_hz: None, ..Parts::new(Form::Wide) };
     let machine = machine_of(parts);
     assert_eq!(machine.tasks().engine, None);
-    // The driver moves data by SDMA: there are no descriptors for tasks.
+    // The driver moves data by SDMA, so it has no descriptors for tasks.
     let mut config = mmcq::host::sdhci::SdhciConfig::emmc_18();
     config.transfer = mmcq::host::sdhci::TransferMode::Sdma;
     let machine = machine_with(Parts::new(Form::Wide), config);
@@ -156,8 +159,9 @@ fn an_engine_of_no_version_is_refused() {
     machine.checked();
 }
 
-/// The card goes, the controller goes, the supply goes, a reset does not help: every request is
-/// answered, and no memory comes back that the controller could still use.
+/// Checks that memory is released before requests are answered, whatever fails (the card is
+/// removed, the controller or the supply fails, a reset does not help): every request is answered,
+/// and no memory comes back that the controller could still use.
 #[test]
 fn whatever_goes_the_memory_is_let_go_first() {
     for (point, strike) in [
@@ -180,7 +184,8 @@ fn whatever_goes_the_memory_is_let_go_first() {
     }
 }
 
-/// Requests that no client waits for any more, at any moment: what was rung ends by itself.
+/// Checks requests that are abandoned at any moment: a task that was submitted to the engine ends
+/// by itself.
 #[test]
 fn what_is_given_up_stays_with_the_engine_until_its_end() {
     for after in 0..40 {
@@ -198,7 +203,7 @@ fn what_is_given_up_stays_with_the_engine_until_its_end() {
             machine.stack.with(|engine| engine.abandon(id));
         }
         if after % 3 == 0 {
-            // ... or the transfer is to be stopped at once.
+            // The other way: the whole transfer is stopped at once.
             machine.stack.with(|engine| engine.abort(machine.time.now()));
         }
         assert_eq!(machine.finish(&kept), 0, "{after}");
@@ -208,7 +213,8 @@ fn what_is_given_up_stays_with_the_engine_until_its_end() {
     }
 }
 
-/// A stack that is suspended comes to rest with the queue empty, and its card out of it.
+/// Checks that a suspended stack comes to rest with an empty queue, and with the card's queue
+/// switched off.
 #[test]
 fn a_suspended_stack_has_no_task_left() {
     let machine = machine("emmc-queue");
@@ -223,8 +229,8 @@ fn a_suspended_stack_has_no_task_left() {
     machine.checked();
 }
 
-/// A flush leaves the card's queue on; sleep does not. A device that wakes with its queue on takes
-/// no ordinary command.
+/// Checks that a flush leaves the card's queue on and that sleep switches it off: a device that
+/// wakes with its queue on accepts no ordinary command.
 #[test]
 fn a_device_sleeps_with_its_queue_off() {
     let Built { host, model, memory, time, .. } =
@@ -244,7 +250,7 @@ fn a_device_sleeps_with_its_queue_off() {
     machine.checked();
 }
 
-/// First in, first out, always by the general path.
+/// A FIFO policy that always uses the general code path.
 struct Roundabout(Fifo);
 
 impl Profile for Roundabout {
@@ -262,8 +268,8 @@ impl Profile for Roundabout {
     }
 }
 
-/// What a load of reads, writes and flushes at random does: the bus, the answers, and what the lane
-/// counts.
+/// Runs a load of random reads, writes and flushes. Returns the commands on the bus with the
+/// answers, and the counters of the lane.
 fn random_load<P: Profile>(policy: P, card: &'static str, seed: u64) -> (Vec<String>, TaskStats) {
     let Built { host, model, memory, time, .. } =
         Rig::built_with(Parts { card, ..Parts::new(Form::Wide) }, mmcq::host::sdhci::SdhciConfig::emmc_18());
@@ -283,13 +289,13 @@ fn random_load<P: Profile>(policy: P, card: &'static str, seed: u64) -> (Vec<Str
     };
     let (mut under_way, mut now_ns) = (Vec::new(), machine.time.now());
     for step in 0..1500u64 {
-        // Few places, so that some continue others and some meet.
+        // The places are few, so that some requests continue others and some overlap.
         let (lba, byte) = (8 * draw(40), step as u8 | 1);
         match draw(8) {
             0..=2 if under_way.len() < 24 => under_way.push((step, machine.read(lba, byte).0)),
             3 if under_way.len() < 24 => under_way.push((step, machine.write(lba, byte).0)),
             4 if draw(24) == 0 => under_way.push((step, machine.flush().0)),
-            // Now and then for so long that the queue is left.
+            // Sometimes the pause is so long that the stack switches the queue off.
             5 if draw(50) == 0 => now_ns += 15_000_000,
             _ => now_ns += draw(80_000),
         }

@@ -1,5 +1,5 @@
-//! Controllers that depart from the standard: the stack lives with each, given its quirk, and each
-//! departure is a real one.
+//! Tests of controllers that depart from the standard: the stack works with each if it is told its
+//! quirk, and without the quirk the departure has an effect.
 
 use crate::machine;
 use machine::{Rig, bytes, storage_card};
@@ -12,17 +12,17 @@ use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::sdhci::{PROFILES, Profile, SdhciConfig};
 use mmcq_sim::slot::Controller;
 
-/// What a register access costs: the bus of a small system.
+/// Time of a register access in ns, as on the bus of a small system.
 const ACCESS_NS: u64 = 100;
 
 fn profile(name: &str) -> Profile {
     Profile::named(name).expect(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Bring-up and a mixed load; why it failed, if it did.
+/// Brings a card up and runs a mixed load. The error says what failed.
 fn storage(profile: &Profile, driver: sdhci::SdhciConfig) -> Result<(Rig, Card), String> {
     let rig = Rig::with_card(storage_card(&profile.card), profile.controller, driver, ACCESS_NS)?;
-    // The times of the standard: a timer that is wrong shows the sooner.
+    // Uses the timeouts of the standard only, so that a wrong timer shows sooner.
     let options = card::Options::DEFAULT.sd_read_ns(0).sd_write_ns(0);
     let found = rig.try_drive(card::bring_up(&rig.stack, machine::buffer(1), options))?.0;
     let found = found.map_err(|error| format!("bring-up: {error}"))?;
@@ -36,7 +36,7 @@ fn storage(profile: &Profile, driver: sdhci::SdhciConfig) -> Result<(Rig, Card),
     }
 }
 
-/// Bring-up of an I/O card, and 7 bytes of its CIS read by CMD53 and one by one.
+/// Brings an I/O card up, and reads 7 bytes of its CIS by CMD53 and one by one.
 fn functions(profile: &Profile, driver: sdhci::SdhciConfig) -> Result<(), String> {
     const AT: u32 = 0x1000;
     let path = format!("{}/cards/{}.toml", env!("CARGO_MANIFEST_DIR"), profile.card);
@@ -86,7 +86,7 @@ fn the_stack_lives_with_every_profile() {
     }
 }
 
-/// The one thing that a profile's driver knows, taken away again.
+/// Checks that each profile fails if its driver is not told the quirk.
 #[test]
 fn without_its_quirk_each_profile_breaks() {
     for (name, taken) in [
@@ -116,7 +116,7 @@ fn without_its_quirk_each_profile_breaks() {
     assert!(error.contains("base clock in capabilities 15:8 is 0"), "{error}");
 }
 
-/// Each takes the way round its departure, and no other.
+/// Checks that the driver avoids each departure in the intended way, and in no other.
 #[test]
 fn the_way_round_is_the_one_that_was_meant() {
     let mode = |name: &str| {
@@ -136,7 +136,8 @@ fn the_way_round_is_the_one_that_was_meant() {
     }
 }
 
-/// A driver that enabled the preset values would run the card too fast.
+/// Checks that the model's broken preset values matter: a driver that used them would run the card
+/// too fast.
 #[test]
 fn broken_presets_are_broken() {
     use mmcq::host::Regs;
@@ -145,9 +146,10 @@ fn broken_presets_are_broken() {
         let (rig, _) = storage(&Profile { controller, ..profile.clone() }, profile.driver)
             .map_err(|e| panic!("{e}"))
             .unwrap();
-        // SAFETY: the registers are a model's, and no phase is under way.
+        // SAFETY: the registers are those of a model, and no phase is under way.
         let regs = rig.stack.with(|engine| unsafe { engine.host().unwrap().regs() }.clone());
-        // The mode of a card that was not asked for a faster one, and Preset Value Enable.
+        // Sets Preset Value Enable, with the bus mode of a card for which no faster mode was
+        // chosen.
         regs.write16(0x3e, 0x8000);
         regs.write8(0x28, 0);
         rig.time.set(rig.time.now() + 1_000_000);

@@ -1,5 +1,5 @@
-//! Every step of the recovery ladder, reached and left, on the SDHCI model with cards that fall
-//! ill; in virtual time, with the longest time that each may take.
+//! Tests of every step of the recovery ladder, on the SDHCI model with cards that fall ill, in
+//! virtual time. Each step has a longest time.
 
 use crate::rig;
 use mmcq::card::{Event, Options};
@@ -12,8 +12,8 @@ use rig::{Rig, buffer, card};
 
 const MS: u64 = 1_000_000;
 
-/// Writes and reads back, eight requests each, with `plant` once the second is on the bus; returns
-/// how much longer it took than without.
+/// Writes and reads back, eight requests each, and calls `plant` when the second is on the bus.
+/// Returns how much longer the load took than without `plant`, in ns.
 fn load(rig: &Rig, plant: impl FnOnce(&Rig)) -> u64 {
     let begin = rig.time.now();
     let writes: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, i as u8 + 1)).collect();
@@ -33,7 +33,7 @@ fn load(rig: &Rig, plant: impl FnOnce(&Rig)) -> u64 {
 #[test]
 fn damage_on_the_bus_costs_two_milliseconds() {
     let undisturbed = load(&Rig::new("sdhc-16g-hs"), |_| {});
-    // Whichever command or block it is.
+    // The fault may strike any command or block.
     for nth in 0..40 {
         for mute in [true, false] {
             let rig = Rig::new("sdhc-16g-hs");
@@ -79,8 +79,8 @@ fn a_lost_interrupt_is_found_at_its_deadline() {
     assert_eq!((rig.stats().lost_interrupts, rig.taken(RecoveryStep::Classify)), (1, 0));
 }
 
-/// A second fault in the recovery from the first: the nth command after it is not heard, or its
-/// answer gets lost.
+/// Checks a second fault during the recovery from the first: the nth command after the first fault
+/// is not received, or its answer is lost.
 #[test]
 fn recovery_may_fault_at_any_step() {
     for nth in 1..14 {
@@ -129,7 +129,7 @@ fn lost_tuning_is_found_again() {
     for (name, timing) in
         [("sdxc-128g-uhs", Timing::Sdr104), ("emmc-hs200", Timing::Hs200), ("hbg4a2", Timing::Hs400)]
     {
-        // HS400 with enhanced strobe needs no tuning.
+        // HS400 with enhanced strobe is excluded, since it needs no tuning.
         let options = Options::DEFAULT.without(Caps::timing_bit(Timing::Hs400Es));
         let rig = Rig::with(name, options);
         assert_eq!(rig.found.timing, timing, "{name}");
@@ -151,7 +151,7 @@ fn too_much_damage_makes_it_slower() {
     assert!(rig.taken(RecoveryStep::Slower) > 0);
     assert_eq!(rig.taken(RecoveryStep::Dead), 0);
     assert!(rig.model.borrow().bus().clock_hz <= 60_000_000);
-    // Nothing is damaged any more.
+    // From now on no block is damaged.
     let before = rig.stats().faults;
     load(&rig, |_| {});
     assert_eq!(rig.stats().faults, before);
@@ -174,7 +174,8 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     }
 }
 
-/// In `idle` a card answers no tuning block, and none is waited for.
+/// Checks a card that lost its state and is in `idle`: there it answers no tuning block, so the
+/// recovery must not wait for any.
 #[test]
 fn a_card_that_lost_its_state_costs_no_tuning() {
     for (name, limit_ms) in [("emmc-hs200", 150), ("sdxc-128g-uhs", 150)] {
@@ -186,7 +187,8 @@ fn a_card_that_lost_its_state_costs_no_tuning() {
     }
 }
 
-/// It is waited for, once, before the card is given up.
+/// Checks a supply that fails for a moment: the recovery waits for it once before it gives the card
+/// up.
 #[test]
 fn a_supply_that_is_away_for_a_moment_comes_back() {
     for name in ["sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200", "hbg4a2"] {
@@ -202,7 +204,7 @@ fn a_supply_that_is_away_for_a_moment_comes_back() {
     }
 }
 
-/// The supervisor comes when the program has filled the queue already.
+/// Checks that a supervisor saves the card although the program has already filled the queue.
 #[test]
 fn a_supervisor_that_comes_to_a_full_queue_saves_the_card() {
     let rig = Rig::alone("sdhc-16g-hs", Options::DEFAULT);
@@ -221,12 +223,12 @@ fn a_cache_that_was_lost_is_told_to_one_flush() {
     let rig = Rig::new("hbg4a2");
     assert!(rig.one(rig.write(0, 8, 1)).result.is_ok());
     assert!(rig.one(rig.flush()).result.is_ok());
-    // Nothing was in the cache.
+    // The cache holds no data at this loss of supply.
     rig.ills.borrow_mut().brown_out = true;
     assert!(rig.one(rig.read(0, 8)).result.is_ok());
     assert_eq!((rig.taken(RecoveryStep::Reinit), rig.stats().cache_lost), (1, 0));
     assert!(rig.one(rig.flush()).result.is_ok());
-    // Now there is.
+    // The cache holds data at this loss of supply.
     assert!(rig.one(rig.write(64, 8, 1)).result.is_ok());
     rig.ills.borrow_mut().brown_out = true;
     assert!(rig.one(rig.read(0, 8)).result.is_ok());
@@ -239,7 +241,8 @@ fn a_cache_that_was_lost_is_told_to_one_flush() {
 fn a_card_that_wants_its_supply_off_gets_it() {
     let rig = Rig::new("sdhc-16g-hs");
     load(&rig, |rig| rig.ills.borrow_mut().mute = true);
-    // The reset of the controller takes the supply away for a moment; that is enough for this one.
+    // The reset of the controller switches the supply off for a moment, which is enough for this
+    // card.
     assert!(rig.taken(RecoveryStep::Reinit) + rig.taken(RecoveryStep::PowerCycle) > 0, "{:?}", rig.trace());
     assert_eq!(rig.taken(RecoveryStep::Dead), 0);
 }
@@ -289,8 +292,8 @@ fn a_controller_that_is_gone_ends_everything_at_once() {
 #[test]
 fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
     let rig = Rig::new("sdhc-16g-hs");
-    // Each time that they should be, for ever: the bit is waited for 100 ms; the reset takes the
-    // card's supply away.
+    // Every reset of the lines hangs, for ever. The driver waits 100 ms for the reset bit, then
+    // resets the controller, which switches off the card's supply.
     load(&rig, |rig| {
         let hung = Plan::none().from(Point::Reset, 1, Strike::Status(2));
         rig.faults(hung.next(Point::WriteBlock, &[Strike::Crc]));
@@ -299,8 +302,8 @@ fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
     assert_eq!(rig.taken(RecoveryStep::Dead), 0, "{:?}", rig.trace());
 }
 
-/// DAT is stuck when the flush is to go out. Its busy would tell of that when the longest flush is
-/// over: 30 s.
+/// Checks that a DAT line held low is found before a flush is sent: otherwise it would look like
+/// the flush's busy, and be noticed only after the longest flush, 30 s.
 #[test]
 fn lines_that_are_held_are_found_before_a_flush() {
     let rig = Rig::new("hbg4a2");
@@ -338,7 +341,7 @@ fn a_card_that_is_taken_out_and_put_back() {
     assert!(done.iter().skip(2).all(|done| done.result == Err(Error::Removed)), "{done:?}");
     rig.until(rig.time.now() + 100 * MS);
     assert_eq!(*rig.events.borrow(), [Event::Removed]);
-    // Twenty bounces in 50 ms.
+    // The contact bounces twenty times in 50 ms.
     let mut out = Some(out);
     for n in 0..21 {
         let now = rig.time.now();
@@ -375,7 +378,7 @@ fn nothing_meant_for_one_card_reaches_another() {
     load(&rig, |_| {});
 }
 
-/// Wherever it happens, also in the middle of a recovery.
+/// Checks that a card may be removed at any moment, also in the middle of a recovery.
 #[test]
 fn a_card_may_be_taken_out_at_any_moment() {
     for after_us in (0..3_000).step_by(61) {
@@ -391,7 +394,8 @@ fn a_card_may_be_taken_out_at_any_moment() {
             rig.model.borrow_mut().remove(rig.time.now());
             let debounce_ns = rig.model.borrow().config().debounce_ns;
             for done in rig.finish(&ids, debounce_ns + 100 * MS) {
-                // Of a write whose status was lost, twice, no test can say more than that.
+                // A write whose status was lost twice may have been executed or not, so the test
+                // can check no more.
                 let known = matches!(done.result, Ok(_) | Err(Error::Removed));
                 assert!(known || ill && matches!(done.result, Err(Error::Program(_))), "{:?}", done.result);
                 assert_eq!(done.buf.len_bytes(), 4096);
@@ -403,8 +407,8 @@ fn a_card_may_be_taken_out_at_any_moment() {
     }
 }
 
-/// A controller that cannot switch the supply: only the board can cure a card that has stopped to
-/// answer.
+/// Checks a controller that cannot switch the supply: only the board can power-cycle a card that
+/// does not answer any more.
 #[test]
 fn a_supply_that_the_board_switches_cures_what_the_controllers_cannot() {
     for board_switches in [false, true] {

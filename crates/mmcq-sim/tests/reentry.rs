@@ -1,6 +1,6 @@
-//! Callbacks of a real driver come back in: its registers and its memory call every public function
-//! of the stack that they belong to, and so do the timer, the lock, the policy and the wakers. Data
-//! and answers are right all the same.
+//! Tests of callbacks that call the stack again: the driver's registers and memory, the timer, the
+//! lock, the policy and the wakers call every public function of their own stack. Data and answers
+//! are right all the same.
 
 use crate::timed;
 use mmcq::advance::{Costs, WaitStrategy};
@@ -31,16 +31,16 @@ type Stack = mmcq::task::Stack<(Watched, Driver, Returns), 4>;
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
-    /// Closures of the lock that are running.
+    /// Number of closures under the lock that are running now.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// The stack that callbacks come back into, and the way.
+    /// The stack that callbacks call, and which of its functions they call.
     static BACK: Cell<Option<(&'static Stack, Way)>> = const { Cell::new(None) };
-    /// Calls that came back in while the engine was in use, by callback.
+    /// Number of calls by callbacks while the engine was in use, for each callback.
     static CAME: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// A callback comes back in; at most one inside another.
+/// Calls the stack from a callback; such calls nest at most once.
 fn come_back(from: &'static str) {
     let Some((stack, way)) = BACK.get() else { return };
     if DEPTH.get() >= 2 {
@@ -51,7 +51,8 @@ fn come_back(from: &'static str) {
         CAME.with_borrow_mut(|came| *came.entry(from).or_default() += 1);
         (way.1)(stack);
     } else if DEPTH.get() == 1 {
-        // Nothing is in use: these do what they always do, and their callbacks come back in.
+        // The engine is not in use, so these calls do what they always do, and their callbacks call
+        // the stack in turn.
         stack.turn();
         assert!(stack.with(|engine| !engine.is_nested()));
         CAME.with_borrow_mut(|came| *came.entry("from outside").or_default() += 1);
@@ -102,7 +103,7 @@ impl Policy for Returns {
     }
 }
 
-/// Registers, or memory, whose every use comes back in, before and after.
+/// Registers or memory that call the stack before and after each use.
 struct Returning<T>(T);
 
 impl<T> Returning<T> {
@@ -135,7 +136,7 @@ impl<T: Regs> Regs for Returning<T> {
     }
 }
 
-// SAFETY: memory is mapped as the inner one does.
+// SAFETY: the memory inside keeps the contract of `Dma`.
 unsafe impl<T: Dma> Dma for Returning<T> {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         self.around("map", |dma| dma.map(ptr, len, direction))
@@ -154,7 +155,7 @@ unsafe impl<T: Dma> Dma for Returning<T> {
     }
 }
 
-/// Clones, wakes and drops of this waker come back in.
+/// Returns a waker that calls the stack when it is cloned, woken or dropped.
 fn returning() -> Waker {
     fn clone(_: *const ()) -> RawWaker {
         come_back("waker");
@@ -162,7 +163,7 @@ fn returning() -> Waker {
     }
     static TABLE: RawWakerVTable =
         RawWakerVTable::new(clone, |_| come_back("waker"), |_| come_back("waker"), |_| come_back("waker"));
-    // SAFETY: the functions use no data.
+    // SAFETY: the functions of the table use no data.
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
 }
 
@@ -176,7 +177,8 @@ fn read() -> Request {
 
 thread_local!(static ID: Cell<Option<SlotId>> = const { Cell::new(None) });
 
-/// A way into the stack that is taken while the engine is in use, with what it must answer.
+/// A call of the stack while the engine is in use: its name, and a function that makes the call and
+/// checks the answer.
 type Way = (&'static str, fn(&'static Stack));
 
 const REENTERED: Error = Error::Reentered;
@@ -184,7 +186,8 @@ const REENTERED: Error = Error::Reentered;
 const WAYS: &[Way] = &[
     ("on_irq, poll, turn", |stack| {
         stack.on_irq();
-        // It may have been its own.
+        // The stack cannot check the controller now, so it must assume that the interrupt was the
+        // controller's.
         assert!(stack.on_shared_irq());
         stack.poll();
         stack.turn();
@@ -258,7 +261,7 @@ const WAYS: &[Way] = &[
             assert!(engine.set_card_irq_waker(Some(Waker::noop().clone())).is_some());
             assert!(engine.take_service_waker().is_none() && engine.take_card_irq_waker().is_none());
             assert!(engine.policy_mut().is_none());
-            // SAFETY: there is no host.
+            // SAFETY: no host is returned.
             assert!(unsafe { engine.host_mut() }.is_none());
         });
     }),
@@ -328,7 +331,7 @@ fn what_a_real_driver_calls_may_come_back_in_by_every_public_function() {
         for &way in WAYS {
             let rig = Rig::new(transfer);
             let stack = rig.stack;
-            // Any request's number will do.
+            // The calls need the ID of some request; which one does not matter.
             let status = || Request::new(Kind::Pause { ns: 1 }, DmaBuf::EMPTY);
             let id = stack.with(|engine| engine.submit(status(), 0)).unwrap();
             stack.with(|engine| engine.cancel(id));
@@ -365,7 +368,8 @@ fn what_a_real_driver_calls_may_come_back_in_by_every_public_function() {
     }
 }
 
-/// The table above leaves out no public function of a stack or of what `with` hands out.
+/// Checks that the table above has every public function of the stack and of what `with` passes to
+/// its closure.
 #[test]
 fn the_table_has_every_public_function() {
     let source =

@@ -1,5 +1,5 @@
-//! A card that nothing uses rests, and the next request wakes it: what that costs, and what may go
-//! wrong meanwhile.
+//! Tests of a card that rests while nothing uses it and that the next request wakes: what that
+//! costs, and what may go wrong meanwhile.
 
 use crate::rig;
 use mmcq::card::{Event, Options, Rest, Upkeep};
@@ -19,7 +19,7 @@ fn resting(name: &str, rest: Rest) -> Rig {
     Rig::with(name, Options::DEFAULT.upkeep(upkeep))
 }
 
-/// Submits reads until one is refused.
+/// Submits reads until the queue refuses one. Returns their IDs and the error.
 fn fill(stack: &rig::Stack) -> (Vec<SlotId>, Error) {
     let mut ids = Vec::new();
     loop {
@@ -32,7 +32,7 @@ fn fill(stack: &rig::Stack) -> (Vec<SlotId>, Error) {
     }
 }
 
-/// How long a read takes.
+/// Returns the time of a read, in ns.
 fn read(rig: &Rig) -> u64 {
     let begin = rig.time.now();
     let done = rig.one(rig.read(0, 8));
@@ -40,7 +40,7 @@ fn read(rig: &Rig) -> u64 {
     rig.time.now() - begin
 }
 
-/// A pause that is long enough for a rest.
+/// Advances by a pause after which the card rests.
 fn pause(rig: &Rig) {
     rig.until(rig.time.now() + 200 * MS);
 }
@@ -67,7 +67,7 @@ fn a_rest_costs_the_next_request_a_bounded_time() {
         let cost_ns = rested_ns.saturating_sub(awake_ns);
         println!("{name} {rest:?}: a read takes {} us, after a rest {} us", awake_ns / US, rested_ns / US);
         assert!(cost_ns > 0 && cost_ns < most_ns, "{name} {rest:?}: {cost_ns}");
-        // Again, and nothing counts as a failure.
+        // The card rests again, and no failure was counted.
         pause(&rig);
         assert_eq!(rig.stats().rests, 2);
         read(&rig);
@@ -135,7 +135,8 @@ fn a_supervisor_that_ends_during_a_rest_leaves_a_card_that_works_or_none() {
     assert_eq!(refused, Error::NoCard);
 }
 
-/// At each moment of a rest that begins, with as many requests behind it as go in.
+/// Checks a supervisor that ends at any moment while a rest begins, with a full queue behind it:
+/// the card works afterwards.
 #[test]
 fn a_supervisor_that_ends_while_a_rest_begins_leaves_a_card_that_works() {
     let mut stopping = 0;
@@ -161,7 +162,8 @@ fn a_supervisor_that_ends_while_a_rest_begins_leaves_a_card_that_works() {
 }
 
 thread_local! {
-    /// The stack that a clone of the supervisor's waker fills, and how many clones go before.
+    /// The stack whose queue is filled when the supervisor's waker is cloned, and how many clones
+    /// come before that.
     static FILLS: Cell<Option<(&'static rig::Stack, u32)>> = const { Cell::new(None) };
     static FILLED: RefCell<Vec<SlotId>> = const { RefCell::new(Vec::new()) };
 }
@@ -182,12 +184,12 @@ fn filling() -> Waker {
         RawWaker::new(std::ptr::null(), &TABLE)
     }
     static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| {}, |_| {}, |_| {});
-    // SAFETY: the table's functions ignore the pointer.
+    // SAFETY: the functions of the table ignore the pointer.
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
 }
 
-/// Requests take every slot but the one with which the clock stops, and then the supervisor ends:
-/// nothing can start the clock again.
+/// Checks that a card whose clock cannot be started again counts as gone: requests use every slot
+/// except that of the request that stops the clock, and then the supervisor ends.
 #[test]
 fn a_clock_that_cannot_be_asked_for_again_is_no_card() {
     let rig = resting("emmc-51-full", CLOCK_OFF);
@@ -195,7 +197,8 @@ fn a_clock_that_cannot_be_asked_for_again_is_no_card() {
     rig.until(rig.time.now() + 49 * MS);
     *rig.waker.borrow_mut() = filling();
     for _ in 0..10 {
-        // The rig's own clone, the one that waits for work, then the one for the clock's stop.
+        // The clones that come first are the rig's own and the one that waits for work; the third
+        // is that for the stop of the clock.
         FILLS.set(Some((rig.stack, 2)));
         rig.turn();
         if FILLS.take().is_none() {

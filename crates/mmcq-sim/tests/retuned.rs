@@ -1,5 +1,5 @@
-//! A reset of the controller forgets the sampling point, and is no evidence against the card's
-//! mode: it is found again before data go on.
+//! Tests of a controller reset that forgets the sampling point: the reset does not count against
+//! the card's mode, and tuning follows before data move again.
 
 use crate::rig;
 use mmcq::card::Options;
@@ -24,7 +24,8 @@ fn kept(name: &str, always_powered: bool) -> Rig {
     rig
 }
 
-/// The reset of the lines hangs, so that the whole controller is reset.
+/// Returns faults: one at this point, and then a reset of the lines that hangs, so that the whole
+/// controller is reset.
 fn hung_after(point: Point) -> Plan {
     Plan::none().next(Point::Reset, &[Strike::Status(2)]).next(point, &[Strike::Crc])
 }
@@ -46,7 +47,7 @@ fn one_damaged_block_and_a_reset_that_hangs_do_not_cost_the_clock() {
                 "{what}: {:?}",
                 rig.trace()
             );
-            // The supply goes with the reset where the controller switches it.
+            // If the controller switches the supply, its reset also switches off the supply.
             let again = u64::from(!always_powered);
             assert_eq!(rig.taken(RecoveryStep::Reinit), again, "{what}: {:?}", rig.trace());
             let cached = name.contains("emmc");
@@ -58,7 +59,7 @@ fn one_damaged_block_and_a_reset_that_hangs_do_not_cost_the_clock() {
     }
 }
 
-/// Nothing is tried at the old point between the reset and the tuning.
+/// Checks that no data move at the old sampling point between the reset and the tuning.
 #[test]
 fn no_data_go_at_a_point_that_is_lost() {
     for name in ["emmc-hs200", "sdxc-128g-uhs"] {
@@ -73,8 +74,8 @@ fn no_data_go_at_a_point_that_is_lost() {
     }
 }
 
-/// A client that sends a phase of its own recovers by itself, and the next read finds the sampling
-/// point lost.
+/// Checks a client that sends its own phase and resets the controller itself: the next read notices
+/// that the sampling point is lost.
 #[test]
 fn a_reset_in_a_phase_of_the_callers_is_followed_by_a_tuning_too() {
     for name in ["emmc-hs200", "sdxc-128g-uhs"] {

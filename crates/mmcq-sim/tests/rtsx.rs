@@ -1,5 +1,5 @@
-//! The whole stack on the model of Realtek's reader, whose driver was written by another hand:
-//! bring-up, streams, a power cut in the middle of one.
+//! Tests of the whole stack on the model of Realtek's reader, whose driver was written
+//! independently of the model: bring-up, streams, and a power cut in the middle of a stream.
 
 use crate::timed;
 use mmcq::block::BlockDevice;
@@ -41,7 +41,7 @@ impl Rig {
         Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, engine) }
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    /// Advances to the next interrupt or deadline, and lets the stack handle it.
     fn turn(&self) {
         timed::turn(&self.stack, &self.model, &self.time).unwrap();
     }
@@ -78,8 +78,8 @@ impl Rig {
     }
 }
 
-/// Sequential runs and random places, reads and writes, one at a time and many: with streams,
-/// without, and on a chip that cannot continue.
+/// Checks sequential runs and random places, reads and writes, one at a time and many: with
+/// streams, without streams, and on a chip that cannot continue a transfer.
 #[test]
 fn mixed_loads_bring_what_was_written() {
     for (continues, close_always, lies) in
@@ -149,8 +149,8 @@ fn mixed_loads_bring_what_was_written() {
     }
 }
 
-/// A run to the end of a card whose last block must be read alone: the transfer that stays open
-/// never comes near it.
+/// Checks a sequential run to the end of a card whose last block must be read alone: the open
+/// transfer ends before that block.
 #[test]
 fn a_run_stops_before_a_last_block_that_is_read_alone() {
     const MINE: &[Quirk] = &[Quirk::sd(0x41, 0x3432, "SD16G", Quirks::LAST_BLOCK_ALONE)];
@@ -176,7 +176,8 @@ fn a_run_stops_before_a_last_block_that_is_read_alone() {
     }
 }
 
-/// One request at a time, 64 KiB each: the run is seen, held, and costs one command in all.
+/// Checks single requests of 64 KiB each, one after the other: the stack sees that they are
+/// sequential and keeps the transfer open, so that all of them cost one data command.
 #[test]
 fn a_run_of_single_requests_is_one_transfer() {
     let (rig, _) = Rig::up("pro-plus-128", rtsx::RtsxConfig::new(rtsx::Chip::Rts5249), Config::DEFAULT);
@@ -192,16 +193,16 @@ fn a_run_of_single_requests_is_one_transfer() {
         let id = rig.submit(Kind::Flush, DmaBuf::EMPTY);
         rig.finish(id).0.unwrap();
         let commands = rig.model.borrow().stats().commands;
-        // The first alone (a write ends by CMD12, whose busy the chip sees), the second opens, one
-        // close.
+        // The first request is sent alone (a write ends by CMD12, whose busy the chip waits for);
+        // the second opens the transfer; one command closes it.
         let (index, stops) = if write { (25, 2) } else { (18, 1) };
         assert_eq!((commands[index], commands[12]), (2, stops));
     }
     rig.checked();
 }
 
-/// What was flushed before is there; what was not may be lost, newest first, and the next flush
-/// says so.
+/// Checks a power cut in a stream: data flushed before are on the card. Data not flushed may be
+/// lost, the newest first, and the next flush reports that.
 #[test]
 fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
     for cut_after in [1, 3, 10, 17, 30] {
@@ -222,7 +223,7 @@ fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
         }
         let now = rig.time.now();
         rig.model.borrow_mut().card_mut().unwrap().power_cut(now);
-        // The card is dead to the bus now; each request is told.
+        // The card does not respond any more; every request gets an error.
         let (result, _) = {
             let id = rig.submit(Kind::Flush, DmaBuf::EMPTY);
             rig.finish(id)
@@ -238,7 +239,7 @@ fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
             assert!(block.iter().all(|&b| b == byte), "torn block");
             let written = sector < 8192 + cut_after * 128;
             assert!(byte == 1 || (byte == 2 && written), "sector {sector}: {byte}");
-            // Newest first: nothing that was written later survives what was lost.
+            // Data are lost newest first: nothing survives that was written after lost data.
             seen_lost |= written && byte == 1;
             assert!(!(seen_lost && byte == 2), "sector {sector} survived, an older one did not");
         }

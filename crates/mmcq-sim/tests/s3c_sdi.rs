@@ -1,5 +1,6 @@
-//! The whole stack on the model of Samsung's SDI, whose driver was written by another hand: an I/O
-//! card comes up, packets move both ways, by the CPU and by DMA, from the interrupt alone.
+//! Tests of the whole stack on the model of Samsung's SDI, whose driver was written independently
+//! of the model: an I/O card is brought up, and packets move both ways by the CPU and by DMA,
+//! driven by the interrupt alone.
 
 use crate::timed;
 use mmcq::card::{self, Options};
@@ -29,7 +30,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// The Bluetooth card with so many packets of so many bytes.
+    /// Returns a rig with the Bluetooth card, which sends `packets` packets of `payload_bytes`
+    /// bytes.
     fn new(dma: s3c_sdi::DmaUse, packets: u64, payload_bytes: u32, dma_word_ns: u32) -> Rig {
         let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap();
@@ -60,12 +62,13 @@ impl Rig {
     fn checked(&self) {
         timed::checked(&self.memory, &self.model);
         let stats = self.stack.with(|engine| *engine.stats());
-        // CMD52 (reset) and CMD8 twice, before a card can answer.
+        // The three faults: CMD52 (reset), and CMD8 twice, before the card can answer.
         assert_eq!((stats.lost_interrupts, stats.faults), (0, 3), "{stats:?}");
     }
 }
 
-/// 2 KiB, odd lengths, one byte; by the CPU, by DMA, and whichever fits.
+/// Checks packets of 2 KiB, of odd lengths and of one byte, by the CPU, by DMA, and by whichever
+/// fits.
 #[test]
 fn packets_arrive_whole_and_answers_leave() {
     use s3c_sdi::DmaUse::{From, Never};
@@ -76,7 +79,8 @@ fn packets_arrive_whole_and_answers_leave() {
         (Never, 517, 0),
         (From(64), 2048, 100),
         (From(4), 62, 100),
-        // A memory bus so slow that words are in the FIFO when the last block is over on the lines.
+        // The memory bus is so slow that words are still in the FIFO when the last block is over on
+        // the lines.
         (From(64), 2048, 1_500),
         (From(4), 62, 1_500),
     ] {
@@ -110,8 +114,9 @@ fn packets_arrive_whole_and_answers_leave() {
     }
 }
 
-/// Packets that wait in the card pull DAT1 low again at the acknowledgement, in the middle of a
-/// command: no edge will tell.
+/// Checks a lost interrupt edge: a further packet in the card pulls DAT1 low again at the
+/// acknowledgement, in the middle of a command. No edge is detected, so the driver must look at the
+/// level.
 #[test]
 fn an_interrupt_whose_edge_was_lost_is_found_by_its_level() {
     let rig = Rig::new(s3c_sdi::DmaUse::Never, 8, 2048, 0);

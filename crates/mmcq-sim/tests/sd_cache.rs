@@ -1,5 +1,5 @@
-//! The write cache of an SD card is never on behind the engine's back: a flush would be
-//! acknowledged that the card has not been told of.
+//! Tests that the write cache of an SD card is never on without the engine knowing: otherwise the
+//! engine would acknowledge a flush without sending it to the card.
 
 use crate::rig;
 use mmcq::card::Options;
@@ -12,10 +12,10 @@ use std::future::Future;
 use std::task::{Context, Waker};
 
 const MS: u64 = 1_000_000;
-/// In the performance set.
+/// Offset of the register that enables the cache, in the performance enhancement register set.
 const CACHE_ENABLE: u16 = 260;
 
-/// A card that can, and where its register is.
+/// Returns a rig whose card has a cache, and the place of the register.
 fn rig() -> (Rig, Extension) {
     let rig = Rig::alone("sdxc-64g-a2", Options::DEFAULT);
     let set = rig.drive(extension::extensions(rig.stack, &rig.found, buffer(1, 0))).0.unwrap().performance;
@@ -24,17 +24,17 @@ fn rig() -> (Rig, Extension) {
     (rig, Extension { offset, ..set })
 }
 
-/// The card's own word.
+/// Returns whether the cache is on, read from the card's register.
 fn is_on(rig: &Rig, register: Extension) -> bool {
     let data = Some(Data { direction: Direction::Read, block_size: 512, blocks: 1 });
     let phase = Phase { command: sd::read_extr_single(register, 1), data, auto: Auto::None, tuning: false };
     let read = Kind::Raw { prefix: None, phase, timeout_ns: 150 * MS };
-    // A card that waits for the rest of an exchange does not answer; its cache is as it was.
+    // A card that waits for the rest of a data transfer does not answer; its cache is unchanged.
     let done = rig.one(rig.submit(Request::new(read, buffer(1, 0))));
     done.result.is_ok() && done.buf[0] & 1 != 0
 }
 
-/// Is it on, and does the engine know by what it is flushed?
+/// Returns whether the cache is on, and whether the engine knows how to flush it.
 fn told(rig: &Rig, register: Extension) -> (bool, bool) {
     let flush = rig.stack.with(|engine| engine.card_params().map(|target| target.flush));
     (is_on(rig, register), matches!(flush, Some(FlushBy::SdCache { .. })))
@@ -79,7 +79,7 @@ fn an_answer_that_is_lost_leaves_no_cache_that_no_flush_reaches() {
         rig.ills.borrow_mut().mute_at.clear();
         let (is_on, known) = told(&rig, register);
         assert!(known || !is_on, "without answer {lost}: on, and no flush tells the card");
-        // A call that failed has switched it on as well, or asked once more.
+        // A call that failed may have switched the cache on as well.
         on += u32::from(is_on);
         assert!(is_on || result.is_err(), "without answer {lost}: a success, and it is off");
     }
@@ -105,7 +105,8 @@ fn a_card_that_was_initialised_again_has_no_cache_that_no_flush_reaches() {
     }
 }
 
-/// The engine has one page: the one before is its owner's again.
+/// Checks a second call with another page: the engine keeps one page, so the first call's page goes
+/// back to its owner.
 #[test]
 fn a_second_call_gives_the_first_page_back() {
     let (rig, _) = rig();

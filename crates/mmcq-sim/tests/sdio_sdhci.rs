@@ -1,5 +1,5 @@
-//! An I/O card behind the SDHCI model: bring-up, functions, the card interrupt by the controller's
-//! own bit, and packets in the interrupt's time.
+//! Tests of an I/O card on the SDHCI model: bring-up, functions, the card interrupt by the
+//! controller's own status bit, and packets within the time of the interrupt.
 
 use crate::timed;
 use mmcq::card::{Options, bring_up_io};
@@ -57,8 +57,8 @@ fn packets_come_in_by_the_card_interrupt() {
     let (_, handle) = &handles[0];
     let counts = handle.borrow();
     assert_eq!((counts.delivered, counts.overrun, counts.retried, counts.stray), (PACKETS, 0, 0, 0));
-    // From the line to the cleared cause: two CMD52 of about 2 us at 50 MHz, nothing else: the
-    // software costs nothing here.
+    // From the interrupt line to the cleared cause there are two CMD52 of about 2 us each at 50
+    // MHz; this model charges no time for software.
     let worst_ns = counts.latency_ns.iter().max().unwrap();
     assert!(*worst_ns < 20_000, "{worst_ns}");
     timed::checked(&shadow, &model);

@@ -1,4 +1,5 @@
-//! The life of a slot: cards that come and go, that do not answer at once, that sleep and rest.
+//! Tests of the life of a card slot: cards that are inserted and removed, that do not answer at
+//! once, that sleep and rest.
 
 use crate::machine::{self, Rig, bytes};
 use mmcq::block::BlockDevice;
@@ -27,7 +28,7 @@ fn profile(name: &str, change: impl Fn(String) -> String) -> (CardProfile, Mediu
     (profile, medium)
 }
 
-/// A card of which these answers are odd.
+/// Returns a card that gives these odd answers.
 fn odd(name: &str, answers: Vec<OddAnswer>) -> Box<dyn Card> {
     let (mut profile, medium) = profile(name, |text| text);
     profile.quirks_mut().answers = answers;
@@ -38,7 +39,8 @@ fn answer(command: u8, nth: u64, times: u64, happens: Odd) -> OddAnswer {
     OddAnswer { command, app: false, nth, times, within_ms: None, happens, late_us: 0 }
 }
 
-/// A card whose password is lost; its forced erase takes so much per group.
+/// Returns a locked card with an unknown password; its forced erase takes `group_us` for each
+/// group.
 fn closed(group_us: u32) -> Box<dyn Card> {
     let slow = format!("erase_next_group_us = {group_us}");
     let (profile, medium) = profile("sdhc-16g-hs", |text| text.replace("erase_next_group_us = 300", &slow));
@@ -47,7 +49,7 @@ fn closed(group_us: u32) -> Box<dyn Card> {
     Box::new(card)
 }
 
-/// A bench whose card has been taken out, as its supervisor has told.
+/// Returns a bench whose card was removed, after its supervisor reported that.
 fn empty(options: Options) -> (Bench, Found, DmaBuf, Box<dyn Card>) {
     let bench = Bench::new("sdhc-16g-hs").unwrap();
     let (card, scratch) = bench.run(bring_up(bench.stack(), buffer(1), options)).unwrap();
@@ -58,7 +60,7 @@ fn empty(options: Options) -> (Bench, Found, DmaBuf, Box<dyn Card>) {
     (bench, card, scratch, out)
 }
 
-/// `Event::Inserted`: "`Ok`: it is ready for requests."
+/// Checks the promise of `Event::Inserted`: "`Ok`: it is ready for requests."
 #[test]
 fn a_card_that_takes_minutes_is_ready_when_it_is_told() {
     for group_us in [300, 60_000] {
@@ -72,8 +74,8 @@ fn a_card_that_takes_minutes_is_ready_when_it_is_told() {
     }
 }
 
-/// A new card that does not come up is told, and tried again: the program calls `supervise`, and
-/// nothing else.
+/// Checks a new card whose bring-up fails at first: the failure is reported and bring-up tried
+/// again, without any call of the program besides `supervise`.
 #[test]
 fn a_card_that_fails_at_first_is_tried_again() {
     let (bench, card, mut scratch, _out) = empty(Options::DEFAULT);
@@ -89,15 +91,16 @@ fn a_card_that_fails_at_first_is_tried_again() {
         }
     }
     let oks: Vec<bool> = told.iter().map(|(_, ok)| *ok).collect();
-    // Twelve lost answers, four in each try.
+    // Twelve answers are lost, four in each of three tries.
     assert_eq!(oks, [false, false, false, true]);
     let pauses: Vec<u64> = told.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    // The try that ends well is the shorter for that.
+    // The last try succeeds, and is shorter for that.
     assert!(pauses[1] > pauses[0] + 50_000_000 && pauses[2] > 400_000_000, "{pauses:?}");
     assert!(bench.run(BlockDevice::new(bench.stack()).read(0, buffer(1))).unwrap().0.is_ok());
 }
 
-/// A program that is at something else between two calls hears of what came meanwhile.
+/// Checks that a card inserted or removed between two calls of the program is reported by the next
+/// call.
 #[test]
 fn a_card_that_comes_or_goes_between_two_calls_is_told() {
     for steps in [0, 1, 2, 100] {
@@ -117,7 +120,8 @@ fn a_card_that_comes_or_goes_between_two_calls_is_told() {
     }
 }
 
-/// The supervisor lives, and nobody polls it.
+/// Checks a request for a card that rests while the supervisor exists but nobody polls it: the
+/// request ends.
 #[test]
 fn a_request_for_a_card_that_rests_has_an_end() {
     let bench = Bench::new("emmc-hs200").unwrap();
@@ -151,7 +155,8 @@ const BUSY: [(&str, SdhciQuirks); 3] = [
     ("status", SdhciQuirks::NO_BUSY_IRQ.with(SdhciQuirks::NO_DAT0_LEVEL)),
 ];
 
-/// Also where only the card's status tells the end of busy: one that sleeps tells none.
+/// Checks sleep and wake-up also on a controller where only the card's status shows the end of
+/// busy: a sleeping device does not report its status.
 #[test]
 fn an_emmc_sleeps_and_wakes_however_busy_is_seen() {
     for (name, quirks) in BUSY {
@@ -164,11 +169,12 @@ fn an_emmc_sleeps_and_wakes_however_busy_is_seen() {
     }
 }
 
-/// One answer is lost on the way to sleep, or back.
+/// Checks one lost answer while an eMMC goes to sleep, or wakes.
 #[test]
 fn one_lost_answer_on_the_way_to_sleep_costs_no_card() {
     for (name, quirks) in BUSY {
-        // CMD5 twice, CMD7 that deselects (the second after bring-up's) and selects.
+        // CMD5 twice, the CMD7 that deselects (the second CMD7 after that of bring-up) and the CMD7
+        // that selects.
         for (command, nth) in [(5, 1), (5, 2), (7, 2), (7, 3)] {
             let card = odd("emmc-51-full", vec![answer(command, nth, 1, Odd::Silent)]);
             let (rig, found) = rig(card, quirks);
@@ -183,8 +189,8 @@ fn one_lost_answer_on_the_way_to_sleep_costs_no_card() {
     }
 }
 
-/// The card loses its state, and the machine is suspended while its supervisor brings it up again:
-/// the clock jumps at each step of that.
+/// Checks a clock that jumps: the card loses its state, and the machine is suspended at each step
+/// of the supervisor's bring-up. The jump must not count as the card's death.
 #[test]
 fn a_clock_that_jumps_in_a_conversation_is_not_the_cards_death() {
     let mut jumps = 0;
@@ -203,7 +209,7 @@ fn a_clock_that_jumps_in_a_conversation_is_not_the_cards_death() {
                 break ended;
             }
             rig.turn();
-            // The supervisor's steps have a slot of their own.
+            // The supervisor's steps use a slot of the engine.
             if rig.stack.with(|engine| engine.slots_in_use()) < 2 {
                 continue;
             }

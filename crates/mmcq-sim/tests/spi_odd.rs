@@ -1,5 +1,5 @@
-//! Cards on an SPI bus as people have them: what public reports say of other stacks, tried on this
-//! one.
+//! Tests of cards on an SPI bus as users have them: faults that public reports describe with other
+//! stacks, tried on this one.
 
 use crate::spi_stack::Rig;
 use mmcq::block::BlockDevice;
@@ -8,7 +8,7 @@ use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::spi::Habits;
 
-/// A card of these habits works, at every length of response.
+/// Checks that a card with these habits works, with every delay of its response.
 fn works(habits: Habits) {
     for response_bytes in [1, 4, 8] {
         let habits = Habits { response_bytes, ..habits };
@@ -19,7 +19,8 @@ fn works(habits: Habits) {
     }
 }
 
-/// CMD55 is answered, and the command after it comes when the line is high again.
+/// Checks a card that is busy after its answer to CMD55: the next command waits until the line is
+/// high again.
 #[test]
 fn a_card_that_is_busy_after_cmd55() {
     for busy_after_prefix in [1, 3, 4, 5, 40, 200] {
@@ -27,8 +28,8 @@ fn a_card_that_is_busy_after_cmd55() {
     }
 }
 
-/// CMD0 switches checksums off, and CMD59 switches them on again. One that is lost is sent again: a
-/// damaged block would be programmed without it.
+/// Checks that a lost CMD59 is sent again. CMD0 switches checksums off and CMD59 switches them on;
+/// without CMD59 a damaged block would be programmed.
 #[test]
 fn checksums_are_on_although_one_cmd59_was_lost() {
     let mut struck = 0;
@@ -53,7 +54,8 @@ fn checksums_are_on_although_one_cmd59_was_lost() {
     assert!(struck > 20, "{struck}");
 }
 
-/// A card that refuses its first CMD59 takes the second; one that knows none works without.
+/// Checks that a card that refuses its first CMD59 accepts the second; a card that does not know
+/// CMD59 works without checksums.
 #[test]
 fn checksums_are_on_although_the_first_cmd59_was_refused() {
     let rig = Rig::new("sdhc-16g-hs", Habits { refuses_first_crc: true, ..Habits::USUAL });
@@ -64,7 +66,7 @@ fn checksums_are_on_although_the_first_cmd59_was_refused() {
     assert!(rig.peek(9).iter().all(|&byte| byte == 0x5a), "a damaged block was programmed");
 }
 
-/// A card that is initialised again has checksums again.
+/// Checks that a second bring-up switches checksums on again.
 #[test]
 fn checksums_are_on_after_a_second_bring_up() {
     let rig = Rig::new("sdhc-16g-hs", Habits::USUAL);
@@ -78,11 +80,12 @@ fn checksums_are_on_after_a_second_bring_up() {
     }
 }
 
-/// Such a card sees the end of its selection with a clock alone. Then it counts bits from anew.
+/// Checks a card that sees the end of its selection only with a clock after it. Then it starts to
+/// count bits anew.
 #[test]
 fn a_card_that_sees_chip_select_with_a_clock() {
     works(Habits { deselect_by_clock: true, ..Habits::USUAL });
-    // A clock too many or too few costs no more than with other cards.
+    // One clock too many or too few causes no more restarts than with other cards.
     let restarts = |deselect_by_clock| {
         let mut restarts = 0;
         for nth in (1..1_500).step_by(23) {
@@ -101,7 +104,7 @@ fn a_card_that_sees_chip_select_with_a_clock() {
     assert_eq!((restarts(false), restarts(true)), (0, 0));
 }
 
-/// The first answers to CMD0 are missing, or something else.
+/// Checks that CMD0 is repeated if its first answers are missing or wrong.
 #[test]
 fn cmd0_is_sent_until_its_answer_is_right() {
     for (point, strike) in [
@@ -118,7 +121,7 @@ fn cmd0_is_sent_until_its_answer_is_right() {
     }
 }
 
-/// The stack's only way to know that a card has no CMD25 is its R1.
+/// Checks a card without CMD25: only its R1 tells the stack, which then writes block by block.
 #[test]
 fn a_card_without_cmd25_is_written_block_by_block() {
     let rig = Rig::new("quirks/no-multiple-write", Habits::USUAL);

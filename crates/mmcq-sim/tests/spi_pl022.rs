@@ -1,4 +1,5 @@
-//! The stack on a PL022 by register: a port by interrupts, at the CPU's price for each access.
+//! Tests of the stack on a PL022 by register: a port that moves bytes by interrupts, where each
+//! access costs CPU time.
 
 use crate::timed;
 use std::cell::RefCell;
@@ -19,23 +20,25 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 type Stack = mmcq::task::Stack<(OneThread, Spi<Pio>), 8>;
 
 const SSPCLK_HZ: u32 = 50_000_000;
-/// RXIM and RTIM: half of the FIFO, or the rest of it after a while.
+/// The interrupts RXIM (the receive FIFO is half full) and RTIM (bytes stay in it without a further
+/// one).
 const RECEIVED: u32 = 0x6;
 
-/// PL022 as a port: eight bytes under way at most.
+/// A port over a PL022, with at most eight bytes under way.
 struct Pio {
     regs: pl022::Port,
-    /// The bytes of the exchange, and where they came from.
+    /// The bytes of the exchange, and the memory that the received bytes go to.
     bytes: Vec<u8>,
     to: Option<Segment>,
     sent: usize,
     got: usize,
 }
 
-// SAFETY: the memory is touched in `exchange`, and written once in `done`, before it says so.
+// SAFETY: the port reads the memory in `exchange`, and writes it once in `done`, before that
+// reports the end.
 unsafe impl Port for Pio {
     fn exchange(&mut self, exchange: Exchange) {
-        // SAFETY: the driver lends it until `done`.
+        // SAFETY: the driver lends the memory until `done`.
         let bytes = |segment: &Segment| unsafe {
             std::slice::from_raw_parts(segment.ptr().as_ptr(), segment.len_bytes() as usize).to_vec()
         };
@@ -65,7 +68,7 @@ unsafe impl Port for Pio {
         }
         self.regs.write32(0x14, 0);
         if let Some(segment) = self.to.take() {
-            // SAFETY: as above.
+            // SAFETY: the driver lends the memory until `done`, which has not reported the end yet.
             unsafe { segment.ptr().as_ptr().copy_from(self.bytes.as_ptr(), self.bytes.len()) };
         }
         Progress::Done
@@ -94,7 +97,7 @@ impl Rig {
         let card = timed::card(&timed::profile(card));
         let model = Rc::new(RefCell::new(Pl022::new(SSPCLK_HZ, Some(card))));
         let port = pl022::Port::new(model.clone(), Time::new(), access_ns, access_ns);
-        // Chip select is an output and high; eight bits, mode 0, on.
+        // Sets chip select as an output and high, then eight bits, mode 0, and enables the PL022.
         for (offset, value) in [(0x1004, 1), (0x1400, 1), (0x151c, 1), (0x10, 254), (0, 7), (4, 2)] {
             port.write32(offset, value);
         }
@@ -127,7 +130,7 @@ fn a_card_behind_fifos_of_eight_words() {
         assert_eq!(held, expected, "{card}");
         let model = rig.model.borrow();
         assert_eq!((model.protocol_violations(), model.stats().blocks_bad), (0, 0), "{card}");
-        // Half a FIFO at a time.
+        // Each interrupt moves half a FIFO at most.
         assert!(model.stats().interrupts > 16 * 512 * 2 / 8, "{}", model.stats().interrupts);
     }
 }

@@ -1,5 +1,5 @@
-//! Two users of one SPI bus: the stack through [`SharedHalPort`], and a device of another kind
-//! through the crate embedded-hal-bus. Nothing interrupts; a loop turns the stack.
+//! Tests of two users of one SPI bus: the stack through [`SharedHalPort`], and another device
+//! through the crate embedded-hal-bus. There is no interrupt; a loop turns the stack.
 
 use crate::timed;
 use std::cell::{Cell, RefCell};
@@ -20,17 +20,19 @@ use mmcq_sim::world::Stream;
 use timed::blocks as buffer;
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
-/// What the other device has seen with its chip select low, and how often that was so.
+/// The bytes that the other device saw while its chip select was low, and how often it was
+/// selected.
 #[derive(Default)]
 struct Other {
     selected: Cell<bool>,
     bytes: RefCell<Vec<u8>>,
     selections: Cell<u32>,
-    /// Selected beside the card, or while the card still drives the line.
+    /// How often the other device was selected together with the card, or while the card still
+    /// drove the line.
     clashes: Cell<u32>,
 }
 
-/// The wires: the card, and a device that answers each byte with its complement.
+/// The wires of the bus: the card, and a device that answers each byte with its complement.
 struct Wires {
     line: SpiLine,
     other: Rc<Other>,
@@ -79,7 +81,7 @@ impl SpiBus for Wires {
     }
 }
 
-/// A chip select: low is selected.
+/// A chip select pin; low selects.
 struct Pin<F>(F);
 
 impl<F: FnMut(bool)> digital::ErrorType for Pin<F> {
@@ -100,7 +102,7 @@ impl<F: FnMut(bool)> OutputPin for Pin<F> {
 const CARD_HZ: u32 = 25_000_000;
 const OTHER_HZ: u32 = 1_000_000;
 
-/// A wire that sets its own clock has no such thing in `SpiBus`; the test's closures do.
+/// The bus. `SpiBus` has no method for the clock; the closures of the test set it.
 type Bus = RefCell<Wires>;
 type Select = Pin<Box<dyn FnMut(bool)>>;
 type Clock = fn(&mut Wires, u32);
@@ -132,7 +134,7 @@ impl Rig {
         Rig { line, bus, other, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
     }
 
-    /// A turn of the program's loop, which takes a microsecond.
+    /// Runs one turn of the program's loop, which takes 1 us.
     fn turn(&self) {
         self.line.time.charge(1_000);
         NOW_NS.set(self.line.time.now());
@@ -192,7 +194,8 @@ fn two_users_take_turns() {
             NOW_NS.set(now_ns);
             let id = rig.stack.with(|engine| engine.submit(Request::new(kind, buf), now_ns)).unwrap();
             let done = (0..100_000).find_map(|_| {
-                // The other user goes whenever the bus is free, in the middle of requests too.
+                // The other user transfers whenever the bus is free, also in the middle of the
+                // stack's requests.
                 if rig.bus.try_borrow_mut().is_ok() {
                     free += 1;
                     let mut bytes = [round as u8, 0x40, 0xfe];
@@ -223,7 +226,7 @@ fn two_users_take_turns() {
     }
 }
 
-/// The other user keeps the bus for a while: the card's request waits, and is none the worse.
+/// Checks that the card's request waits while the other user keeps the bus, and then succeeds.
 #[test]
 fn a_request_waits_for_the_bus() {
     let rig = Rig::new(Habits::USUAL);
@@ -251,8 +254,8 @@ fn a_request_waits_for_the_bus() {
     assert!(rig.bus.try_borrow_mut().is_ok(), "the bus is free again");
 }
 
-/// A user that never gives the bus back is to the stack a controller that hangs: one error, in
-/// bounded time.
+/// Checks a user that never releases the bus: for the stack this is a controller that hangs, and
+/// each request ends with an error in bounded time.
 #[test]
 fn a_bus_that_is_never_free() {
     let rig = Rig::new(Habits::USUAL);

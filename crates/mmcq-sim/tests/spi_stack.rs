@@ -1,4 +1,5 @@
-//! The whole stack on an SPI bus: driver, engine and bring-up on the model of a card in SPI mode.
+//! Tests of the whole stack on an SPI bus: driver, engine and bring-up on the model of a card in
+//! SPI mode.
 
 use crate::timed;
 use std::cell::{Cell, RefCell};
@@ -24,18 +25,18 @@ use timed::{TURNS_MAX, blocks as buffer};
 
 pub type Stack = mmcq::task::Stack<(OneThread, Spi<Wire>), 16>;
 
-/// A port by DMA: an exchange takes the time of its bytes, and its end interrupts.
+/// A port that moves bytes by DMA: an exchange takes the time of its bytes, and its end interrupts.
 pub struct Wire {
     line: SpiLine,
     end_ns: u64,
-    /// The end that is still to be told.
+    /// The time of an interrupt that has not been delivered yet.
     interrupt: Rc<Cell<Option<u64>>>,
 }
 
-// SAFETY: the memory is touched in `exchange` alone, and only read for `Send`.
+// SAFETY: the port uses the memory only in `exchange`, and only reads it for `Send`.
 unsafe impl Port for Wire {
     fn exchange(&mut self, exchange: Exchange) {
-        // SAFETY: the driver lends it until `done`.
+        // SAFETY: the driver lends the memory until `done`.
         let bytes = |segment: &Segment| unsafe {
             std::slice::from_raw_parts_mut(segment.ptr().as_ptr(), segment.len_bytes() as usize)
         };
@@ -85,12 +86,12 @@ impl Rig {
         Self::on(line)
     }
 
-    /// A new stack for a bus that may have a past.
+    /// Returns a rig with a new stack on a bus that was used before.
     pub fn on(line: SpiLine) -> Rig {
         Self::at(line, 25_000_000)
     }
 
-    /// On wires of this clock.
+    /// Returns a rig whose bus runs at most at this clock frequency.
     fn at(line: SpiLine, hz: u32) -> Rig {
         let interrupt = Rc::new(Cell::new(None));
         let wire = Wire { line: line.clone(), end_ns: 0, interrupt: interrupt.clone() };
@@ -140,8 +141,9 @@ impl Rig {
         bytes
     }
 
-    /// Random reads and writes, several at a time, against a mirror, under supervision. Those that
-    /// failed: after a failed write a sector may hold anything that was ever written to it.
+    /// Runs random reads and writes, several at a time, with a supervisor, and compares the data
+    /// with a copy. Returns the errors of failed requests; after a failed write a sector may hold
+    /// anything that was ever written to it.
     pub fn load(&self, found: Card, seed: u64, rounds: u64) -> Result<Vec<Error>, String> {
         let events = RefCell::new(Vec::new());
         let mut supervisor = pin!(async {
@@ -320,7 +322,8 @@ fn cards_of_every_habit() {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// One strike: recovered, or told; no wrong data, and no wait without end.
+/// Strikes one fault at a time: it is recovered or reported, no data are wrong, and no request
+/// waits for ever.
 #[test]
 fn each_fault_of_the_wire_once() {
     let strikes = [
@@ -372,9 +375,9 @@ fn each_fault_of_the_wire_once() {
             match result {
                 Err(error) => wrong.push(format!("{strike:?} at {nth} of {point:?}: {error}")),
                 Ok(failed) if failed.is_empty() => {}
-                // A medium that fails for once is told.
+                // A medium that fails once is reported.
                 Ok(_) if point == Point::Medium => {}
-                // R1 and R2 have no checksum: they are believed.
+                // R1 and R2 have no checksum, so the stack believes a damaged one.
                 Ok(failed) if failed.iter().all(|error| matches!(error, Error::Card(_))) => believed += 1,
                 Ok(failed) => wrong.push(format!("{strike:?} at {nth} of {point:?}: {failed:?}")),
             }
@@ -443,7 +446,7 @@ fn high_speed_at_50_mhz() {
     assert_eq!(rig.line.slot.borrow().protocol_violations(), 0);
 }
 
-/// What stays is told in bounded time.
+/// Checks faults that stay: they are reported in bounded time.
 #[test]
 fn a_line_or_a_card_that_is_gone() {
     for strike in [Strike::Line(0), Strike::Line(1), Strike::Never] {
@@ -456,7 +459,7 @@ fn a_line_or_a_card_that_is_gone() {
         let took_ns = rig.line.time.now() - from_ns;
         assert!(took_ns < 200_000_000_000, "{strike:?}: {took_ns} ns");
     }
-    // A bus that answers nothing, and one that answers zeros: each is named.
+    // A bus without answers, and a bus that always reads zeros: each has an error of its own.
     let rig = Rig::new("sdhc-16g-hs", Habits::USUAL);
     rig.line.slot.borrow_mut().remove(0);
     let error = rig.bring_up().unwrap_err();
@@ -469,8 +472,8 @@ fn a_line_or_a_card_that_is_gone() {
     assert!(rig.line.time.now() < 3_000_000_000, "{} ns", rig.line.time.now());
 }
 
-/// A card that is stopped behind its last block has read beyond it, and says so with its next
-/// status: an error of no request.
+/// Checks a read up to the last block: a card that is stopped after it has read beyond it, and
+/// shows an error in its next status that belongs to no request.
 #[test]
 fn a_read_up_to_the_last_block() {
     for name in EACH {
@@ -486,7 +489,7 @@ fn a_read_up_to_the_last_block() {
     }
 }
 
-/// What a bus with a past is good for: a new stack and a load.
+/// Checks that a new stack can run a load on a bus that was used before.
 fn good(line: SpiLine) -> Result<(), String> {
     let rig = Rig::on(line);
     let found = rig.bring_up()?;
@@ -502,7 +505,7 @@ fn frame(index: u8, arg: u32) -> Vec<u8> {
     frame
 }
 
-/// A processor is reset in the middle of something; the card's supply stays.
+/// Checks a processor that is reset in the middle of an exchange, while the card's supply stays on.
 #[test]
 fn a_card_left_by_another_in_the_middle_is_brought_back() {
     let mut wrong = Vec::new();
@@ -545,7 +548,7 @@ fn a_card_left_by_another_in_the_middle_is_brought_back() {
                     wrong.push(format!("CMD{index} and {bytes} bytes, {how}: {error}"));
                 }
             }
-            // Half a frame.
+            // Half a command frame was sent.
             let rig = Rig::new("sdsc-1g", Habits { deselect_ends, ..Habits::USUAL });
             rig.bring_up().unwrap();
             rig.line.select(true);
@@ -559,7 +562,8 @@ fn a_card_left_by_another_in_the_middle_is_brought_back() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The stack went away in the middle of something, and another comes: the supply stays.
+/// Checks a stack that disappears in the middle of a request, and a new stack in its place, while
+/// the card's supply stays on.
 #[test]
 fn a_card_left_in_the_middle_is_brought_back() {
     let mut wrong = Vec::new();
@@ -584,7 +588,7 @@ fn a_card_left_in_the_middle_is_brought_back() {
                     }
                 }
                 let line = rig.line.clone();
-                // As a reset of the processor leaves it: in the middle of a byte's exchange, or so.
+                // A reset of the processor leaves the bus in the middle of an exchange.
                 line.transfer(&mut vec![0xff; turns as usize % 7]);
                 line.select(stays_selected);
                 let Err(told) = good(line) else { continue };

@@ -1,5 +1,5 @@
-//! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in
-//! virtual time.
+//! Tests of the whole stack on the models: every card profile, every transfer mode, bring-up and
+//! data, in virtual time.
 
 use crate::machine;
 use machine::{Rig, buffer};
@@ -35,7 +35,7 @@ fn every_profile_comes_up_at_its_best_speed() {
     }
 }
 
-/// Those whose fault is not on the way of plain reads and writes.
+/// Checks cards that misbehave in ways that do not concern plain reads and writes.
 #[test]
 fn misbehaving_cards_work_where_they_can() {
     let generic = SdhciConfig::GENERIC_4_20;
@@ -159,8 +159,8 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
     }
 }
 
-/// One mishap each, in the middle of a queue of eight requests: every request gets its answer,
-/// once, and it is a good one.
+/// Checks one fault at a time, in the middle of a queue of eight requests: every request gets one
+/// answer, and it is a success.
 #[test]
 fn no_client_is_told_of_a_single_mishap() {
     let mishaps = [
@@ -242,8 +242,8 @@ fn an_empty_slot_is_no_card() {
     assert_eq!(rig.bring_up(card::Options::DEFAULT), Err(Error::NoCard));
 }
 
-/// The R1 of each write is looked at while its data move: the write before is complete then, and no
-/// CMD13 is sent for it.
+/// Checks that two random writes in flight need no CMD13: the R1 of a write, which comes before its
+/// data, shows that the previous write is complete.
 #[test]
 fn two_random_writes_in_flight_ask_for_no_status() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
@@ -266,7 +266,7 @@ fn two_random_writes_in_flight_ask_for_no_status() {
         }
         let after = rig.stack.with(|engine| *engine.stats());
         assert!(after.status_asked - before.status_asked <= 1, "{mode:?}: {after:?}");
-        // By PIO each block has an interrupt.
+        // With PIO each block has an interrupt, so the count may differ.
         assert!(mode == TransferMode::Pio || after.spurious == before.spurious, "{mode:?}: {after:?}");
         rig.checked();
     }

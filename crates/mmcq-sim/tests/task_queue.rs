@@ -1,5 +1,5 @@
-//! A card's command queue, driven by the engine: what it is used for, and cards that are not worth
-//! it.
+//! Tests of a card's command queue, driven by the engine: which requests use it, and cards with a
+//! queue that is not worth using.
 
 use crate::{lane, rig};
 use lane::{Driver, Machine};
@@ -10,7 +10,7 @@ use mmcq::sched::{Demotion, Fifo, Queued};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
 
-/// In some time.
+/// The reason for giving up a queue that never got ready; tests do not compare its time.
 const NEVER_READY: Demotion = Demotion::NeverReady(0);
 
 fn is_why(found: Option<Demotion>, why: Demotion) -> bool {
@@ -23,7 +23,8 @@ fn emmc(card: &str) -> Queue {
     Queue::sdhci(card, true, Queued(Fifo)).with_emmc_queue()
 }
 
-/// An SD card with its cache on; what became of its queue, and what goes wrong from then on.
+/// Returns an SD card with its cache on, the result of switching its queue on, and the faults
+/// `plan` from then on.
 fn sd_with(card: &str, options: Options, how: SdQueue, plan: Plan) -> (Queue, Result<u8, Error>) {
     let machine = Queue::sdhci(card, false, Queued(Fifo));
     let result = machine.drive(async {
@@ -36,7 +37,7 @@ fn sd_with(card: &str, options: Options, how: SdQueue, plan: Plan) -> (Queue, Re
     (Queue { depth: result.unwrap_or(0), ..machine }, result)
 }
 
-/// The same without a fault.
+/// Returns an SD card without faults.
 fn sd(card: &str, options: Options, how: SdQueue) -> (Queue, Result<u8, Error>) {
     sd_with(card, options, how, Plan::none())
 }
@@ -56,7 +57,8 @@ fn reads_go_through_the_queue_and_a_flush_finds_it_off() {
     }
 }
 
-/// CMD44, CMD45 and the question for what is ready go while the data of a read move.
+/// Checks that CMD44, CMD45 and the question for ready tasks are sent while the data of a read
+/// move.
 #[test]
 fn tasks_are_announced_beside_the_data_of_reads() {
     for card in ["emmc-queue", "emmc-queue-slow", "emmc-queue-fast"] {
@@ -68,7 +70,8 @@ fn tasks_are_announced_beside_the_data_of_reads() {
     }
 }
 
-/// Such a command fails, each of them once: the queue is left, and no request fails.
+/// Checks that such a command can fail, each of them once: the queue is given up, and no request
+/// fails.
 #[test]
 fn a_command_that_fails_beside_data_costs_no_request() {
     let mut failures = 0;
@@ -107,7 +110,7 @@ fn a_card_that_is_not_worth_it_loses_its_queue_and_no_request() {
         assert_eq!(machine.rounds(8), 0, "{strike:?}");
         let tasks = machine.tasks();
         assert!(tasks.demoted.is_some() && named.is_none_or(|why| is_why(tasks.demoted, why)), "{tasks:?}");
-        // Never again, whatever the card is like now.
+        // The queue is not tried again, although the faults are over.
         machine.faults(Plan::none());
         assert_eq!(machine.rounds(8), 0);
         assert_eq!(machine.tasks(), tasks, "{strike:?}");
@@ -126,8 +129,8 @@ fn one_failure_costs_no_queue() {
     }
 }
 
-/// Whether it is one of a command of the queue or of a task's data. That of a command beside data
-/// costs nothing: the data have an interrupt, too.
+/// Checks one lost interrupt, of a command of the queue or of a task's data. A lost interrupt of a
+/// command during data costs nothing, since the data have an interrupt, too.
 #[test]
 fn a_lost_interrupt_costs_fifty_milliseconds() {
     let machine = emmc("emmc-queue");
@@ -143,7 +146,7 @@ fn a_lost_interrupt_costs_fifty_milliseconds() {
     for nth in 1..=40 {
         let more_ns =
             lasts_ns(Plan::none().shot(Point::Interrupt, nth, Strike::Lost)).saturating_sub(well_ns);
-        // A command has 20 ms more.
+        // A command may take 20 ms more.
         let waits = (40_000_000..75_000_000).contains(&more_ns);
         assert!(waits || more_ns < 100_000, "{nth}: {more_ns} ns");
         dear += usize::from(waits);
@@ -152,8 +155,8 @@ fn a_lost_interrupt_costs_fifty_milliseconds() {
     assert_eq!(machine.tasks().failures, 0);
 }
 
-/// A write cannot be programmed, and others were executed with it: all are written again, and each
-/// has its own answer.
+/// Checks a write that could not be programmed while others were executed with it: all are written
+/// again, and each gets its own answer.
 #[test]
 fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
     let mut suspected = 0;
@@ -166,7 +169,7 @@ fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
     assert!(suspected > 0, "no late error had several suspects");
 }
 
-/// Of any card, with a test of so many tasks.
+/// Returns options that use the queue of any card, after a self-test of this many tasks.
 fn any(self_test: u16) -> SdQueue {
     SdQueue::DEFAULT.any(true).self_test(self_test)
 }
@@ -191,7 +194,7 @@ fn an_sd_cards_queue_stays_off_unless_it_is_known_or_wanted() {
 #[test]
 fn an_sd_cards_reads_go_through_its_queue_and_a_flush_finds_it_off() {
     for how in [any(8), any(8).sequential(true), any(0).writes(8)] {
-        // Flushes hang on two of these, in the queue.
+        // On two of these cards a flush hangs in the queue.
         for card in ["sdxc-64g-a2", "quirks/queue-late", "quirks/queue-flush-hangs"] {
             let (machine, result) = sd(card, Options::DEFAULT, how);
             assert_eq!(result, Ok(32), "{card}");
@@ -215,7 +218,7 @@ fn a_test_that_writes_nothing_finds_wrong_data() {
     let (machine, result) = sd("quirks/queue-astray", Options::DEFAULT, any(64));
     assert_eq!(result, Err(Error::Protocol(Breach::QueueWrongData)));
     assert_eq!((machine.rounds(8), machine.tasks().entered), (0, 0));
-    // A queue that never gets ready.
+    // The queue never gets ready.
     let never = Plan::none().from(Point::Task, 1, Strike::Never);
     let (machine, result) = sd_with("sdxc-64g-a2", Options::DEFAULT, any(8), never);
     assert_eq!(result, Err(Error::Protocol(Breach::QueueNeverReady)));

@@ -1,5 +1,5 @@
-//! The stack tells a loss to each handle once, and only by an answer that says it: whatever answer
-//! shows it, and whatever the stack gives up or refuses meanwhile.
+//! Tests that the stack reports a loss to each handle once, by an answer that can say it: whichever
+//! answer of the card shows the loss, and whatever the stack abandons or refuses meanwhile.
 
 use crate::{lane, rig};
 use futures::future::{Either, join_all, select};
@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 
 type Plain = Machine<Driver, Fifo, 16>;
 
-/// ERROR in R1.
+/// The ERROR bit of R1.
 const ERROR: u32 = 1 << 19;
 
 fn emmc() -> Plain {
@@ -29,7 +29,7 @@ fn emmc() -> Plain {
     machine
 }
 
-/// An SD card whose cache is on.
+/// Returns a machine with an SD card whose cache is on.
 fn sd() -> Plain {
     let machine = Plain::sdhci("sdxc-64g-a2", false, Fifo);
     machine.drive(async {
@@ -46,7 +46,8 @@ fn written(machine: &Plain, device: &BlockDevice<'_, impl mmcq::task::Platform, 
     machine.drive(device.write(lba, buffer(1, byte))).0.unwrap();
 }
 
-/// The card could not write what its cache held. Each handle had a block there.
+/// Checks a flush in which the card cannot write its cache: each handle had a block in the cache,
+/// and each gets the error once.
 #[test]
 fn a_flush_that_the_card_fails_is_told_to_each_handle_once() {
     for machine in [emmc(), sd()] {
@@ -62,15 +63,16 @@ fn a_flush_that_the_card_fails_is_told_to_each_handle_once() {
     }
 }
 
-/// The flush is that of a durable write: the writes before it were in the same cache.
+/// Checks a flush that fails inside a durable write: the writes before it were in the same cache,
+/// so the next flush reports the loss.
 #[test]
 fn a_flush_that_fails_inside_a_durable_write_is_told_by_the_next_flush() {
     for machine in [emmc(), sd()] {
         let device = BlockDevice::new(&machine.stack);
-        // A card without reliable writes.
+        // The card does not support reliable writes, so a durable write flushes.
         machine.stack.with(|engine| engine.set_abilities(Abilities::NONE));
         written(&machine, &device, 100, 1);
-        // The first is that of its own block into the cache, the next that of the flush.
+        // The first event is the durable write's own block into the cache; the second is its flush.
         machine.faults(Plan::none().shot(Point::Cache, 2, Strike::Fail));
         assert!(machine.drive(device.write_durable(300, buffer(1, 3))).0.is_err());
         machine.faults(Plan::none());
@@ -79,7 +81,8 @@ fn a_flush_that_fails_inside_a_durable_write_is_told_by_the_next_flush() {
     }
 }
 
-/// What a cache could not write shows once, in the next answer, whose ever that is.
+/// Checks an error of the cache that shows once, in the next answer of the card to any client: the
+/// next flush reports it.
 #[test]
 fn an_error_in_anothers_answer_is_told_by_the_next_flush() {
     let mut shown = 0;
@@ -117,7 +120,7 @@ fn what_a_dropped_flush_was_to_tell_the_next_one_does() {
             assert!(given_up.as_mut().poll(&mut context).is_pending());
         }
         machine.rest();
-        // The plan stays: had the first flush not been struck, this one would be.
+        // The fault stays in the plan: if the first flush had not been struck, this one would be.
         assert!(machine.drive(device.flush()).is_err());
         assert_eq!(machine.drive(device.flush()), Ok(()), "once");
     }
@@ -134,7 +137,8 @@ fn beside<K: Future<Output: std::fmt::Debug>, T>(
     }
 }
 
-/// The flush meets a full queue, and the program flushes again, as docs/durable.md says.
+/// Checks a flush that is refused because the queue is full: the program flushes again, as
+/// docs/durable.md says, and gets the report of the loss then.
 #[test]
 fn a_flush_that_was_not_begun_keeps_the_word_of_a_loss() {
     let bench = Bench::new("emmc-hs200").unwrap();
@@ -157,8 +161,9 @@ fn a_flush_that_was_not_begun_keeps_the_word_of_a_loss() {
     assert_eq!(beside(&bench, &mut supervisor, second.flush()), Ok(()));
 }
 
-/// The card was told after bring-up to show a packed write that failed. An initialisation switches
-/// that off.
+/// Checks packed writes after a new initialisation. At bring-up the card was told to report a
+/// failed packed write, and the initialisation switches that off, so packs need it switched on
+/// again.
 #[test]
 fn packs_go_on_after_an_initialisation_only_where_the_card_tells_of_their_failures() {
     let machine = Machine::<Driver, Packed<Fifo>, 16>::sdhci("emmc-packed", true, Packed(Fifo));
@@ -188,7 +193,7 @@ fn packs_go_on_after_an_initialisation_only_where_the_card_tells_of_their_failur
     assert!(ext_csd[56] & 8 != 0, "the card does not tell of a pack that fails");
 }
 
-/// A handle, and the blocks that it has changed since it was told of something: what they hold.
+/// A handle, and the blocks with their content that it has changed since its last report.
 struct User<'a, B: mmcq::task::Platform> {
     device: BlockDevice<'a, B, 16>,
     changed: Vec<(u64, u8)>,
@@ -203,7 +208,7 @@ impl Dice {
     }
 }
 
-/// Whether this block has this content on the medium, whatever happens to the supply now.
+/// Returns whether this block has this content on the medium, even if the supply fails now.
 fn is_safe(machine: &Plain, (lba, byte): (u64, u8)) -> bool {
     let now_ns = machine.time.now();
     let mut model = machine.model.borrow_mut();
@@ -214,8 +219,8 @@ fn is_safe(machine: &Plain, (lba, byte): (u64, u8)) -> bool {
     !at_stake && block == [byte; 512]
 }
 
-/// What docs/durable.md says of an answer to a flush: after `Ok` all that this handle has written
-/// and erased is safe; what is lost was told to it before.
+/// Checks what docs/durable.md says about the answer to a flush: after `Ok` everything that this
+/// handle has written and erased is safe; a loss was reported to the handle before.
 fn answered<B: mmcq::task::Platform>(
     machine: &Plain,
     user: &mut User<'_, B>,
@@ -228,15 +233,15 @@ fn answered<B: mmcq::task::Platform>(
                 assert!(is_safe(machine, block), "{what}: Ok, and block {block:?} is not safe");
             }
         }
-        // The flush was not begun.
+        // The flush was not started.
         Err(Error::Full) => {}
         Err(_) => user.changed.clear(),
     }
 }
 
-/// Writes, durable writes, erases, flushes that are well, that the card fails, that are given up
-/// and that are refused, writes that are given up, errors in any answer, and a supply that fails,
-/// of three handles.
+/// Checks that `Ok` of a flush means that all data of its handle are safe. Three handles write,
+/// write durably and erase; flushes succeed, fail, are abandoned or refused; writes are abandoned;
+/// any answer may show an error; the supply may fail.
 #[test]
 fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
     let (mut oks, mut told, mut refused, mut erased, mut browned) = (0, 0, 0, 0, 0);
@@ -279,7 +284,8 @@ fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
             let user = &mut users[who];
             match dice.below(11) {
                 0..=3 => {
-                    // A fault of the cache is one of flushes here.
+                    // In this load a fault of the cache strikes only flushes, so a write gets
+                    // faults of the supply alone.
                     browned += u32::from(fails);
                     machine.faults(supply);
                     let done = beside!(user.device.write(lba, buffer(1, byte))).0;
@@ -331,7 +337,7 @@ fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
                     beside!(rest(&machine.stack));
                 }
                 8 => {
-                    // Of a block that a client has written, if there is one.
+                    // Uses a block that a client has written, if there is one.
                     let lba = 10_000 + dice.below(step + 1) * 64;
                     let how = if emmc { Erase::Trim } else { Erase::Erase };
                     machine.faults(supply);
@@ -366,7 +372,7 @@ fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
     assert!(erased > 400 && browned > 100, "{erased} {browned}");
 }
 
-/// Runs a call beside a supervisor, which may be what ends it.
+/// Runs a call while a supervisor runs, which may be what completes the call.
 async fn supervised<T>(call: impl Future<Output = T>, supervisor: &mut Pin<&mut impl Future>) -> T {
     let mut call = pin!(call);
     poll_fn(|context| {
@@ -379,7 +385,7 @@ async fn supervised<T>(call: impl Future<Output = T>, supervisor: &mut Pin<&mut 
     .await
 }
 
-/// Ends when the stack has nothing to do.
+/// Waits until the stack has nothing to do.
 async fn rest<B: mmcq::task::Platform>(stack: &mmcq::task::Stack<B, 16>) {
     poll_fn(|_| if stack.with(|engine| engine.is_idle()) { Poll::Ready(()) } else { Poll::Pending }).await;
 }

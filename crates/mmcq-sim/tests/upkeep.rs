@@ -1,5 +1,5 @@
-//! What the supervisor does for cards that are well: exceptions and background work of eMMC, tuning
-//! before drift breaks it, and what a new initialisation must not lose.
+//! Tests of what the supervisor does for cards without faults: exceptions and background work of
+//! eMMC, tuning before drift does damage, and what a new initialisation must keep.
 
 use crate::rig;
 use mmcq::block::{BlockDevice, Partition};
@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 const MS: u64 = 1_000_000;
-/// EXT_CSD bytes, for `Quirks::ext_csd`.
+/// Indices of EXT_CSD bytes, for `Quirks::ext_csd`.
 const BKOPS_EN: u16 = 163;
 const HPI_FEATURES: u16 = 503;
 
@@ -29,7 +29,7 @@ fn every(retune_every_ns: Option<u64>) -> Options {
     with(Upkeep::DEFAULT.retune_every_ns(retune_every_ns))
 }
 
-/// An eMMC that asks for background work after so many MiB; `enabled` is its BKOPS_EN.
+/// Returns an eMMC that asks for background work after this many MiB; `enabled` is its BKOPS_EN.
 fn urgent(mib: u64, enabled: u8, options: Options, more: impl FnOnce(&mut Quirks)) -> Rig {
     let card = quirky("emmc-51-full", |quirks| {
         quirks.urgent_after_mib = Some(mib);
@@ -39,7 +39,7 @@ fn urgent(mib: u64, enabled: u8, options: Options, more: impl FnOnce(&mut Quirks
     Rig::built(card, true, SdhciConfig::GENERIC_4_20, options)
 }
 
-/// Runs a future beside the supervisor.
+/// Runs a future while the supervisor runs.
 fn run<F: Future>(rig: &Rig, future: F) -> F::Output {
     let mut future = pin!(future);
     for _ in 0..1_000_000 {
@@ -51,7 +51,7 @@ fn run<F: Future>(rig: &Rig, future: F) -> F::Output {
     panic!("never ends");
 }
 
-/// Writes so many MiB without a pause; returns how long that took.
+/// Writes this many MiB without a pause. Returns how long that took, in ns.
 fn fill(rig: &Rig, mib: u64) -> u64 {
     let begin = rig.time.now();
     for n in 0..2 * mib {
@@ -78,11 +78,11 @@ fn urgent_background_work_is_done_when_no_request_waits() {
     assert_eq!(exceptions(&rig), [told]);
     rig.until(rig.time.now() + 500 * MS);
     assert_eq!(rig.stats().background_works, 1);
-    // And the next time as well.
+    // The device asks for background work a second time.
     fill(&rig, 5);
     rig.until(rig.time.now() + 2_000 * MS);
     assert_eq!((rig.stats().background_works, exceptions(&rig)), (2, vec![told, told]));
-    // Then it is quiet: nothing wakes a task.
+    // Afterwards nothing is left to do, so the engine has no deadline.
     assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None);
     assert_eq!(rig.taken(RecoveryStep::Classify), 0);
     rig.checked();
@@ -101,7 +101,7 @@ fn a_neglected_card_becomes_slow_and_a_kept_one_does_not() {
         rig.checked();
         takes
     };
-    // Four writes.
+    // Times of four writes, with and without background work before them.
     let (kept, neglected) = (takes(true), takes(false));
     assert!(kept + 4 * MS < neglected, "{kept} {neglected}");
 }
@@ -111,14 +111,14 @@ fn a_new_request_interrupts_background_work() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
     rig.keep();
     fill(&rig, 5);
-    // In the middle of the 100 ms that it takes.
+    // The moment is in the middle of the background work, which takes 100 ms.
     rig.until(rig.time.now() + 60 * MS);
     let begin = rig.time.now();
     assert!(rig.one(rig.read(0, 8)).result.is_ok());
     let took = rig.time.now() - begin;
     assert!((MS..6 * MS).contains(&took), "{took}");
     assert_eq!(rig.stats().background_works, 0);
-    // What is left is done later, with nothing asked again.
+    // The rest of the work is done later, without another request for it by the device.
     rig.until(rig.time.now() + 500 * MS);
     assert_eq!(rig.stats().background_works, 1);
     assert_eq!(exceptions(&rig).len(), 1);
@@ -126,8 +126,8 @@ fn a_new_request_interrupts_background_work() {
     rig.checked();
 }
 
-/// A program that waits for several things at once drops its supervisor where it is, and makes a
-/// new one.
+/// Checks a supervisor that is dropped in the middle of the work, by a program that waits for
+/// several things at once and makes a new supervisor: no request is held up.
 #[test]
 fn a_supervisor_that_leaves_in_the_middle_of_the_work_holds_no_request_up() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
@@ -140,8 +140,8 @@ fn a_supervisor_that_leaves_in_the_middle_of_the_work_holds_no_request_up() {
     let took = rig.time.now() - begin;
     assert!((MS..8 * MS).contains(&took), "{took}");
     assert_eq!(rig.stats().background_works, 0);
-    // The next one does what is left. The card was asked for its state at most: it was still
-    // letting go.
+    // The next supervisor does the rest of the work. At most the card's status was asked before,
+    // since the card was still stopping its work.
     rig.keep();
     rig.until(rig.time.now() + 500 * MS);
     assert_eq!((rig.stats().background_works, rig.taken(RecoveryStep::Reinit)), (1, 0));
@@ -161,8 +161,8 @@ fn without_an_interrupt_it_waits_until_it_is_critical() {
     }
 }
 
-/// A request always waits: then it is done all the same, and none waits for longer than a slice of
-/// it.
+/// Checks a card for which a request always waits: the background work is done all the same, and no
+/// request waits longer than one slice of it.
 #[test]
 fn a_busy_card_is_looked_after_in_time() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
@@ -193,7 +193,8 @@ fn a_device_that_works_by_itself_is_left_alone() {
         fill(&rig, 7);
         rig.until(rig.time.now() + 3_000 * MS);
         fill(&rig, 1);
-        // It goes on showing its bit, and is looked at twice; what is known is told once.
+        // The device goes on showing its exception bit and is asked twice, but an exception that is
+        // known is reported once.
         assert_eq!(exceptions(&rig).iter().map(|told| told.2).collect::<Vec<_>>(), [worker]);
         assert_eq!(rig.stats().background_works, 0);
         rig.checked();
@@ -226,7 +227,7 @@ fn the_bit_means_nothing_on_an_sd_card() {
     assert_eq!(rig.ills.borrow().heard.len(), 20);
 }
 
-/// Random reads for so long, one each 5 ms; how many were damaged.
+/// Reads at random for this many ms, one read each 5 ms. Returns how many reads were damaged.
 fn drifting(rig: &Rig, for_ms: u64) -> u64 {
     let (begin, before) = (rig.time.now(), rig.stats().faults);
     let mut lba = 0;
@@ -241,8 +242,8 @@ fn drifting(rig: &Rig, for_ms: u64) -> u64 {
 #[test]
 fn tuning_is_renewed_before_drift_breaks_it() {
     let generic = SdhciConfig::GENERIC_4_20;
-    // By its capabilities the controller wants a new one each second, and after two reads are
-    // damaged.
+    // By its capabilities the controller wants tuning each second, and without it reads are damaged
+    // after two seconds.
     let config = SdhciConfig { drift_per_s: 20, capabilities1: generic.capabilities1 | 1 << 8, ..generic };
     for (name, emmc, timing) in
         [("sdxc-128g-uhs", false, Timing::Sdr104), ("emmc-hs200", true, Timing::Hs200)]
@@ -253,11 +254,11 @@ fn tuning_is_renewed_before_drift_breaks_it() {
             rig.keep();
             rig
         };
-        // The supervisor tunes only after damage.
+        // With this setting the supervisor tunes only after a damaged read.
         let rig = build(every(Some(0)));
         assert!(drifting(&rig, 6_000) >= 2, "{name}");
         assert!(rig.taken(RecoveryStep::Retune) > 0);
-        // By the controller's time, and by ours.
+        // The interval is that of the controller's capabilities, or that of the options.
         for (time, expected) in [(None, 6..=8), (Some(500 * MS), 12..=15)] {
             let rig = build(every(time));
             assert_eq!(rig.stack.with(|engine| engine.retune_ns()), 1_000 * MS);
@@ -265,18 +266,18 @@ fn tuning_is_renewed_before_drift_breaks_it() {
             assert_eq!((rig.taken(RecoveryStep::Retune), rig.taken(RecoveryStep::Classify)), (0, 0));
             let tunings = rig.stats().tunings;
             assert!(expected.contains(&tunings), "{name}: {tunings}");
-            // A card that is not used is not tuned, but for once.
+            // A card that is not used is tuned at most once.
             rig.until(rig.time.now() + 20_000 * MS);
             assert!(rig.stats().tunings <= tunings + 1);
             assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None);
-            // Its next user finds it in tune.
+            // The next read finds the card tuned.
             assert_eq!(drifting(&rig, 1), 0, "{name}");
             rig.checked();
         }
     }
 }
 
-/// There is always a request behind the one on the bus.
+/// Checks a card that always has a request behind the one on the bus: it is tuned in time.
 #[test]
 fn a_busy_card_is_tuned_in_time() {
     let config = SdhciConfig { drift_per_s: 20, ..SdhciConfig::GENERIC_4_20 };
@@ -306,7 +307,7 @@ fn modes_without_tuning_need_none() {
     }
 }
 
-/// The card loses its state at its next command.
+/// Makes the card lose its state at its next command, so that it is initialised again.
 fn reinitialised(rig: &Rig) {
     let before = rig.taken(RecoveryStep::Reinit);
     rig.ills.borrow_mut().brown_out = true;
@@ -327,7 +328,7 @@ fn the_cache_of_an_sd_card_is_on_again() {
     for _ in 0..2 {
         reinitialised(&rig);
         assert_eq!(by(&rig), before);
-        // The card's own word, too: a cache that is off would lose nothing.
+        // The card's register shows the cache on, too: with the cache off nothing could be lost.
         assert!(rig.one(rig.write(8, 8, 1)).result.is_ok());
         assert!(rig.one(rig.flush()).result.is_ok());
         assert!(rig.one(rig.write(16, 8, 1)).result.is_ok());
@@ -354,7 +355,8 @@ fn an_emmc_is_as_its_options_say() {
     }
 }
 
-/// Wherever the card loses its state in a visit to another partition: no data go to the wrong one.
+/// Checks that no data go to the wrong partition, wherever the card loses its state during a visit
+/// to another partition.
 #[test]
 fn a_visit_that_is_begun_again_goes_there_again() {
     for nth in 1..12 {

@@ -4,7 +4,7 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Domain, bus, device and function, as `lspci -D` writes them.
+/// The address of a PCI function: domain, bus, device and function, as `lspci -D` prints them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     domain: u32,
@@ -20,7 +20,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Returns a hexadecimal number of at most this many digits, if it is at most `most`.
+/// Parses a hexadecimal number of at most `digits` digits. Returns `None` if the text is no such
+/// number or the number is larger than `most`.
 fn number(text: &str, digits: usize, most: u32) -> Option<u32> {
     let well = !text.is_empty() && text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     u32::from_str_radix(text, 16).ok().filter(|&number| well && number <= most)
@@ -29,14 +30,14 @@ fn number(text: &str, digits: usize, most: u32) -> Option<u32> {
 impl FromStr for Address {
     type Err = Error;
 
-    /// Reads `[DOMAIN:]BUS:DEVICE.FUNCTION`, in hexadecimal; without a domain it is 0000.
+    /// Parses `[DOMAIN:]BUS:DEVICE.FUNCTION`, in hexadecimal; without a domain the domain is 0000.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parsed = || {
             let (rest, function) = text.rsplit_once('.')?;
             let (rest, device) = rest.rsplit_once(':')?;
             let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
             Some(Address {
-                // Virtual domains (behind Intel's VMD) have five digits and more.
+                // Virtual PCI domains (behind Intel's VMD) have numbers of five digits and more.
                 domain: number(domain, 8, u32::MAX)?,
                 bus: number(bus, 2, 0xff)? as u8,
                 device: number(device, 2, 0x1f)? as u8,

@@ -1,4 +1,5 @@
-//! A PCI function opened through VFIO: configuration space, registers, memory, interrupt.
+//! A PCI function opened through VFIO: its configuration space, registers, DMA memory and
+//! interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,38 +17,39 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Command register and its bits: memory space, bus master.
+/// Offset of the PCI Command register; its bits 1 (Memory Space Enable) and 2 (Bus Master Enable)
+/// follow.
 const COMMAND: u64 = 0x04;
 const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
 const FIRST_BAR: u64 = 0x10;
 const BAR_IO: u32 = 1;
-/// Slot Information: number of slots minus one in 6:4, BAR of the first in 2:0 [SDHC, the appendix
-/// on PCI].
+/// Offset of the Slot Information register: bits 6:4 are the number of slots minus one, bits 2:0
+/// the BAR of the first slot [SDHC, the appendix on PCI].
 const SLOT_INFORMATION: u64 = 0x40;
 const READ_AND_WRITE: u32 = 3;
 const CAN_BE_MAPPED: u32 = 4;
-/// Bus addresses for the memory: below 4 GiB, and outside of x86's window for messages
-/// (0xfee0_0000). The first that is free in the IOMMU is used.
+/// Bus addresses to try for the DMA memory: below 4 GiB, and outside of x86's address range for
+/// interrupt messages (0xfee0_0000). The first that is free in the IOMMU is used.
 const BUS_ADDRESSES: [u64; 3] = [0x1000_0000, 0x4000_0000, 0x8000_0000];
 
-/// Options to open a reader.
+/// Options to open a card reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// The controller's slot, from 0.
+    /// The slot of the controller, counted from 0.
     pub slot: u8,
-    /// Whether to work without an IOMMU (`vfio.enable_unsafe_noiommu_mode`): the controller then
-    /// reaches all of the machine's memory. Needs root and a large page.
+    /// Whether to work without an IOMMU (`vfio.enable_unsafe_noiommu_mode`). The controller can
+    /// then reach all of the machine's memory. This needs root and a large page.
     pub noiommu: bool,
-    /// Whether to access the registers by system calls, which strace shows, even if they can be
-    /// mapped.
+    /// Whether to access the registers by system calls even if they can be mapped; strace shows
+    /// each of these calls.
     pub by_calls: bool,
-    /// Settings of the controller.
+    /// Settings of the SDHCI driver for this controller.
     pub config: SdhciConfig,
 }
 
-/// An open device. No other program can use it until it is dropped; then it can no longer reach
-/// memory.
+/// An open PCI device. No other program can use the device until this value is dropped; from then
+/// on the device cannot reach memory.
 #[derive(Debug)]
 pub struct Device {
     address: Address,
@@ -56,11 +58,11 @@ pub struct Device {
     file: Arc<File>,
     config: RegionInfo,
     container: File,
-    /// The group's file: the kernel keeps the device as long as this is open.
+    /// The file of the IOMMU group. While it is open, the kernel leaves the device to this program.
     _group: File,
 }
 
-/// Returns the kinds of protection that are acceptable, best first.
+/// Returns the kinds of IOMMU protection that are acceptable, best first.
 fn protections(noiommu: bool) -> &'static [i32] {
     if noiommu { &[kernel::NOIOMMU] } else { &[kernel::TYPE1_V2, kernel::TYPE1] }
 }
@@ -68,7 +70,7 @@ fn protections(noiommu: bool) -> &'static [i32] {
 fn open(path: &str) -> Result<File, Error> {
     File::options().read(true).write(true).open(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            // SAFETY: asks for a number.
+            // SAFETY: the call only returns a number.
             Error::Permission { path: path.to_owned(), user: unsafe { libc::geteuid() } }
         }
         _ if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -80,8 +82,8 @@ fn open(path: &str) -> Result<File, Error> {
 }
 
 impl Device {
-    /// Takes over the device at `address`, and makes it idle. It reaches no memory before
-    /// `connect`.
+    /// Takes over the device at `address`, and stops whatever it was doing. The device reaches no
+    /// memory before `connect`.
     pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
         let found = sysfs.find(address, noiommu)?;
         let container = open("/dev/vfio/vfio")?;
@@ -119,17 +121,17 @@ impl Device {
         Ok(device)
     }
 
-    /// Lets the controller reach its memory.
+    /// Lets the controller access its DMA memory: enables bus mastering.
     pub(crate) fn connect(&self) -> Result<(), Error> {
         self.set_bus_master(true)
     }
 
-    /// Returns its address.
+    /// Returns the device's PCI address.
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// Returns its vendor's number and its own.
+    /// Returns the PCI vendor ID and device ID.
     pub fn id(&self) -> (u32, u32) {
         self.id
     }
@@ -152,7 +154,8 @@ impl Device {
             .map_err(|error| Error::system(format!("{}: configuration space", self.address), error))
     }
 
-    /// Returns the registers of a slot; `by_calls`: not mapped.
+    /// Returns access to the registers of a slot; with `by_calls` by system calls, otherwise mapped
+    /// if possible.
     pub(crate) fn registers(&self, slot: u8, by_calls: bool) -> Result<Window, Error> {
         let wrong = |what| self.wrong_registers(what);
         let [slots] = self.config_bytes(SLOT_INFORMATION)?;
@@ -174,7 +177,7 @@ impl Device {
         Error::Registers { address: self.address, what }
     }
 
-    /// Makes memory that the controller reaches.
+    /// Allocates memory that the controller can reach by DMA.
     pub(crate) fn memory(&self) -> Result<Memory, Error> {
         let mebibytes = memory::BYTES >> 20;
         let mut memory = Memory::new(self.noiommu).map_err(|error| {
@@ -188,7 +191,7 @@ impl Device {
         }
         let mut refused = None;
         for bus in BUS_ADDRESSES {
-            // SAFETY: fresh memory that is handed to the engine alone, and never unmapped.
+            // SAFETY: the memory is fresh, only the engine gets it, and it is never unmapped.
             match unsafe { kernel::map_dma(&self.container, memory.address(), bus, memory::BYTES as u64) } {
                 Ok(()) => {
                     memory.set_bus(bus);
@@ -216,13 +219,14 @@ impl Function for Device {
     }
 
     fn reset(&self) {
-        // Whether or not it works: each slot is reset after it, and asked.
+        // Whether the kernel's reset works does not matter: each slot is reset and checked after
+        // it.
         let _ = kernel::reset(&self.file);
     }
 
     fn slots(&self) -> Result<Vec<(u8, Window)>, Error> {
         let [slots] = self.config_bytes(SLOT_INFORMATION)?;
-        // A slot without registers has no transfers.
+        // A slot without registers cannot have a transfer under way.
         Ok((0..slots_of(slots)).filter_map(|slot| Some((slot, self.registers(slot, true).ok()?))).collect())
     }
 
@@ -233,17 +237,18 @@ impl Function for Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // The kernel does the same when the device is closed; a window may keep it open for longer.
+        // The kernel does this too when the device is closed, but a register window may keep the
+        // device open for longer.
         let _ = self.set_bus_master(false);
     }
 }
 
-/// Returns the number of slots in the Slot Information register.
+/// Returns the number of slots that the Slot Information register reports.
 fn slots_of(slots: u8) -> u8 {
     (slots >> 4 & 7) + 1
 }
 
-/// Returns the BAR of a slot, by the Slot Information register.
+/// Returns the number of the BAR for a slot, from the Slot Information register.
 fn bar_of(slots: u8, slot: u8) -> Result<u32, String> {
     let (count, first) = (slots_of(slots), slots & 7);
     if slot >= count {
@@ -255,7 +260,8 @@ fn bar_of(slots: u8, slot: u8) -> Result<u32, String> {
     }
 }
 
-/// Checks whether an SDHCI can be behind this BAR. `base` is the BAR's value.
+/// Checks whether an SDHCI register block can be behind this BAR; `base` is the BAR's value. The
+/// error says why not.
 fn checked(bar: u32, base: u32, region: &RegionInfo) -> Result<(), String> {
     let expected = window::BYTES;
     if base & BAR_IO != 0 && region.size != 0 {

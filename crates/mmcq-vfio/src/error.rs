@@ -1,135 +1,135 @@
-//! Errors of a device, one line each.
+//! Errors of a card reader; each prints as one line.
 
 use crate::address::Address;
 use std::io;
 
-/// Why a reader cannot be used.
+/// The reason why a card reader cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not an address.
+    /// The text is not a PCI address.
     #[error(
         "{0:?}: not a PCI address; expected [DOMAIN:]BUS:DEVICE.FUNCTION in hexadecimal, as 0000:00:04.0"
     )]
     Address(String),
-    /// There is no device at this address.
+    /// No PCI device has this address.
     #[error("{address}: no such PCI device; {known}")]
     NoDevice {
-        /// The address.
+        /// The address that was asked for.
         address: Address,
-        /// The devices that exist.
+        /// The SD host controllers of this machine, as text.
         known: String,
     },
-    /// Not an SD host controller.
+    /// The device is not an SD host controller.
     #[error("{address}: class {class:#08x}, expected 0x0805xx (SD host controller); {known}")]
     Class {
-        /// The address.
+        /// The device's address.
         address: Address,
-        /// Base class, subclass, interface.
+        /// The PCI class code of the device: base class, subclass, programming interface.
         class: u32,
-        /// The SD host controllers of this machine.
+        /// The SD host controllers of this machine, as text.
         known: String,
     },
-    /// The device has another driver, or none.
+    /// The device is bound to a driver other than vfio-pci, or to none.
     #[error("{address}: bound to {driver}, expected vfio-pci; as root: {command}")]
     Driver {
-        /// The address.
+        /// The device's address.
         address: Address,
-        /// Its present driver.
+        /// The driver that the device is bound to now.
         driver: String,
-        /// The command that binds it.
+        /// The shell command that binds the device to vfio-pci.
         command: String,
     },
-    /// No IOMMU protects the machine.
+    /// No IOMMU protects the machine's memory from the device.
     #[error(
         "{address}: behind no IOMMU; expected one (in the firmware's setup; intel_iommu=on for Linux), \
          or --noiommu, which is unsafe"
     )]
     NoGroup {
-        /// The address.
+        /// The device's address.
         address: Address,
     },
-    /// An IOMMU protects the machine, and the options ask for none.
+    /// An IOMMU protects the machine, but the options ask to work without one.
     #[error("{address}: behind an IOMMU; expected no --noiommu")]
     Protected {
-        /// The address.
+        /// The device's address.
         address: Address,
     },
-    /// A file that may not be opened.
+    /// The user may not open a file.
     #[error("{path}: permission denied; as root: chown {user} {path}")]
     Permission {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The number of the user.
+        /// The user's number (UID).
         user: u32,
     },
-    /// A group with devices that have other drivers.
+    /// The IOMMU group has other devices that are bound to other drivers.
     #[error("IOMMU group {group}: not all of {members} are bound to vfio-pci or to no driver")]
     NotViable {
-        /// Its number.
+        /// The number of the group.
         group: String,
-        /// Its devices.
+        /// The addresses of the group's devices.
         members: String,
     },
-    /// A call of the operating system failed.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// The call.
+        /// The system call, and what it was for.
         what: String,
-        /// Its error.
+        /// The error that the system call returned.
         error: io::Error,
     },
-    /// The kernel's VFIO is not supported.
+    /// The kernel has a version or configuration of VFIO that is not supported.
     #[error("/dev/vfio/vfio: {0}")]
     Vfio(String),
-    /// The registers are not where they should be.
+    /// The controller's registers are not where the standard puts them.
     #[error("{address}: {what}")]
     Registers {
-        /// The address.
+        /// The device's address.
         address: Address,
-        /// The fault.
+        /// What is wrong with the registers.
         what: String,
     },
-    /// The driver refuses the controller.
+    /// The SDHCI driver refuses the controller.
     #[error("{address}: {error}")]
     Controller {
-        /// The address.
+        /// The device's address.
         address: Address,
-        /// The reason.
+        /// The reason that the driver gives.
         error: mmcq::host::sdhci::SdhciInitError,
     },
-    /// The slot is empty.
+    /// The slot has no card.
     #[error("{address}: no card in the slot")]
     NoCard {
-        /// The address.
+        /// The device's address.
         address: Address,
     },
-    /// The card cannot be brought up.
+    /// The bring-up of the card failed.
     #[error("{address}: bring-up of the card failed: {error}")]
     BringUp {
-        /// The address.
+        /// The device's address.
         address: Address,
-        /// The reason.
+        /// The error that ended the bring-up.
         error: mmcq::engine::Error,
     },
     /// A request to the card failed.
     #[error("{address}: {error}")]
     Card {
-        /// The address.
+        /// The device's address.
         address: Address,
-        /// The reason.
+        /// The error of the request.
         error: mmcq::engine::Error,
     },
-    /// The card is gone, or has been exchanged.
+    /// The card was removed or exchanged.
     #[error("{address}: the card was taken out, or another one came")]
     Left {
-        /// The address.
+        /// The device's address.
         address: Address,
     },
 }
 
 impl Error {
-    /// Makes the error of a failed system call; `what` names it.
+    /// Makes the error of a failed system call; `what` says which call.
     pub(crate) fn system(what: impl Into<String>, error: io::Error) -> Self {
         Error::System { what: what.into(), error }
     }

@@ -1,4 +1,4 @@
-//! The controller's interrupt, by eventfd.
+//! The controller's interrupt, delivered to user space by an eventfd.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,16 +10,17 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the controller interrupts.
+/// The kind of interrupt that the controller uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// By its pin. The kernel masks it each time until it is served.
+    /// The interrupt pin (INTx). After each interrupt the kernel masks the pin until the program
+    /// unmasks it.
     Pin,
-    /// By a message.
+    /// A message (MSI).
     Message,
 }
 
-/// A descriptor that becomes readable when the controller interrupts.
+/// A file descriptor that becomes readable when the controller interrupts.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     device: Arc<File>,
@@ -29,17 +30,17 @@ pub struct Interrupt {
 }
 
 fn eventfd() -> io::Result<File> {
-    // SAFETY: a call without memory.
+    // SAFETY: the call takes no memory.
     let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor with no other owner.
+    // SAFETY: the descriptor is fresh, and has no other owner.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
 impl Interrupt {
-    /// Enables the interrupt pin (INTx), or MSI vector 0 of a controller without a pin.
+    /// Enables the interrupt pin (INTx) of the device, or MSI vector 0 if the device has no pin.
     pub(crate) fn new(device: Arc<File>) -> Result<Self, Error> {
         let system = |error| Error::system("interrupt", error);
         for (index, kind) in [(kernel::IRQ_INTX, Kind::Pin), (kernel::IRQ_MSI, Kind::Message)] {
@@ -53,26 +54,26 @@ impl Interrupt {
         Err(system(io::Error::new(io::ErrorKind::Unsupported, "the device has neither a pin nor messages")))
     }
 
-    /// Returns how the controller interrupts.
+    /// Returns whether the controller interrupts by its pin or by messages.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Sleeps until the controller interrupts (returns true), for at most this time (`None`: no
-    /// limit), or until a signal comes.
+    /// Sleeps until the controller interrupts (returns true), until `at_most` has passed (`None`:
+    /// no limit), or until a signal comes.
     pub fn wait(&self, at_most: Option<Duration>) -> io::Result<bool> {
         wait(&self.event, at_most)
     }
 
-    /// Unmasks the interrupt, which has been served.
+    /// Unmasks the interrupt pin after the program has handled the interrupt.
     pub fn unmask(&self) -> io::Result<()> {
         if self.masks_itself { kernel::unmask(&self.device, kernel::IRQ_INTX) } else { Ok(()) }
     }
 }
 
-/// Returns a time in the kernel's format.
+/// Returns a duration as the kernel's `timespec`.
 fn timespec(time: Duration) -> libc::timespec {
-    // SAFETY: a structure of numbers; all zeros is a value of it.
+    // SAFETY: the structure has only numbers, and all zeros is a valid value.
     let mut kernel: libc::timespec = unsafe { std::mem::zeroed() };
     kernel.tv_sec = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
     kernel.tv_nsec = time.subsec_nanos() as _;
@@ -83,7 +84,8 @@ fn wait(event: &File, at_most: Option<Duration>) -> io::Result<bool> {
     let mut polled = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let at_most = at_most.map(timespec);
     let limit = at_most.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one `pollfd`, a time or none, no signal mask; all live for the call.
+    // SAFETY: the arguments are one `pollfd`, a time limit or null, and no signal mask; all live
+    // during the call.
     let ready = unsafe { libc::ppoll(&raw mut polled, 1, limit, std::ptr::null()) };
     if ready < 0 {
         let error = io::Error::last_os_error();
@@ -92,7 +94,8 @@ fn wait(event: &File, at_most: Option<Duration>) -> io::Result<bool> {
     if ready == 0 {
         return Ok(false);
     }
-    // How often, which is of no interest; reading makes it quiet again.
+    // The value that is read counts interrupts, and is not needed. Reading makes the descriptor
+    // unreadable again.
     match (&mut &*event).read(&mut [0; 8]) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -109,13 +112,13 @@ mod tests {
     fn waits_for_the_event_or_for_the_time() {
         let event = eventfd().unwrap();
         assert!(!wait(&event, Some(Duration::ZERO)).unwrap());
-        // Two are one, and then it is quiet.
+        // Two signals before a wait count as one; after it the descriptor is unreadable.
         for _ in 0..2 {
             (&event).write_all(&1u64.to_ne_bytes()).unwrap();
         }
         assert!(wait(&event, None).unwrap());
         assert!(!wait(&event, Some(Duration::ZERO)).unwrap());
-        // The event ends a wait that has a limit, too.
+        // A signal must also end a wait that has a time limit.
         let other = event.try_clone().unwrap();
         let tells = std::thread::spawn(move || (&other).write_all(&1u64.to_ne_bytes()));
         assert!(wait(&event, Some(Duration::MAX)).unwrap());

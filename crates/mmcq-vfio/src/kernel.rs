@@ -1,5 +1,5 @@
-//! VFIO's calls, with the numbers and structures of `linux/vfio.h`. The kernel checks each
-//! structure by its size.
+//! The system calls of VFIO, with the numbers and structures of `linux/vfio.h`. The kernel checks
+//! each structure by its size.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -23,19 +23,20 @@ const DEVICE_SET_IRQS: libc::Ioctl = call(10);
 const DEVICE_RESET: libc::Ioctl = call(11);
 const IOMMU_MAP_DMA: libc::Ioctl = call(13);
 
-/// The version of the interface that this file was written for.
+/// The VFIO API version that this file was written for.
 pub const API_VERSION: i32 = 0;
-/// Kinds of protection.
+/// Number of the IOMMU type "type 1" in VFIO, a kind of protection; the next two constants are
+/// other kinds.
 pub const TYPE1: i32 = 1;
-/// See [`TYPE1`].
+/// Number of the IOMMU type "type 1, version 2" in VFIO.
 pub const TYPE1_V2: i32 = 3;
-/// See [`TYPE1`]: none.
+/// Number of the VFIO type without an IOMMU: no protection.
 pub const NOIOMMU: i32 = 8;
-/// The region of the configuration space; those of the BARs are 0 to 5.
+/// The VFIO region of the PCI configuration space; regions 0 to 5 are the BARs.
 pub const REGION_CONFIG: u32 = 7;
-/// Interrupts: the pin, and messages.
+/// The VFIO number of the interrupt pin (INTx).
 pub const IRQ_INTX: u32 = 0;
-/// See [`IRQ_INTX`].
+/// The VFIO number of message-signalled interrupts (MSI).
 pub const IRQ_MSI: u32 = 1;
 
 const GROUP_VIABLE: u32 = 1;
@@ -55,21 +56,21 @@ struct GroupStatus {
     flags: u32,
 }
 
-/// Place of a region in the device's file, and the possible accesses.
+/// Where a region is in the device's file, and how it may be accessed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// Size of this structure.
+    /// Size of this structure in bytes.
     pub argsz: u32,
-    /// Bits: 1 readable, 2 writable, 4 can be mapped.
+    /// Bit 0: readable; bit 1: writable; bit 2: can be mapped.
     pub flags: u32,
-    /// The region's number.
+    /// Number of the region.
     pub index: u32,
-    /// Offset of further information; not used.
+    /// Offset of further information in this structure; not used.
     pub cap_offset: u32,
-    /// Size in bytes; 0: there is none.
+    /// Size of the region in bytes; 0: the device does not have this region.
     pub size: u64,
-    /// Offset in the device's file.
+    /// Offset of the region in the device's file.
     pub offset: u64,
 }
 
@@ -116,62 +117,63 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 fn call_plain(file: &File, request: libc::Ioctl, argument: libc::c_int) -> io::Result<libc::c_int> {
-    // SAFETY: a call on an open descriptor whose argument is a number.
+    // SAFETY: the descriptor is open, and the argument is a number.
     checked(unsafe { libc::ioctl(file.as_raw_fd(), request, argument) })
 }
 
 /// # Safety
-/// `T` is the structure of `request`, or begins with it.
+/// `T` is the structure that `request` takes, or begins with it.
 unsafe fn call_with<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: an open descriptor, and a structure that lives for the call and is of the kind that
-    // the caller promises.
+    // SAFETY: the descriptor is open, and the structure lives during the call; the caller promises
+    // its type.
     checked(unsafe { libc::ioctl(file.as_raw_fd(), request, core::ptr::from_mut(argument)) })
 }
 
-/// Returns the kernel's version of the interface.
+/// Returns the API version of the kernel's VFIO.
 pub fn api_version(container: &File) -> io::Result<i32> {
     call_plain(container, GET_API_VERSION, 0)
 }
 
-/// Returns whether the kernel has this kind of protection.
+/// Returns whether the kernel supports this kind of IOMMU protection.
 pub fn has_extension(container: &File, kind: i32) -> bool {
     call_plain(container, CHECK_EXTENSION, kind).is_ok_and(|answer| answer > 0)
 }
 
-/// Chooses a kind of protection; called after the first group was added.
+/// Sets the container's kind of IOMMU protection. Call it after the first group was added to the
+/// container.
 pub fn set_iommu(container: &File, kind: i32) -> io::Result<()> {
     call_plain(container, SET_IOMMU, kind).map(|_| ())
 }
 
-/// Returns whether all devices of the group belong to this program, or have no driver.
+/// Returns whether every device of the group either belongs to this program or has no driver.
 pub fn is_viable(group: &File) -> io::Result<bool> {
     let mut status = GroupStatus { argsz: size_of::<GroupStatus>() as u32, flags: 0 };
-    // SAFETY: `struct vfio_group_status`.
+    // SAFETY: the structure is `struct vfio_group_status`.
     unsafe { call_with(group, GROUP_GET_STATUS, &mut status) }?;
     Ok(status.flags & GROUP_VIABLE != 0)
 }
 
-/// Puts a group into a container.
+/// Adds a group to a container.
 pub fn set_container(group: &File, container: &File) -> io::Result<()> {
     let mut descriptor: libc::c_int = container.as_raw_fd();
-    // SAFETY: the argument is a pointer to a descriptor.
+    // SAFETY: the argument is a pointer to a file descriptor.
     unsafe { call_with(group, GROUP_SET_CONTAINER, &mut descriptor) }.map(|_| ())
 }
 
-/// Opens a device of a group.
+/// Opens a device of a group by its PCI address.
 pub fn device(group: &File, name: &str) -> io::Result<File> {
     let name = std::ffi::CString::new(name)?;
-    // SAFETY: the argument is a C string that lives for the call.
+    // SAFETY: the argument is a C string that lives during the call.
     let descriptor = checked(unsafe { libc::ioctl(group.as_raw_fd(), GROUP_GET_DEVICE_FD, name.as_ptr()) })?;
-    // SAFETY: a fresh descriptor with no other owner.
+    // SAFETY: the descriptor is fresh, and has no other owner.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// Resets the device, and restores its configuration space. Returns false if the kernel has no way
-/// to do it.
+/// Resets the device, and restores its configuration space. Returns false if the kernel cannot
+/// reset this device.
 pub fn reset(device: &File) -> io::Result<bool> {
     let mut info = DeviceInfo { argsz: size_of::<DeviceInfo>() as u32, ..DeviceInfo::default() };
-    // SAFETY: `struct vfio_device_info`.
+    // SAFETY: the structure is `struct vfio_device_info`.
     unsafe { call_with(device, DEVICE_GET_INFO, &mut info) }?;
     if info.flags & DEVICE_CAN_RESET == 0 {
         return Ok(false);
@@ -179,49 +181,51 @@ pub fn reset(device: &File) -> io::Result<bool> {
     call_plain(device, DEVICE_RESET, 0).map(|_| true)
 }
 
-/// Returns a region of the device.
+/// Returns position, size and access rights of a region of the device.
 pub fn region(device: &File, index: u32) -> io::Result<RegionInfo> {
     let mut info = RegionInfo { argsz: size_of::<RegionInfo>() as u32, index, ..RegionInfo::default() };
-    // SAFETY: `struct vfio_region_info`.
+    // SAFETY: the structure is `struct vfio_region_info`.
     unsafe { call_with(device, DEVICE_GET_REGION_INFO, &mut info) }?;
     Ok(info)
 }
 
-/// Returns how many interrupts of this kind there are, and whether they mask themselves. `None`:
-/// not available by eventfd.
+/// Returns how many interrupts of this kind the device has, and whether the kernel masks each one
+/// after it came. `None`: they cannot be delivered by eventfd.
 pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
     let mut info = IrqInfo { argsz: size_of::<IrqInfo>() as u32, index, ..IrqInfo::default() };
-    // SAFETY: `struct vfio_irq_info`.
+    // SAFETY: the structure is `struct vfio_irq_info`.
     unsafe { call_with(device, DEVICE_GET_IRQ_INFO, &mut info) }?;
     Ok((info.flags & IRQ_EVENTFD != 0).then_some((info.count, info.flags & IRQ_AUTOMASKED != 0)))
 }
 
-/// Lets the first interrupt of this kind signal an eventfd.
+/// Connects the device's first interrupt of this kind to an eventfd.
 pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
     let argsz = size_of::<IrqSet>() as u32;
     let mut set = IrqSet { argsz, flags: SET_EVENTFD | SET_TRIGGER, index, start: 0, count: 1, event };
-    // SAFETY: `struct vfio_irq_set` with one descriptor after it.
+    // SAFETY: the structure is `struct vfio_irq_set`, followed by one descriptor.
     unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
 }
 
-/// Unmasks an interrupt that has masked itself.
+/// Unmasks an interrupt that the kernel has masked after it came.
 pub fn unmask(device: &File, index: u32) -> io::Result<()> {
-    // Without the descriptor.
+    // Size of the structure without the descriptor at its end.
     let argsz = size_of::<IrqSet>() as u32 - 4;
     let mut set = IrqSet { argsz, flags: SET_NONE | SET_UNMASK, index, start: 0, count: 1, event: 0 };
-    // SAFETY: begins with `struct vfio_irq_set`.
+    // SAFETY: the structure begins with `struct vfio_irq_set`.
     unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
 }
 
-/// Maps `size` bytes of memory at `vaddr` for the devices of a container, at the address `iova`.
+/// Maps `size` bytes of memory at the virtual address `vaddr` for the devices of a container, at
+/// the bus address `iova`.
 ///
 /// # Safety
-/// Devices may write to the memory from now on until the container is closed: it must not be used
-/// for anything else before that.
+/// Devices may write to the memory from this call on until the container is closed. Until then the
+/// memory must not be used for anything else.
 pub unsafe fn map_dma(container: &File, vaddr: u64, iova: u64, size: u64) -> io::Result<()> {
     let argsz = size_of::<DmaMap>() as u32;
     let mut map = DmaMap { argsz, flags: DMA_READ_AND_WRITE, vaddr, iova, size };
-    // SAFETY: `struct vfio_iommu_type1_dma_map`; the caller answers for the memory.
+    // SAFETY: the structure is `struct vfio_iommu_type1_dma_map`; the caller promises that the
+    // memory is free for it.
     unsafe { call_with(container, IOMMU_MAP_DMA, &mut map) }.map(|_| ())
 }
 
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn structures_have_the_sizes_of_the_kernels_header() {
-        // linux/vfio.h: fields of 4 and 8 bytes without gaps.
+        // linux/vfio.h has only fields of 4 and 8 bytes, without gaps.
         assert_eq!(size_of::<GroupStatus>(), 8);
         assert_eq!(size_of::<DeviceInfo>(), 16);
         assert_eq!(size_of::<RegionInfo>(), 32);
@@ -243,7 +247,7 @@ mod tests {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
     #[test]
     fn numbers_are_those_of_the_kernels_header() {
-        // _IO(';', 100) and so on: ';' is 0x3b, 100 is 0x64.
+        // The numbers are `_IO(';', 100)` and so on: ';' is 0x3b, 100 is 0x64.
         assert_eq!(GET_API_VERSION as u32, 0x3b64);
         assert_eq!(GROUP_GET_DEVICE_FD as u32, 0x3b6a);
         assert_eq!(DEVICE_RESET as u32, 0x3b6f);

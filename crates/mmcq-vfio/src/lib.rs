@@ -1,10 +1,10 @@
-//! A PCI card reader (SDHCI) driven from Linux user space, through VFIO: the same driver and the
-//! same engine as in firmware.
+//! A PCI card reader (SDHCI) driven from Linux user space, through VFIO, by the driver and the
+//! engine that firmware uses.
 //!
-//! [`Reader::open`] checks the device and takes it over. The reader is then a platform like any
-//! other: registers ([`Window`]), memory that the controller reaches ([`Memory`]), an interrupt by
-//! eventfd ([`Interrupt`]) and a clock. [`Reader::run`] runs a future of the stack; it sleeps in
-//! `ppoll` until the controller interrupts or the engine's next deadline has come.
+//! [`Reader::open`] checks the device and takes it over. The reader then has what the stack needs
+//! of any platform: registers ([`Window`]), memory that the controller reaches ([`Memory`]), an
+//! interrupt by eventfd ([`Interrupt`]) and a clock. [`Reader::run`] runs a future of the stack; it
+//! sleeps in `ppoll` until the controller interrupts or the engine's next deadline has come.
 //!
 //! ```no_run
 //! use mmcq_vfio::{Options, Reader};
@@ -21,9 +21,9 @@
 //! # }
 //! ```
 //!
-//! The device must be bound to `vfio-pci`; if it is not, the error has the command for it. With an
-//! IOMMU the controller reaches only the reader's own 2 MiB. Without one ([`Options::noiommu`]) it
-//! reaches all of the machine's memory.
+//! The device must be bound to `vfio-pci`; if it is not, the error contains the command that binds
+//! it. With an IOMMU the controller reaches only the reader's own 2 MiB of memory. Without one
+//! ([`Options::noiommu`]) it reaches all of the machine's memory.
 //!
 //! # The crates beside it
 //! [`mmcq`](https://docs.rs/mmcq) is the stack itself.

@@ -1,4 +1,4 @@
-//! Memory that the controller reaches.
+//! Memory that the controller reaches by DMA.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -11,51 +11,52 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
-/// Size of the memory: one large page, and less than the 8 MiB that Linux lets any user pin.
+/// Size of the memory in bytes: one large page (2 MiB), and less than the 8 MiB that Linux lets any
+/// user pin.
 pub(crate) const BYTES: usize = 2 << 20;
-/// Alignment of its parts.
+/// Alignment in bytes of each part that is given out.
 const ALIGN: usize = 4096;
-/// `MAP_HUGE_2MB`.
+/// The flag `MAP_HUGE_2MB` of mmap.
 const HUGE_2_MIB: libc::c_int = 21 << 26;
 
-/// One contiguous range of memory at one bus address. Parts of it are given out and come back; the
-/// whole is never freed, since the engine may have parts.
+/// A contiguous range of memory at one bus address. Parts of it are given out and come back. The
+/// range is never freed, since the engine may still have parts.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
     bus: u64,
-    /// Parts that are given out, in order of address.
+    /// The parts that are given out, in order of address.
     parts: RefCell<Vec<Part>>,
 }
 
-/// A part that is given out.
+/// A part of the memory that is given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// Offset from the memory's beginning.
+    /// Offset from the beginning of the memory, in bytes.
     start: usize,
-    /// Requested size in bytes.
+    /// Size in bytes that was requested.
     bytes: usize,
 }
 
 impl Part {
-    /// Returns where the next part may begin.
+    /// Returns the offset behind this part, aligned, where another part may begin.
     fn end(&self) -> usize {
         self.start + self.bytes.next_multiple_of(ALIGN)
     }
 }
 
 impl Memory {
-    /// Makes memory of zeros, without a bus address yet; `huge`: contiguous in the machine's
-    /// memory.
+    /// Allocates memory filled with zeros, without a bus address yet. `huge`: one large page, which
+    /// is contiguous in physical memory.
     pub(crate) fn new(huge: bool) -> io::Result<Self> {
-        // Stack, so that a child process does not leave us with copies that the controller does not
-        // see.
+        // Shared memory: after a fork, a private mapping could give this process copies of pages
+        // that the controller does not use.
         let mut flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         if huge {
             flags |= libc::MAP_HUGETLB | HUGE_2_MIB;
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: this is a new mapping at an address that the kernel chooses.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -68,16 +69,16 @@ impl Memory {
         self.base.addr().get() as u64
     }
 
-    /// Sets the bus address.
+    /// Sets the bus address at which the controller sees the memory.
     pub(crate) fn set_bus(&mut self, bus: u64) {
         self.bus = bus;
     }
 
-    /// Returns its physical address, which `/proc/self/pagemap` shows to root.
+    /// Returns the physical address of the memory, which `/proc/self/pagemap` shows to root.
     pub(crate) fn physical(&self) -> io::Result<u64> {
-        // Bits 54:0 the page's number, 63 present.
+        // Bits 54:0 are the number of the physical page, bit 63: the page is present.
         let pagemap = File::open("/proc/self/pagemap")?;
-        // SAFETY: asks for a number.
+        // SAFETY: the call only returns a number.
         let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let of = |address: u64| {
             let mut entry = [0; 8];
@@ -102,73 +103,73 @@ impl Memory {
     fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
         let needed = bytes.max(1).checked_next_multiple_of(ALIGN)?;
         let mut parts = self.parts.borrow_mut();
-        // The first gap that is large enough; the last one goes to the end.
+        // Finds the first gap that is large enough; the last gap reaches to the end of the memory.
         let ends = std::iter::once(0).chain(parts.iter().map(Part::end));
         let gaps = ends.zip(parts.iter().map(|part| part.start).chain([BYTES]));
         let (place, start) =
             gaps.enumerate().find_map(|(at, (from, to))| (to - from >= needed).then_some((at, from)))?;
         parts.insert(place, Part { start, bytes: bytes.max(1) });
-        // SAFETY: inside the mapping: the gap is.
+        // SAFETY: the gap is inside the mapping.
         Some(unsafe { self.base.add(start) })
     }
 
-    /// Takes back a part from [`carve`](Self::carve). Returns false if it is not a whole part of
-    /// this memory; then it is leaked.
+    /// Takes back a part from [`carve`](Self::carve). Returns false if the buffer is not exactly
+    /// one part of this memory; the buffer is then leaked.
     pub fn give_back(&self, buffer: DmaBuf) -> bool {
         let Some(start) = buffer.as_non_null().addr().get().checked_sub(self.base.addr().get()) else {
             return false;
         };
         let given = Part { start, bytes: buffer.len_bytes() as usize };
         let mut parts = self.parts.borrow_mut();
-        // A buffer is the only owner of its bytes: with the whole part, no other owner has any of
-        // it.
+        // A `DmaBuf` is the only owner of its bytes. If it covers the whole part, nobody else has a
+        // piece of that part.
         let Some(place) = parts.iter().position(|part| *part == given) else { return false };
         parts.remove(place);
         true
     }
 
-    /// Gives out a part, for a request; `None` if that much is not free in one range. Its content
-    /// is arbitrary.
+    /// Gives out a part for a request; `None` if no free range is that large. The content is
+    /// arbitrary.
     pub fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         let part = self.take(bytes as usize)?;
-        // SAFETY: initialised by the kernel, never unmapped, and `take` hands out what is not out
-        // already.
+        // SAFETY: the memory is initialised by the kernel and never unmapped, and `take` returns
+        // only memory that is not given out.
         Some(unsafe { DmaBuf::from_raw(part, bytes) })
     }
 
-    /// Puts a value into the memory, for good.
+    /// Moves a value into the memory for ever. Returns `None` if there is no room.
     pub(crate) fn place<T>(&self, value: T) -> Option<&'static mut T> {
         const { assert!(align_of::<T>() <= ALIGN) };
         let part = self.take(size_of::<T>())?.cast::<T>();
-        // SAFETY: aligned by `take`, large enough, never unmapped; no buffer is made of it, so it
-        // is out for good.
+        // SAFETY: `take` aligns the part, and it is large enough and never unmapped. No buffer is
+        // made of it, so it never comes back.
         unsafe {
             part.write(value);
             Some(&mut *part.as_ptr())
         }
     }
 
-    /// Returns the view of it for a driver.
+    /// Returns the address translation of this memory, for a driver.
     pub fn mapped(&self) -> Mapped {
         Mapped { base: self.base.addr().get(), bus: self.bus }
     }
 }
 
-/// Returns whether these can be the first and the last page of one contiguous range.
+/// Returns whether these can be the first and the last physical page of one contiguous range.
 fn are_ends(first: u64, last: u64, page: u64) -> bool {
     last.checked_sub(first) == Some(BYTES as u64 - page)
 }
 
-/// The translation of [`Memory`]: only addresses inside of it are mapped. PCI devices see the
-/// content of the CPU's caches.
+/// The address translation of [`Memory`] for a driver: only addresses inside of the memory are
+/// mapped. No cache maintenance is needed: PCI devices see the content of the CPU's caches.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     base: usize,
     bus: u64,
 }
 
-// SAFETY: the controller's addresses from `bus` on lead to the memory from `base` on, for as long
-// as the program runs (see `Memory`).
+// SAFETY: the controller's addresses from `bus` on lead to the memory from `base` on, as long as
+// the program runs (see `Memory`).
 unsafe impl Dma for Mapped {
     fn map(&self, ptr: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
         let start = ptr.addr().get().checked_sub(self.base).ok_or(DmaError::Unreachable)?;
@@ -200,7 +201,8 @@ mod tests {
         memory
     }
 
-    /// Small pages may be in any order, the last one even below the first.
+    /// Checks that pages in any order are not taken for contiguous memory: small pages may be in
+    /// any order, and the last may even be below the first.
     #[test]
     fn pages_in_any_order_are_no_piece() {
         let length = BYTES as u64;
@@ -230,7 +232,8 @@ mod tests {
         memory.place(0u32).unwrap();
         let mut held = Vec::new();
         for round in 0..1000u32 {
-            // Two of a card's, and requests' of several sizes, given back in another order.
+            // Two buffers for a card and those of requests of several sizes, given back in another
+            // order.
             for bytes in [512, 4096, 128 << 10, 5000] {
                 held.push(memory.carve(bytes).unwrap_or_else(|| panic!("round {round}: nothing is left")));
             }

@@ -1,5 +1,5 @@
-//! The stack on a reader, driven by one thread, which sleeps until the controller interrupts or a
-//! deadline has come.
+//! The stack on a card reader, driven by one thread, which sleeps until the controller interrupts
+//! or a deadline has come.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -26,55 +26,58 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Most requests in the engine at a time.
+/// Number of requests that the engine can hold at a time.
 pub const SLOTS: usize = 64;
-/// Bytes of a [buffer](Reader::buffer).
+/// Size of a [buffer](Reader::buffer) in bytes.
 pub const PIECE_BYTES: u32 = 128 << 10;
-/// Number of descriptors, of 64 KiB at most: enough to merge some buffers into one transfer.
+/// Number of DMA descriptors, of at most 64 KiB each: enough to merge several buffers into one
+/// transfer.
 const DESCRIPTORS: usize = 64;
-/// Time after which the stack is polled although nothing is due.
+/// Longest sleep: after this time the stack is polled although nothing is due.
 const QUIET: Duration = Duration::from_secs(1);
-/// Longest time of a future whose card is gone, and the interval of polls then.
+/// Longest time that a future may go on after its card has gone. While it does, the stack is polled
+/// at this interval at least.
 const LEAVE: Duration = Duration::from_secs(5);
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
-/// Most events of a card in one poll.
+/// Most events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;
-/// Most turns for one message: an event between the read and the acknowledge keeps the line
-/// asserted and sends no new message.
+/// Most times that the interrupt handler runs for one message. An event between the handler's read
+/// and its acknowledge keeps the interrupt asserted and sends no new message, so the handler runs
+/// again.
 const TURNS_MAX: u32 = 16;
 
-/// The stack's type.
+/// The type of a reader's stack.
 pub type Stack = mmcq::task::Stack<(Alone, Sdhci<Window, Mapped, DESCRIPTORS>), SLOTS>;
 
-/// A lock for a stack that only its own thread can reach.
+/// A lock for a stack that only one thread can reach; it locks nothing.
 #[derive(Debug)]
 pub struct Alone(PhantomData<*const ()>);
 
-// SAFETY: not `Sync`, so that a `Stack` with it stays in one thread, and its closures do not come
-// back to it.
+// SAFETY: `Alone` is not `Sync`, so a `Stack` with it stays in one thread, and the closures that
+// run under the lock do not use the stack again.
 unsafe impl Lock for Alone {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
     }
 }
 
-/// Returns the nanoseconds since the first call, of a clock that cannot be set.
+/// Returns the nanoseconds since the first call, by a clock that nobody can set.
 fn now_ns() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     ns(ORIGIN.get_or_init(Instant::now).elapsed())
 }
 
-/// Returns a time in nanoseconds, or the maximum.
+/// Returns a duration in nanoseconds, or the largest `u64` if it does not fit.
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The clock. The deadline is read before each sleep, so no alarm is needed.
+/// The stack's clock. It needs no alarm, since the deadline is read before each sleep.
 const TIMER: Timer = Timer { now_ns, set_alarm: |_| {} };
 
 type Supervisor = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
 
-/// The stack on the heap; freed with the reader.
+/// The stack on the heap; it is freed with the reader.
 struct Owned(NonNull<Stack>);
 
 impl Owned {
@@ -83,29 +86,30 @@ impl Owned {
     }
 
     fn get(&self) -> &Stack {
-        // SAFETY: a live box until `drop`, only shared.
+        // SAFETY: the box lives until `drop`, and only shared references to it exist.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: from a box; `Reader` has dropped the one future that knows it for longer than a
-        // borrow, and its other users borrow the reader.
+        // SAFETY: the pointer came from a box. `Reader` has dropped the supervisor, which is the
+        // only future that keeps a longer reference; all other users borrow the reader.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// A card reader, and its card once it has been brought up.
+/// A card reader, and its card once the card has been brought up.
 pub struct Reader {
-    // Dropped in this order: what borrows the stack, the device (which then reaches no memory any
-    // more), the stack.
+    // The fields are dropped in this order: the supervisor, which borrows the stack; the device,
+    // which then reaches no memory any more; the stack.
     supervisor: RefCell<Option<Supervisor>>,
     device: Device,
     interrupt: Interrupt,
     stack: Owned,
     memory: Memory,
-    /// Claims on all buffers taken from `memory`, to get back those of abandoned requests.
+    /// Claims on all buffers taken from `memory`. By a claim the reader gets back the buffer of an
+    /// abandoned request.
     claims: RefCell<Vec<Claim>>,
     options: Cell<card::Options>,
     card: Cell<Option<Card>>,
@@ -114,7 +118,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes over the controller at `address`, and resets it before it reaches any memory.
+    /// Takes over the controller at `address`, and resets it before it can reach any memory.
     pub fn open(address: Address, options: Options) -> Result<Self, Error> {
         let device = Device::open(&Sysfs::default(), address, options.noiommu)?;
         let window = device.registers(options.slot, options.by_calls)?;
@@ -123,7 +127,7 @@ impl Reader {
         let table = memory
             .place(Table::new())
             .ok_or_else(|| Error::Registers { address, what: "no memory for its descriptors".to_owned() })?;
-        // Before anything else is asked of it: is it a controller?
+        // The driver checks first whether the device is an SDHCI controller.
         let host = Sdhci::new(window, memory.mapped(), table, options.config).map_err(refused)?;
         let interrupt = device.interrupt()?;
         device.connect()?;
@@ -142,48 +146,49 @@ impl Reader {
         })
     }
 
-    /// Returns the stack, for futures that [`run`](Self::run) runs.
+    /// Returns the stack, whose futures [`run`](Self::run) runs.
     pub fn stack(&self) -> &Stack {
         self.stack.get()
     }
 
-    /// Returns the PCI device.
+    /// Returns the PCI device of the reader.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Returns how data are transferred, and whether registers are accessed without system calls.
+    /// Returns the transfer mode (PIO or kind of DMA), and true if registers are mapped, false if
+    /// each access is a system call.
     pub fn way(&self) -> (TransferMode, bool) {
         self.stack().with(|engine| {
             let Some(host) = engine.host() else { return (TransferMode::Pio, false) };
-            // SAFETY: no register is touched.
+            // SAFETY: no register is accessed.
             (host.transfer_mode(), unsafe { host.regs() }.is_mapped())
         })
     }
 
-    /// Returns how the controller interrupts, and how many times it has.
+    /// Returns the kind of interrupt (pin or message), and how many interrupts came.
     pub fn interrupts(&self) -> (Kind, u64) {
         (self.interrupt.kind(), self.interrupts.get())
     }
 
-    /// Returns the card that was brought up.
+    /// Returns the card that was brought up, or `None`.
     pub fn card(&self) -> Option<Card> {
         self.card.get()
     }
 
-    /// Returns EXT_CSD of an eMMC, as last read.
+    /// Returns EXT_CSD of an eMMC, as it was read last.
     pub fn ext_csd(&self) -> Option<[u8; 512]> {
         self.ext_csd.get()
     }
 
-    /// Returns a buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all (about
-    /// fifteen) are in use.
+    /// Returns a buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all of them
+    /// (about fifteen) are in use.
     pub fn buffer(&self) -> Option<DmaBuf> {
         self.carve(PIECE_BYTES)
     }
 
-    /// Gives out a part of the memory; if none is free, first collects the buffers of abandoned
-    /// requests.
+    /// Gives out a part of the memory. If none is free, it first takes back the buffers of
+    /// abandoned requests.
     fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         let carved = self.memory.carve(bytes).or_else(|| {
             for &claim in &*self.claims.borrow() {
@@ -206,12 +211,12 @@ impl Reader {
     }
 
     fn scratch(&self) -> DmaBuf {
-        // An empty one is refused by the call that gets it, with an error that says why.
+        // The call that gets an empty buffer refuses it, with an error that says why.
         self.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Brings the card up, and supervises it from then on: tunes it again, switches to slower
-    /// modes, or initialises it again while anything [runs](Self::run).
+    /// Brings the card up, and supervises it from then on: the supervisor tunes it again, switches
+    /// to slower modes, or initialises it again, while [`run`](Self::run) runs a future.
     pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
         let address = self.device.address();
         self.dismiss()?;
@@ -232,20 +237,21 @@ impl Reader {
         Ok(card)
     }
 
-    /// Makes the supervisor for a card.
+    /// Makes the supervisor of a card.
     fn supervisor(&self, card: Card, scratch: DmaBuf) -> Supervisor {
         self.card.set(Some(card));
-        // SAFETY: the future is dropped before the stack: where it ends, in `dismiss`, or first in
-        // `drop`.
+        // SAFETY: the supervisor's future is dropped before the stack: in `dismiss`, or in `drop`
+        // before all else.
         let stack: &'static Stack = unsafe { self.stack.0.as_ref() };
         Box::pin(card::supervise(stack, scratch, self.options.get(), card))
     }
 
-    /// Ends the supervisor of the card before, and takes its memory back.
+    /// Ends the supervisor of the previous card, and takes its memory back.
     fn dismiss(&mut self) -> Result<(), Error> {
         self.card.set(None);
         let Some(mut supervisor) = self.supervisor.get_mut().take() else { return Ok(()) };
-        // While it helps it cannot be dismissed; what it does then has an end.
+        // A supervisor that is recovering the card cannot be dismissed; its recovery ends in
+        // bounded time.
         let (_, scratch) = self.run(poll_fn(|context| {
             self.stack().with(|engine| engine.dismiss_supervisor());
             supervisor.as_mut().poll(context)
@@ -254,7 +260,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Enables erase, write-zeroes and durable writes in the engine, as far as this card has them.
+    /// Enables erase, write-zeroes and durable writes in the engine, as far as this card supports
+    /// them.
     pub fn enable_extended_ops(&self) -> Result<(), Error> {
         let address = self.device.address();
         let Some(card) = self.card.get() else { return Err(Error::NoCard { address }) };
@@ -263,13 +270,14 @@ impl Reader {
         result.map_err(|error| Error::Card { address, error })
     }
 
-    /// Runs a future of the stack to its end. When the card is removed, or another one comes, every
-    /// request fails until the next [`bring_up`](Self::bring_up): no request for one card reaches
-    /// another. A future that ends because of that returns its output, with the buffers in it.
+    /// Runs a future of the stack to its end. After the card was removed or exchanged, every
+    /// request fails until the next [`bring_up`](Self::bring_up), so no request for one card
+    /// reaches another. A future that ends because of that returns its output, with the buffers in
+    /// it.
     ///
     /// # Errors
-    /// [`Error::Left`]: the card is gone, and the future did not end within 5 s; it is dropped. A
-    /// buffer that it held outside of a request is lost.
+    /// [`Error::Left`]: the card is gone, and the future did not end within 5 s; the future is
+    /// dropped. A buffer that it held outside of a request is lost.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let leaving = Cell::new(false);
         let mut left: Option<(Error, Instant)> = None;
@@ -284,8 +292,8 @@ impl Reader {
         awake(future, keep, || self.sleep(if leaving.get() { LEAVE_LOOK } else { QUIET }))
     }
 
-    /// Sleeps until the controller interrupts or a deadline has come, for at most this time; serves
-    /// the interrupt.
+    /// Sleeps until the controller interrupts, a deadline has come, or `at_most` has passed; then
+    /// handles the interrupt.
     fn sleep(&self, at_most: Duration) -> Result<(), Error> {
         let due = self.due().min(at_most);
         if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
@@ -296,24 +304,24 @@ impl Reader {
         }
     }
 
-    /// Returns for how long nothing has to be done unless the controller interrupts; call
-    /// [`poll`](Self::poll) after that.
+    /// Returns how long the caller may wait without an interrupt until [`poll`](Self::poll) must be
+    /// called.
     pub fn due(&self) -> Duration {
         let deadline = self.stack().with(|engine| engine.next_deadline_ns());
         let ns = deadline.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
         ns.unwrap_or(QUIET).min(QUIET)
     }
 
-    /// Handles a deadline, for a program that drives the engine itself. Returns the slots that are
-    /// done, one bit each.
+    /// Handles a deadline of the engine, for a program that drives the engine itself. Returns the
+    /// slots whose requests are done, one bit each.
     pub fn poll(&self) -> Result<SlotSet, Error> {
         let work = self.stack().with(|engine| engine.poll(now_ns()));
         self.keep(&mut Context::from_waker(Waker::noop()))?;
         Ok(work.completed)
     }
 
-    /// Handles an interrupt, for a program that drives the engine itself. Returns the slots that
-    /// are done, one bit each.
+    /// Handles an interrupt of the controller, for a program that drives the engine itself. Returns
+    /// the slots whose requests are done, one bit each.
     pub fn interrupted(&self) -> Result<SlotSet, Error> {
         let mut completed = 0;
         self.served(|| completed |= self.stack().with(|engine| engine.on_irq(now_ns())).completed)?;
@@ -321,17 +329,18 @@ impl Reader {
         Ok(completed)
     }
 
-    /// Returns the time now, for requests that are submitted without a future.
+    /// Returns the present time of the stack's clock, for requests that are submitted without a
+    /// future.
     pub fn now_ns(&self) -> u64 {
         now_ns()
     }
 
-    /// Returns the interrupt, for another thread to wait for.
+    /// Returns the controller's interrupt, so that another thread can wait for it.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
 
-    /// Serves an interrupt, and unmasks the next one.
+    /// Handles an interrupt by `on_irq`, and unmasks the interrupt.
     fn served(&self, mut on_irq: impl FnMut()) -> Result<(), Error> {
         self.interrupts.set(self.interrupts.get() + 1);
         for _ in 0..TURNS_MAX {
@@ -346,18 +355,18 @@ impl Reader {
     fn asserted(&self) -> bool {
         self.stack().with(|engine| {
             let Some(host) = engine.host() else { return false };
-            // SAFETY: these two are read, which changes neither.
+            // SAFETY: two status registers are read, and reading changes neither.
             let regs = unsafe { host.regs() };
             let status = regs.read32(INT_STATUS);
             status != u32::MAX && status & regs.read32(INT_SIGNAL) != 0
         })
     }
 
-    /// Polls the supervisor.
+    /// Polls the supervisor and handles its events.
     fn keep(&self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut supervisor = self.supervisor.borrow_mut();
         let Some(future) = supervisor.as_mut() else { return Ok(()) };
-        // One event can come right after another.
+        // A further event may be ready at once.
         for _ in 0..EVENTS_MAX {
             let Poll::Ready((event, scratch)) = future.as_mut().poll(context) else { return Ok(()) };
             match event {
@@ -382,7 +391,7 @@ impl Reader {
     }
 }
 
-/// Whether a waker was called.
+/// Records whether a waker was called.
 #[derive(Default)]
 struct Woken(AtomicBool);
 
@@ -392,7 +401,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future and the supervisor, and sleeps only if neither was woken since its poll.
+/// Polls a future and the supervisor. It sleeps only if neither was woken since its last poll.
 fn awake<F: Future, E>(
     future: F,
     mut keep: impl FnMut(&mut Context<'_>) -> Result<(), E>,
@@ -408,8 +417,8 @@ fn awake<F: Future, E>(
             return Ok(output);
         }
         keep(&mut context)?;
-        // What the supervisor has done may have ended what the future waits for, and no interrupt
-        // tells of it.
+        // The supervisor may have completed what the future waits for; then no interrupt will wake
+        // the future.
         if !woken.0.load(Ordering::Acquire) {
             sleep()?;
         }
@@ -439,7 +448,8 @@ mod tests {
         assert!(!error.contains('\n'));
     }
 
-    /// The supervisor's answer makes the engine end a request: no interrupt will come for it.
+    /// Checks that the future is polled before the next sleep after the supervisor has ended its
+    /// request: no interrupt comes for that request.
     #[test]
     fn what_the_supervisor_has_ended_is_seen_before_the_next_sleep() {
         let (ended, waiting) = (Cell::new(false), RefCell::new(None));
@@ -449,7 +459,7 @@ mod tests {
         });
         let sleeps = Cell::new(0);
         let keep = |_: &mut Context<'_>| {
-            // After the first sleep.
+            // The supervisor answers after the first sleep.
             if sleeps.get() == 1 {
                 ended.set(true);
                 let waiting: Option<Waker> = waiting.take();

@@ -1,4 +1,4 @@
-//! Linux's description of a PCI device, read before it is opened.
+//! What Linux's sysfs says about a PCI device; read before the device is opened.
 
 use crate::address::Address;
 use crate::error::Error;
@@ -6,13 +6,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Base class and subclass of an SD host controller.
+/// Base class and subclass of an SD host controller in the PCI class code.
 const SD_HOST: u32 = 0x0805;
 const DRIVER: &str = "vfio-pci";
-/// Name of a group without an IOMMU.
+/// The name that sysfs shows for an IOMMU group without an IOMMU.
 const UNPROTECTED: &str = "vfio-noiommu\n";
 
-/// The tree below `/sys`.
+/// Access to sysfs, or to a copy of its tree in tests.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
@@ -24,18 +24,18 @@ impl Default for Sysfs {
     }
 }
 
-/// A device that may be opened.
+/// A PCI device that passed all checks and may be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub vendor: u32,
     pub device: u32,
-    /// Number of its group.
+    /// Number of the device's IOMMU group.
     pub group: String,
-    /// Addresses of all devices in its group.
+    /// PCI addresses of all devices in the group.
     pub members: Vec<String>,
 }
 
-/// Returns the last part of a link's target.
+/// Returns the last component of the path that a symbolic link leads to.
 fn target(link: &Path) -> Option<String> {
     fs::read_link(link).ok()?.file_name()?.to_str().map(str::to_owned)
 }
@@ -48,7 +48,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 impl Sysfs {
-    /// Makes the access to another tree, for tests.
+    /// Makes an access that reads another tree instead of `/sys`, for tests.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Sysfs { root: root.into() }
     }
@@ -68,14 +68,14 @@ impl Sysfs {
         })
     }
 
-    /// Returns the SD host controllers of this machine.
+    /// Returns the PCI addresses of all SD host controllers of this machine.
     pub fn controllers(&self) -> Vec<Address> {
         let all = names(&self.devices()).into_iter().filter_map(|name| name.parse().ok());
         all.filter(|&address| self.number(address, "class").is_ok_and(|class| class >> 8 == SD_HOST))
             .collect()
     }
 
-    /// Returns them as text.
+    /// Returns the SD host controllers of this machine as text, for messages.
     fn known(&self) -> String {
         let known: Vec<_> = self.controllers().iter().map(Address::to_string).collect();
         match known.as_slice() {
@@ -84,8 +84,8 @@ impl Sysfs {
         }
     }
 
-    /// Checks that this is a controller bound to vfio-pci, in a protected group (or an unprotected
-    /// one, with `noiommu`).
+    /// Checks that the device is an SD host controller, bound to vfio-pci, in a group that an IOMMU
+    /// protects (with `noiommu`: in a group without an IOMMU).
     pub(crate) fn find(&self, address: Address, noiommu: bool) -> Result<Found, Error> {
         let folder = self.devices().join(address.to_string());
         if !folder.exists() {
@@ -96,7 +96,7 @@ impl Sysfs {
             return Err(Error::Class { address, class, known: self.known() });
         }
         let group = target(&folder.join("iommu_group"));
-        // VFIO makes groups of its own where there is no IOMMU, once it has the device.
+        // Without an IOMMU, VFIO itself makes a group once the device is bound to it.
         let protected = group.is_some()
             && fs::read_to_string(folder.join("iommu_group/name")).ok().as_deref() != Some(UNPROTECTED);
         match (protected, noiommu) {
@@ -115,7 +115,7 @@ impl Sysfs {
         Ok(Found { vendor, device, group, members })
     }
 
-    /// Returns the shell command that binds a device to vfio-pci.
+    /// Returns the shell command that binds the device to vfio-pci.
     fn binding(&self, address: Address, bound: bool, noiommu: bool) -> String {
         let loaded = self.root.join("bus/pci/drivers").join(DRIVER).exists();
         let mut load = if loaded { "" } else { "modprobe vfio-pci && " }.to_owned();
@@ -138,7 +138,7 @@ mod tests {
 
     const HERE: &str = "0000:00:04.0";
 
-    /// A machine with an SD controller at 04.0 and an AHCI controller at 1f.2.
+    /// A sysfs tree of a machine with an SD controller at 04.0 and an AHCI controller at 1f.2.
     struct Machine(tempfile::TempDir);
 
     impl Machine {

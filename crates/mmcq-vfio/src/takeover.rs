@@ -1,32 +1,32 @@
-//! Takes over a function that may be in the middle of something.
+//! Takes over a PCI function that may still have a transfer under way.
 //!
-//! A program that was killed leaves its controller with a descriptor table and a transfer. The
-//! kernel switches bus mastering off with the end of the program. That interrupts the transfer but
-//! does not end it: it continues as soon as bus mastering is on again, into memory that may belong
-//! to another program. So everything that could continue is reset first.
+//! A program that was killed leaves its controller with a descriptor table and a transfer. At the
+//! end of the program the kernel switches bus mastering off. That interrupts the transfer but does
+//! not end it: the transfer continues as soon as bus mastering is on again, into memory that may
+//! belong to another program. So every slot is reset first.
 
 use crate::error::Error;
 use mmcq::host::Regs;
 use mmcq::host::sdhci::regs::{INT_STATUS, PRESENT, RESET, RESET_ALL};
 use std::time::Duration;
 
-/// Most polls of a software reset, and the pause between two of them. A reset takes microseconds;
-/// it gets at least 100 ms.
+/// Most polls of a software reset, and the pause between two polls. A reset takes microseconds; it
+/// is given at least 100 ms.
 const LOOKS: u32 = 500;
 const BETWEEN: Duration = Duration::from_micros(200);
 
-/// A function with SD host controllers behind it.
+/// A PCI function that contains one SD host controller a slot.
 pub(crate) trait Function {
-    /// A slot's registers.
+    /// Access to the registers of a slot.
     type Registers: Regs;
 
-    /// Sets whether the function may access memory.
+    /// Switches bus mastering on or off: whether the function may access memory.
     fn set_bus_master(&self, on: bool) -> Result<(), Error>;
 
-    /// Resets the function by the kernel, if the kernel can.
+    /// Resets the function through the kernel, if the kernel can do that.
     fn reset(&self);
 
-    /// Returns the registers of each slot that has some, with the slot's number.
+    /// Returns the number and the registers of each slot that has registers.
     fn slots(&self) -> Result<Vec<(u8, Self::Registers)>, Error>;
 
     /// Waits for this time.
@@ -34,20 +34,19 @@ pub(crate) trait Function {
         std::thread::sleep(time);
     }
 
-    /// Makes the error with this text.
+    /// Makes an error of this function with this text.
     fn wrong(&self, what: String) -> Error;
 }
 
-/// Makes a function idle: afterwards it does nothing by itself, whatever it did before. It does not
-/// access memory yet.
+/// Stops a function: afterwards no slot does anything until it is told to. Bus mastering stays off.
 pub(crate) fn quiet<F: Function>(function: &F) -> Result<(), Error> {
     function.set_bus_master(false)?;
     function.reset();
-    // Bus mastering is the function's: a transfer of any slot would go on.
+    // Bus mastering belongs to the whole function, so an old transfer of any slot could continue.
     for (slot, registers) in function.slots()? {
         if registers.read32(PRESENT) == u32::MAX && registers.read32(INT_STATUS) == u32::MAX {
-            // Nothing is there, and not by one read alone, which may get lost; the driver refuses
-            // it with a reason.
+            // No controller answers, and a second read has confirmed it, since one read may get
+            // lost. The driver refuses the slot later, with a reason.
             continue;
         }
         registers.write8(RESET, RESET_ALL);
@@ -75,7 +74,7 @@ mod tests {
         steps: Rc<RefCell<Vec<String>>>,
         stuck: Option<u8>,
         dead: bool,
-        /// The first read is lost.
+        /// The first read returns all ones, as if it were lost.
         loses: bool,
         paused: Cell<Duration>,
     }
@@ -160,7 +159,8 @@ mod tests {
         assert!(!function.steps.borrow().iter().any(|step| step == "bus master true"));
     }
 
-    /// The slot would continue its transfer as soon as it accesses memory again.
+    /// Checks that a slot is reset although the first read of it is lost: otherwise its transfer
+    /// would continue as soon as it can access memory.
     #[test]
     fn a_slot_is_reset_although_a_read_of_it_is_lost() {
         let function = Fake { loses: true, ..Fake::default() };

@@ -1,4 +1,4 @@
-//! Access to the controller's registers, by mapping or by system calls.
+//! Access to the controller's registers, mapped or by system calls.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -11,12 +11,12 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes of an SDHCI register block [SDHC 2.1].
+/// Size in bytes of an SDHCI register block [SDHC 2.1].
 pub(crate) const BYTES: usize = 256;
 
-/// A register block: mapped into this process where the kernel allows it, otherwise read and
-/// written through the device's file. (A BAR in the same page as another device's cannot be
-/// mapped.) In both cases every access has the width that the driver uses.
+/// A register block: mapped into this process if the kernel allows it, otherwise read and written
+/// through the device's file. (The kernel does not map a BAR that shares a page with another
+/// device's BAR.) In both cases each access has the width that the driver uses.
 #[derive(Debug)]
 pub struct Window(Way);
 
@@ -26,7 +26,7 @@ enum Way {
     File(Arc<File>, u64),
 }
 
-/// A mapping that is unmapped when it is dropped.
+/// A mapping of registers; dropping it unmaps them.
 #[derive(Debug)]
 struct Mapping {
     mmio: Mmio,
@@ -35,18 +35,18 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Window::mapped` with this length; its only user is `mmio`, which goes
-        // too.
+        // SAFETY: `Window::mapped` mapped this address with this length. Its only user is `mmio`,
+        // which is dropped together with it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), BYTES) };
     }
 }
 
 impl Window {
-    /// Maps the registers at `offset` of the device's file.
+    /// Maps the registers at `offset` in the device's file.
     pub(crate) fn mapped(file: &File, offset: u64) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, of an open file.
+        // SAFETY: this is a new mapping of an open file, at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), BYTES, protection, libc::MAP_SHARED, file.as_raw_fd(), offset)
         };
@@ -54,31 +54,34 @@ impl Window {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
-        // SAFETY: page-aligned, at least `BYTES` long, and mapped until the `Mapping` that holds it
-        // is dropped; the device is ours alone by its group, and a reader makes one window.
+        // SAFETY: the mapping is page-aligned, at least `BYTES` long, and lasts until its `Mapping`
+        // is dropped. By its group the device belongs to this program alone, and a reader makes one
+        // window.
         let mmio = unsafe { Mmio::new(base) };
         Ok(Window(Way::Mapped(Mapping { mmio, base })))
     }
 
-    /// Makes the access to registers at `offset` of the device's file, through system calls.
+    /// Makes an access by system calls to the registers at `offset` in the device's file.
     pub(crate) fn file(file: Arc<File>, offset: u64) -> Self {
         Window(Way::File(file, offset))
     }
 
-    /// Returns whether every access is one of the CPU's, without a system call.
+    /// Returns whether the registers are mapped, so that an access is a load or store without a
+    /// system call.
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Way::Mapped(..))
     }
 }
 
-/// Reads through the file; all ones where the device does not respond, as on the bus.
+/// Reads bytes at `at` in the device's file; all ones if the read fails, as on a bus where no
+/// device responds.
 fn read<const N: usize>(file: &File, at: u64) -> [u8; N] {
     let mut bytes = [0; N];
     file.read_exact_at(&mut bytes, at).map_or([0xff; N], |()| bytes)
 }
 
-/// Writes through the file. A write that the device refuses is lost, as on the bus; later reads
-/// show it.
+/// Writes bytes at `at` in the device's file. A write that fails is ignored, as on a bus; the
+/// driver sees it by later reads.
 fn write(file: &File, at: u64, bytes: &[u8]) {
     let _ = file.write_all_at(bytes, at);
 }
@@ -126,7 +129,7 @@ impl Regs for Window {
 mod tests {
     use super::*;
 
-    /// A file that stands for a device whose registers begin at its second page.
+    /// Makes a file that stands for a device, whose registers begin at the second page.
     fn device() -> File {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[0; 0x1000 + BYTES], 0).unwrap();

@@ -1,5 +1,5 @@
-//! CMD52 beside data, on the SDHCI model: a combo card's memory or a function's CMD53 keeps the DAT
-//! lines busy for a MiB while registers are read.
+//! Tests of CMD52 beside data, on the SDHCI model: memory of a combo card or a function's CMD53
+//! keeps the DAT lines busy for a MiB while registers are read.
 
 mod rig;
 #[path = "../timed/mod.rs"]
@@ -26,7 +26,7 @@ fn registers_are_read_beside_a_mib_of_memory() {
         for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
             let rig = Rig::new(Setup { memory: Some(memory), transfer, ..SETUP });
             let want = rig.medium(MIB);
-            // Before: a command waits for the end of the data.
+            // Without concurrent commands a command waits for the end of the data.
             rig.stack.with(|engine| engine.set_concurrent_commands(false));
             let id = rig.read_memory(MIB);
             let before_ns = rig.keeps(1);
@@ -124,7 +124,7 @@ fn registers_are_read_beside_a_mib_written_to_memory() {
     }
 }
 
-/// Lets a transfer come so far that its data move.
+/// Advances time until the data of a transfer are moving.
 fn under_way(rig: &Rig) {
     let moved = |rig: &Rig| rig.model.borrow().stats().blocks_read;
     let before = moved(rig);
@@ -148,7 +148,7 @@ fn a_command_that_fails_leaves_the_data_alone() {
         (Point::Response, Strike::EndBit, Cause::EndBit),
         (Point::Response, Strike::Index, Cause::Index),
     ];
-    // Its transfers end by CMD23, by an automatic CMD12, and by themselves.
+    // The three kinds of transfer end by CMD23, by an automatic CMD12, and by themselves (CMD53).
     for memory in [Some("sdxc-128g-uhs"), Some("sdhc-16g-hs"), None] {
         for (point, strike, cause) in faults {
             let rig = Rig::new(Setup { memory, ..SETUP });
@@ -162,7 +162,8 @@ fn a_command_that_fails_leaves_the_data_alone() {
             let (result, ns) = rig.ask(io_read(1, KEEPER));
             assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == cause), "{result:?}");
             assert!(ns < 20_000, "{ns}");
-            // The next goes beside the same data, unless a CMD12 may be sent meanwhile.
+            // The next CMD52 goes beside the same data, unless the controller may send a CMD12
+            // meanwhile.
             let next_ns = rig.keeps(3);
             let same = rig.time.now() - from_ns < 1_000_000;
             assert_eq!(same, memory != Some("sdhc-16g-hs"), "{next_ns}");
@@ -214,7 +215,8 @@ fn without_card_or_host_a_command_waits() {
         assert_eq!(rig.stats().concurrent, 0);
         rig.checked();
     }
-    // Told a lie, the stack finds a card that does not answer, and the data are whole.
+    // The configuration wrongly says that a command beside data works. The stack then finds a card
+    // that does not answer, but the data are complete.
     let rig = Rig::new(no_card);
     rig.stack.with(|engine| engine.set_concurrent_commands(true));
     let id = rig.read_memory(MIB);
@@ -229,12 +231,12 @@ fn what_changes_the_bus_waits_for_the_data() {
     let rig = Rig::new(Setup { memory: None, ..SETUP });
     let id = rig.submit(stream(Direction::Read));
     under_way(&rig);
-    // An abort of the very function: beside the data it would end them.
+    // This CMD52 aborts the function whose data are moving, so it must wait for their end.
     let (result, ns) = rig.ask(io_write(0, 6, 1));
     assert!(result.is_ok() && ns > 20_000_000, "{ns}");
     assert!(rig.finish(id).buf.iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
     assert_eq!(rig.stats().concurrent, 0);
-    // A look at function 0 need not wait, nor a change of the interrupt enables.
+    // Reading registers of function 0 need not wait, nor writing the interrupt enables.
     let id = rig.submit(stream(Direction::Read));
     under_way(&rig);
     assert!(rig.ask(io_read(0, 5)).1 < 20_000);
@@ -243,8 +245,8 @@ fn what_changes_the_bus_waits_for_the_data() {
     rig.checked();
 }
 
-/// Faults of every kind while memory, CMD53 and CMD52 go on: nothing hangs, no request is
-/// forgotten, and what is reported as read is right.
+/// Checks faults of every kind while memory transfers, CMD53 and CMD52 go on: nothing hangs, every
+/// request is answered, and data reported as read are right.
 #[test]
 fn a_storm_of_faults() {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;

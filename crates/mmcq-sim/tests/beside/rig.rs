@@ -1,5 +1,5 @@
-//! A combo card on the SDHCI model, whose function is an endless stream, and the stack that drives
-//! it.
+//! A rig: a combo card on the SDHCI model, whose function is an endless stream, and the stack that
+//! drives it.
 
 use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
 use crate::timed::{self, bytes as buffer, drive};
@@ -23,11 +23,11 @@ type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 pub const MIB: usize = 1 << 20;
-/// The function's registers: an endless source and sink of bytes, and one that keeps what it is
-/// given.
+/// Addresses of the function's registers: an endless source and sink of bytes, and a register that
+/// keeps what is written.
 const STREAM: u32 = 0;
 pub const KEEPER: u32 = 0x10;
-/// One CMD53 of the most blocks.
+/// Block size and count of the longest CMD53.
 const BLOCK: usize = 2048;
 pub const LONGEST: usize = 511 * BLOCK;
 
@@ -94,12 +94,12 @@ access_us = 2
 write_busy_us = 0
 "#;
 
-/// What a test varies.
+/// What a test can vary.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// The memory part of a combo card.
+    /// The card profile of the combo card's memory part; `None`: an I/O card without memory.
     pub memory: Option<&'static str>,
-    /// SDC.
+    /// The SDC bit of CCCR: the card accepts CMD52 during data.
     pub during_data: bool,
     pub model: SdhciConfig,
     pub transfer: TransferMode,
@@ -123,13 +123,13 @@ pub struct Rig {
     pub taken: Rc<RefCell<Vec<u8>>>,
 }
 
-/// A phase of CMD52.
+/// A request with a CMD52.
 pub fn direct(command: Command) -> Request {
     let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
     Request::new(Kind::Io { phase, timeout_ns: 1_000_000, chain: false }, DmaBuf::EMPTY)
 }
 
-/// The longest CMD53 there is.
+/// A request with the longest possible CMD53.
 pub fn stream(direction: Direction) -> Request {
     let write = direction == Direction::Write;
     let command = io_rw_extended(Extended {
@@ -149,7 +149,7 @@ pub fn stream(direction: Direction) -> Request {
 }
 
 impl Rig {
-    /// A card that is up, its function enabled.
+    /// Returns a rig whose card is up, with its function enabled.
     pub fn new(setup: Setup) -> Rig {
         let mut profile = IoProfile::from_toml(PROFILE, "stream").unwrap();
         if !setup.during_data {
@@ -180,7 +180,7 @@ impl Rig {
             let most = if setup.model.capabilities >> 16 & 3 == 2 { 2048 } else { 512 };
             function.set_block_size(most).await.unwrap();
         });
-        // The bus is not kept for the last chain any more.
+        // After this time the engine no longer reserves the bus for the last chain.
         time.set(time.now() + 1_000_000);
         Rig { time, model, memory, stack, card, taken }
     }
@@ -191,7 +191,7 @@ impl Rig {
         id.unwrap_or_else(|(error, _)| panic!("{error}"))
     }
 
-    /// The first block of a MiB of memory somewhere in the middle.
+    /// Returns the first block of a MiB of memory in the middle of the card.
     pub fn lba(&self) -> u64 {
         self.card.memory.as_ref().unwrap().params.sectors / 2
     }
@@ -201,7 +201,7 @@ impl Rig {
         self.submit(Request::new(Kind::Read { lba, blocks }, buffer(bytes)))
     }
 
-    /// What the medium holds there.
+    /// Returns the bytes that the medium holds from [`lba`](Self::lba) on.
     pub fn medium(&self, bytes: usize) -> Vec<u8> {
         let mut want = vec![0; bytes];
         self.model.borrow_mut().card_mut().unwrap().peek(self.lba() * 512, &mut want).unwrap();
@@ -221,21 +221,22 @@ impl Rig {
         }
     }
 
-    /// One CMD52 from submission to result: its result, and how long it took.
+    /// Sends one CMD52. Returns its result and the time from submission to result, in ns.
     pub fn ask(&self, command: Command) -> (Result<Output, Error>, u64) {
         let since_ns = self.time.now();
         let result = self.finish(self.submit(direct(command))).result;
         (result, self.time.now() - since_ns)
     }
 
-    /// The supervisor gives back what it was given.
+    /// Writes a value into the register that keeps it, and checks that the value can be read back.
+    /// Returns how long that took, in ns.
     pub fn keeps(&self, value: u8) -> u64 {
         let (result, ns) = self.ask(io_write_read(1, KEEPER, value));
         assert_eq!(result.unwrap().response.r5().data(), value);
         ns
     }
 
-    /// Is the controller at rest?
+    /// Returns whether the controller has nothing under way.
     pub fn rests(&self) -> bool {
         self.stack.with(|engine| engine.is_quiet())
     }
@@ -244,7 +245,7 @@ impl Rig {
         self.stack.with(|engine| *engine.stats())
     }
 
-    /// From now on.
+    /// Applies these faults from now on.
     pub fn goes_wrong(&self, plan: Plan) {
         self.model.borrow_mut().set_faults(Faults::new(plan));
     }

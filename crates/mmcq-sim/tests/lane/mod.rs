@@ -1,5 +1,5 @@
-//! A stack whose card is driven by one of the engine's lanes: loads whose content is known, and
-//! what must hold of each.
+//! A rig whose card is driven by one of the engine's lanes: loads with known content, and checks
+//! that hold for every lane.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 
-/// Virtual time in which all that was asked for must be answered.
+/// The longest virtual time in ns in which all requests must be answered.
 pub const LIMIT_NS: u64 = 60_000_000_000;
 
 pub struct Machine<H: Host, P: Profile, const N: usize> {
@@ -30,12 +30,12 @@ pub struct Machine<H: Host, P: Profile, const N: usize> {
     pub model: Rc<RefCell<Sdhci>>,
     pub memory: ShadowMemory,
     pub stack: mmcq::task::Stack<(OneThread, H, P), N>,
-    /// Of the card's queue; 0 without one.
+    /// Number of tasks that the card's queue can hold; 0 without a queue.
     pub depth: u8,
 }
 
 impl<P: Profile, const N: usize> Machine<Driver, P, N> {
-    /// An SDHCI with this card, which is an eMMC or not; nothing is done yet.
+    /// Returns a machine: an SDHCI with this card, an eMMC or SD card. Nothing was sent yet.
     pub fn sdhci(name: &str, emmc: bool, policy: P) -> Self {
         let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
         let config = SdhciConfig { uhs_at_33v: emmc, ..SdhciConfig::GENERIC_4_20 };
@@ -49,7 +49,7 @@ impl<P: Profile, const N: usize> Machine<Driver, P, N> {
 }
 
 impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
-    /// The same of this driver over this model.
+    /// Returns a machine with this driver over this model.
     pub fn over(host: H, policy: P, model: Rc<RefCell<Sdhci>>, memory: ShadowMemory, time: Time) -> Self {
         NOW_NS.set(0);
         let stack = mmcq::task::Stack::with_policy(OneThread, TIMER, host, Config::DEFAULT, policy);
@@ -60,7 +60,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         card::bring_up(&self.stack, buffer(1, 0), options).await.0.unwrap()
     }
 
-    /// An eMMC, identified, whose queue is used if it has one.
+    /// Brings the eMMC up, and uses its queue if it has one.
     pub fn with_emmc_queue(mut self) -> Self {
         self.depth = self.drive(async {
             let card = self.identify(Options::DEFAULT).await;
@@ -69,7 +69,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    /// Advances to the next interrupt or deadline, and lets the stack handle it.
     pub fn turn(&self) {
         timed::turn(&self.stack, &self.model, &self.time).unwrap();
     }
@@ -78,7 +78,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         timed::drive(&self.stack, &self.model, &self.time, future)
     }
 
-    /// What goes wrong with controller, bus and card from now on.
+    /// Applies faults to controller, bus and card from now on.
     pub fn faults(&self, plan: Plan) {
         let faults = Faults::new(plan);
         let mut model = self.model.borrow_mut();
@@ -90,12 +90,12 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.stack.with(|engine| engine.submit(request, self.time.now())).map_err(|(error, _)| error).unwrap()
     }
 
-    /// Eight blocks, which are to have this byte in each place.
+    /// Submits a read of eight blocks, in which every byte must have this value.
     pub fn read(&self, lba: u64, byte: u8) -> (SlotId, Option<u8>) {
         (self.submit(Request::new(Kind::Read { lba, blocks: 8 }, buffer(8, 0))), Some(byte))
     }
 
-    /// Eight blocks, which get this byte in each place.
+    /// Submits a write of eight blocks, in which every byte has this value.
     pub fn write(&self, lba: u64, byte: u8) -> (SlotId, Option<u8>) {
         (self.submit(Request::new(Kind::Write { lba, blocks: 8 }, buffer(8, byte))), None)
     }
@@ -104,7 +104,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         (self.submit(Request::new(Kind::Flush, buffer(8, 0))), None)
     }
 
-    /// Waits for all of these; how many failed. What is read has its byte in each place.
+    /// Waits for all of these requests, and checks the bytes of reads. Returns how many failed.
     pub fn finish(&self, ids: &[(SlotId, Option<u8>)]) -> usize {
         let (limit_ns, mut failed) = (self.time.now() + LIMIT_NS, 0);
         for &(id, content) in ids {
@@ -126,19 +126,22 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         failed
     }
 
-    /// Writes far from each other, with these bytes from the first place on. How many failed.
+    /// Writes these bytes to places far from each other, from the first place on. Returns how many
+    /// writes failed.
     pub fn writes(&self, bytes: impl IntoIterator<Item = u8>) -> usize {
         let ids: Vec<_> = (0..).zip(bytes).map(|(n, byte)| self.write(n * 1_000, byte)).collect();
         self.finish(&ids)
     }
 
-    /// Reads of the same.
+    /// Reads the places of [`writes`](Self::writes) back, with the same bytes. Returns how many
+    /// reads failed.
     pub fn reads(&self, bytes: impl IntoIterator<Item = u8>) -> usize {
         let ids: Vec<_> = (0..).zip(bytes).map(|(n, byte)| self.read(n * 1_000, byte)).collect();
         self.finish(&ids)
     }
 
-    /// After eight writes: so many reads of the same, four at a time. How many failed.
+    /// Writes eight places, then reads them `count` times, four at a time. Returns how many
+    /// requests failed.
     pub fn stream_of_reads(&self, count: u64) -> usize {
         let read = |n: u64| self.read(n % 8 * 1_000, (n % 8) as u8 + 1);
         let mut window: std::collections::VecDeque<_> = (0..4).map(read).collect();
@@ -151,17 +154,18 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         failed + self.finish(window.make_contiguous())
     }
 
-    /// Commands that went while data moved.
+    /// Returns the number of commands that were sent while data moved.
     pub fn beside(&self) -> u64 {
         self.stack.with(|engine| engine.stats().concurrent)
     }
 
-    /// Eight writes, and then so many rounds of reads of the same.
+    /// Writes eight places, then reads them in this many rounds. Returns how many requests failed.
     pub fn rounds(&self, rounds: usize) -> usize {
         self.writes(1..=8) + (0..rounds).map(|_| self.reads(1..=8)).sum::<usize>()
     }
 
-    /// After [`rounds`](Self::rounds): reads, so many writes, and a flush among them.
+    /// After [`rounds`](Self::rounds): reads, `writes` writes, and a flush among them. Returns how
+    /// many requests failed.
     pub fn mixed(&self, writes: u64, byte: u8) -> usize {
         let mut ids: Vec<_> = (0..4).map(|n| self.read(n * 1_000, n as u8 + 1)).collect();
         ids.extend((0..writes).map(|n| self.write(9_000 + 100 * n, byte)));
@@ -171,8 +175,8 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.finish(&ids)
     }
 
-    /// A block that cannot be programmed, the `nth` of writes that several tasks make: how many
-    /// requests failed, which is one at most.
+    /// Makes a block fail to be programmed, the `nth` of writes in several tasks. Returns how many
+    /// requests failed, which is at most one.
     pub fn late_error(&self, nth: u64) -> usize {
         assert_eq!(self.rounds(1), 0);
         self.faults(Plan::none().shot(Point::Medium, nth, Strike::Fail));
@@ -181,14 +185,14 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
             let lba = u64::from(n) * 1_000;
             ids.push(self.read(lba, n + 1));
             if n % 4 == 1 {
-                // They are merged to one task.
+                // The two writes are merged to one task.
                 ids.extend([0, 8].map(|part| self.write(50_000 + lba + part, n + 1)));
             }
         }
         self.finish(&ids)
     }
 
-    /// Turns until the stack is at rest.
+    /// Advances until the stack has nothing to do.
     pub fn rest(&self) {
         let limit_ns = self.time.now() + LIMIT_NS;
         while !self.stack.with(|engine| engine.is_idle()) {
@@ -197,7 +201,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         }
     }
 
-    /// Nothing was done to controller, card or memory that must not be.
+    /// Checks that nothing forbidden was done to controller, card or memory.
     pub fn checked(&self) {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.model.borrow().first_violation(), None);
@@ -211,7 +215,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.stack.with(|engine| engine.pack_stats().copied()).unwrap()
     }
 
-    /// All steps of recovery that were taken.
+    /// Returns the number of recovery steps that were taken.
     pub fn steps(&self) -> u64 {
         self.stack.with(|engine| engine.stats().recovery_steps.iter().sum())
     }

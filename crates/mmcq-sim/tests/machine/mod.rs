@@ -1,4 +1,4 @@
-//! The whole stack on the SDHCI model, moved from interrupt to interrupt in virtual time.
+//! A rig: the whole stack on the SDHCI model, moved from interrupt to interrupt in virtual time.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
@@ -29,7 +29,7 @@ pub struct Rig {
     pub stack: Stack,
 }
 
-/// The model of a storage card, by the name of its file.
+/// Returns the model of a storage card, by the name of its profile file.
 pub fn storage_card(card: &str) -> Box<dyn CardModel> {
     timed::card(&timed::profile(card))
 }
@@ -39,7 +39,7 @@ impl Rig {
         Self::with_card(storage_card(card), model, driver, 0).unwrap()
     }
 
-    /// With register accesses at this price.
+    /// Returns a rig with this card, whose register accesses take `access_ns` each.
     pub fn with_card(
         card: Box<dyn CardModel>,
         model: SdhciConfig,
@@ -57,7 +57,7 @@ impl Rig {
         Ok(Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    /// Advances to the next interrupt or deadline, and lets the stack handle it.
     pub fn turn(&self) {
         self.try_turn().unwrap();
     }
@@ -78,7 +78,7 @@ impl Rig {
         self.drive(card::bring_up(&self.stack, buffer(1), options)).0
     }
 
-    /// Neither side did anything forbidden.
+    /// Checks that neither driver nor controller did anything forbidden.
     pub fn checked(&self) {
         self.try_checked().unwrap();
     }
@@ -95,14 +95,15 @@ impl Rig {
         self.stack.with(|engine| engine.stats().lost_interrupts)
     }
 
-    /// As [`mixed_load`](Self::mixed_load), where interrupts may have been lost before.
+    /// Runs [`mixed_load`](Self::mixed_load) where interrupts may have been lost before.
     pub fn mixed_load_after(&self, sectors: u64) {
         let before = self.lost_interrupts();
         self.load(sectors, 20).unwrap();
         assert_eq!(self.lost_interrupts(), before);
     }
 
-    /// Random reads and writes, up to 16 at a time, against a model.
+    /// Runs random reads and writes, up to 16 at a time, and compares the data with a copy in
+    /// memory.
     pub fn mixed_load(&self, sectors: u64, rounds: u64) {
         self.load(sectors, rounds).unwrap();
         assert_eq!(self.lost_interrupts(), 0);
@@ -110,7 +111,7 @@ impl Rig {
 
     pub fn load(&self, sectors: u64, rounds: u64) -> Result<(), String> {
         timed::load::mixed(&self.stack, &self.model, &self.time, sectors, rounds)?;
-        // Only the descriptor table stays mapped.
+        // Only the descriptor table stays mapped when no request is in the engine.
         match self.memory.live_mappings() {
             0 | 1 => Ok(()),
             live => Err(format!("{live} mappings are left")),

@@ -1,5 +1,5 @@
-//! The driver of the queue engine over its model, with a card whose queue is on, and no engine
-//! above.
+//! A rig: the driver of the queue engine (CQHCI) over its model, with a card whose queue is on,
+//! without the stack's engine above.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -23,20 +23,20 @@ use std::rc::Rc;
 
 pub type Driver = Cqhci<Port, ShadowMemory, 8, 4>;
 
-/// Forms of descriptors.
+/// The form of the engine's task descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Tasks of 64 bits.
+    /// Task descriptors of 64 bits.
     Narrow,
-    /// Of 128 bits.
+    /// Task descriptors of 128 bits.
     Wide,
-    /// The same, with transfer descriptors of 96 bits.
+    /// Task descriptors of 128 bits, with transfer descriptors of 96 bits.
     Short,
 }
 
 pub const FORMS: [Form; 3] = [Form::Narrow, Form::Wide, Form::Short];
 
-/// A task's memory, in pieces.
+/// The memory of a task, in several segments.
 struct Memory {
     bytes: &'static mut [u8],
     segments: Vec<Segment>,
@@ -53,7 +53,7 @@ pub struct Rig {
     commands: Rc<RefCell<Vec<u8>>>,
 }
 
-/// What a rig is made from.
+/// The settings from which a rig is made.
 #[derive(Clone)]
 pub struct Parts {
     pub form: Form,
@@ -61,7 +61,7 @@ pub struct Parts {
     pub engine: Engine,
     pub quirks: CqhciQuirks,
     pub timer_hz: Option<u32>,
-    /// Prices of accesses.
+    /// Time of a register access, in ns.
     pub access_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl Parts {
     }
 }
 
-/// What a rig is made of, alone.
+/// The parts of a rig before any command was sent.
 pub struct Built {
     pub host: Driver,
     pub model: Rc<RefCell<Sdhci>>,
@@ -89,7 +89,8 @@ pub struct Built {
 }
 
 impl Rig {
-    /// The card identified, on eight lines at 52 MHz, and both queues on.
+    /// Returns a rig whose card is identified, on eight lines at 52 MHz, with the queues of card
+    /// and controller on.
     pub fn new(form: Form) -> Rig {
         Rig::on(Parts::new(form), &QueueSettings::new(1))
     }
@@ -100,12 +101,12 @@ impl Rig {
         rig
     }
 
-    /// Driver, model, memory, time and registers, and nothing done with them.
+    /// Makes driver, model, memory, clock and registers, and sends nothing.
     pub fn built(parts: Parts) -> Built {
         Rig::built_with(parts, sdhci::SdhciConfig::emmc_18())
     }
 
-    /// The same with this setup of the driver.
+    /// Makes the parts of a rig with this configuration of the driver.
     pub fn built_with(parts: Parts, driver: sdhci::SdhciConfig) -> Built {
         let good = SdhciConfig::GENERIC_4_20;
         let bits = match parts.form {
@@ -114,7 +115,7 @@ impl Rig {
             Form::Short => 1 << 28,
         };
         let config = SdhciConfig {
-            // Version 3 has addresses of 64 bits in descriptors of 12 bytes.
+            // A controller of version 3 uses 64-bit addresses in descriptors of 12 bytes.
             spec: if parts.form == Form::Short { 2 } else { good.spec },
             capabilities: good.capabilities & !(3 << 27) | bits,
             command_queue: Some(parts.engine),
@@ -128,14 +129,14 @@ impl Rig {
         let table = Box::leak(Box::new(Table::new()));
         let list = Box::leak(Box::new(TaskList::new()));
         let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, driver).unwrap();
-        // SAFETY: the model has its engine there.
+        // SAFETY: the model has its queue engine at this offset.
         let mut queue = unsafe { CqhciConfig::at(parts.engine.offset) }.quirks(parts.quirks);
         queue.timer_hz = parts.timer_hz;
         let host = Cqhci::new(driver, list, queue);
         Built { host, model, memory, time, port }
     }
 
-    /// The same as [`on`](Self::on) with the controller's engine off.
+    /// Returns a rig as [`on`](Self::on) does, but with the controller's queue engine off.
     pub fn off(parts: Parts) -> Rig {
         let Built { host, model, memory, time, port } = Rig::built(parts);
         let commands = Rc::new(RefCell::new(Vec::new()));
@@ -170,7 +171,7 @@ impl Rig {
         self.card_queue(true);
     }
 
-    /// The card's queue, by CMD6.
+    /// Switches the card's queue on or off, by CMD6.
     pub fn card_queue(&mut self, on: bool) {
         self.command(6, 0x030f_0000 | u32::from(on) << 8, Resp::R1b);
         assert_eq!(self.status(), 0x900);
@@ -190,7 +191,7 @@ impl Rig {
         self.time.set(until);
     }
 
-    /// To the next interrupt, at most so long.
+    /// Advances to the next interrupt, for at most `ns`. Returns whether it came.
     pub fn interrupt(&mut self, ns: u64) -> bool {
         if !self.model.borrow().irq() {
             let reached = self.model.borrow_mut().advance(self.now() + ns);
@@ -208,7 +209,7 @@ impl Rig {
         assert_eq!(step, Step::Done, "{op:?}");
     }
 
-    /// A phase of the controller's own.
+    /// Sends a command as an ordinary phase. Returns its response, or `None` if it failed.
     pub fn try_command(&mut self, command: Command) -> Option<u32> {
         self.host.start(&Phase::of(command), &[], 1_000_000_000).ok()?;
         for _ in 0..10 {
@@ -224,7 +225,7 @@ impl Rig {
         self.try_command(Command::new(index, arg, resp)).unwrap_or_else(|| panic!("CMD{index} {arg:#x}"))
     }
 
-    /// Describes a task; its data are in two pieces where it has more than a block.
+    /// Prepares a task; data of more than one block are in two segments.
     pub fn prepare(&mut self, slot: u8, direction: Direction, sector: u32, blocks: u16) {
         self.prepare_with(slot, direction, sector, blocks, TaskFlags::NONE);
     }
@@ -240,7 +241,7 @@ impl Rig {
         self.release(slot);
         let bytes = usize::from(blocks) * 512;
         let words: &'static mut [u64] = Box::leak(vec![0; bytes / 8].into_boxed_slice());
-        // SAFETY: bytes of the same memory, of the same length.
+        // SAFETY: these are the bytes of one piece of memory, with its length.
         let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), bytes) };
         if direction == Direction::Write {
             for (at, byte) in bytes.iter_mut().enumerate() {
@@ -251,7 +252,7 @@ impl Rig {
         let mut segments = Vec::new();
         for (at, len) in [(0, half), (half, bytes.len() - half)] {
             if len > 0 {
-                // SAFETY: the memory is never freed, and used by this task alone.
+                // SAFETY: the memory is never freed, and only this task uses it.
                 let mut segment =
                     unsafe { Segment::new(NonNull::from(&mut bytes[at]), len.try_into().unwrap(), 0) };
                 self.host.map(&mut segment, direction).unwrap();
@@ -263,7 +264,7 @@ impl Rig {
         self.tasks[usize::from(slot)] = Some(Memory { bytes, segments, direction });
     }
 
-    /// Takes a task's memory back: the driver has let go.
+    /// Unmaps the memory of a task that the driver has released. Returns what was read.
     pub fn release(&mut self, slot: u8) -> Option<&'static [u8]> {
         let task = self.tasks[usize::from(slot)].take()?;
         for segment in &task.segments {
@@ -284,7 +285,7 @@ impl Rig {
         assert_eq!(self.host.ring(slots), slots);
     }
 
-    /// Waits for what the engine tells next, at most a second.
+    /// Waits for the next events of the engine, for at most a second.
     pub fn events(&mut self) -> QueueEvents {
         for _ in 0..4 {
             assert!(self.interrupt(1_000_000_000), "nothing happens: {:?}", self.host.queue_state());
@@ -300,7 +301,7 @@ impl Rig {
         panic!("interrupts of nothing");
     }
 
-    /// Waits until these are done; the order in which they ended.
+    /// Waits until these tasks are done. Returns the slots in the order in which they ended.
     pub fn complete(&mut self, mut slots: u32) -> Vec<u8> {
         let mut order = Vec::new();
         while slots != 0 {
@@ -345,10 +346,11 @@ impl Rig {
         events.cleared
     }
 
-    /// The lines reset, the card idle and its queue empty, the engine on again.
+    /// Recovers: resets the command and data lines, stops the card, empties its queue, and switches
+    /// the engine on again.
     pub fn recover(&mut self) {
         self.bus(BusOp::ResetLines);
-        // It may not be in a transfer: then it answers nothing.
+        // If the card is in no transfer it does not answer CMD12.
         self.try_command(Command::new(12, 0, Resp::R1b));
         self.bus(BusOp::ResetLines);
         for _ in 0..100 {
@@ -363,7 +365,7 @@ impl Rig {
         self.host.enable_queue(&QueueSettings::new(1)).unwrap();
     }
 
-    /// The interrupt line is down when everything was taken.
+    /// Checks that the interrupt line is low after all events were handled.
     pub fn quiet(&mut self) {
         for _ in 0..4 {
             if !self.model.borrow().irq() {
@@ -375,14 +377,14 @@ impl Rig {
         panic!("the interrupt stays asserted");
     }
 
-    /// What the card holds.
+    /// Returns the bytes that the card holds from this sector on.
     pub fn card(&mut self, sector: u32, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.model.borrow_mut().card_mut().unwrap().peek(u64::from(sector) * 512, &mut bytes).unwrap();
         bytes
     }
 
-    /// The memory of this slot, which is done, is what the card holds there.
+    /// Checks that the memory of this finished task equals what the card holds at the sector.
     pub fn same(&mut self, slot: u8, sector: u32) {
         let bytes = self.release(slot).unwrap_or_else(|| panic!("no task {slot}"));
         assert!(bytes == self.card(sector, bytes.len()), "data of task {slot} at {sector}");
@@ -392,7 +394,7 @@ impl Rig {
         self.model.borrow_mut().set_faults(Faults::new(plan));
     }
 
-    /// Indices of the commands since this was asked last.
+    /// Returns the indices of the commands since the last call.
     pub fn said(&self) -> Vec<u8> {
         std::mem::take(&mut *self.commands.borrow_mut())
     }
@@ -403,12 +405,13 @@ impl Rig {
     }
 }
 
-/// Sectors far from each other, in no order.
+/// Returns the first sector of a slot's task. The sectors are far from each other, and not in the
+/// order of the slots.
 pub fn sector(slot: u8) -> u32 {
     u32::from(slot) * 7919 % 32 * 4096
 }
 
-/// A byte of a written task.
+/// Returns the byte that a written task holds at this offset.
 pub fn content(slot: u8, sector: u32, at: usize) -> u8 {
     (at as u32).wrapping_mul(31).wrapping_add(sector).wrapping_add(u32::from(slot) << 3) as u8
 }

@@ -1,4 +1,5 @@
-//! The stack over an SDHCI model, with a supervisor, and a card that falls ill when it is told to.
+//! A rig: the stack over an SDHCI model, with a supervisor, and a card that falls ill when the test
+//! says so.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
@@ -26,40 +27,42 @@ use std::task::{Context, Poll, Waker};
 pub type Driver = Surrounded<sdhci::Sdhci<Port, ShadowMemory, 129>, Supply>;
 pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
-/// What is wrong with the card.
+/// The faults of the card.
 #[derive(Default)]
 pub struct Ills {
-    /// At its next command it loses its supply for a moment; at that with this ordinal.
+    /// The card loses its supply for a moment at its next command, or at the command with this
+    /// number.
     pub brown_out: bool,
     pub brown_out_at: Option<u64>,
-    /// Commands so far; those with these ordinals it does not hear, or executes without an answer.
+    /// The number of commands so far, and the numbers of commands that the card does not receive or
+    /// executes without an answer.
     pub commands: u64,
     pub deaf_at: Vec<u64>,
     pub mute_at: Vec<u64>,
-    /// It answers nothing at all, until its supply has been off; or for ever.
+    /// The card answers nothing until its supply has been off; or it never answers again.
     pub mute: bool,
     pub mute_for_ever: bool,
-    /// Blocks read above this clock are damaged.
+    /// Blocks that are read above this clock frequency are damaged.
     pub reads_up_to_hz: Option<u32>,
-    /// Blocks read are damaged until the supervisor tunes.
+    /// Blocks that are read are damaged until the supervisor tunes.
     pub detuned: bool,
-    /// The nth block read from now on is damaged, each time it comes by.
+    /// The byte whose block is damaged each time it is read: the nth block from now on.
     pub bad_byte: Option<u8>,
-    /// The busy after the next block never ends, until the supply has been off.
+    /// The busy after the next block lasts until the supply has been off.
     pub stuck_busy: bool,
     pub is_stuck: bool,
-    /// Another card takes its place before the next command.
+    /// A card that takes the place of this one before the next command.
     pub swap: Option<Box<dyn Card>>,
-    /// Data commands heard, with their arguments.
+    /// The data commands that the card received: index and argument.
     pub heard: Vec<(u8, u32)>,
-    /// The board switches the card's supply, which the controller cannot; it is off; how often it
-    /// was switched on.
+    /// Whether the board switches the card's supply, which the controller cannot; whether the
+    /// supply is off; how often it was switched on.
     pub board_switches: bool,
     pub supply_off: bool,
     pub switched_on: u32,
 }
 
-/// The card's supply on the board.
+/// The switch of the card's supply on the board.
 pub struct Supply(Rc<RefCell<Ills>>);
 
 impl Surroundings for Supply {
@@ -111,7 +114,7 @@ impl Card for Sick {
             return Reply::SILENT;
         }
         if ills.is_stuck {
-            // `prg`, and deaf for everything else.
+            // The card shows the state `prg`, and answers no command except CMD13.
             return if index == 13 { Reply::short(13, 7 << 9) } else { Reply::SILENT };
         }
         if matches!(index, 19 | 21) {
@@ -163,12 +166,12 @@ impl Card for Sick {
     }
 }
 
-/// A card of a profile, by its file's name.
+/// Returns the model of a card, by the name of its profile file.
 pub fn card(name: &str) -> Box<dyn Card> {
     quirky(name, |_| {})
 }
 
-/// The same with a quirk.
+/// Returns the model of a card, with a quirk added to its profile.
 pub fn quirky(name: &str, quirk: impl FnOnce(&mut Quirks)) -> Box<dyn Card> {
     let mut profile = timed::profile(name);
     quirk(profile.quirks_mut());
@@ -184,7 +187,7 @@ pub struct Rig {
     pub stack: &'static Stack,
     pub ills: Rc<RefCell<Ills>>,
     supervisor: RefCell<Option<Supervisor>>,
-    /// The supervisor is polled with this one.
+    /// The waker with which the supervisor is polled.
     pub waker: RefCell<Waker>,
     pub events: RefCell<Vec<Event>>,
     pub found: Found,
@@ -192,29 +195,29 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A card in `tran`, with a supervisor.
+    /// Returns a rig whose card is in `tran`, with a supervisor.
     pub fn new(name: &str) -> Rig {
         Rig::with(name, Options::DEFAULT)
     }
 
-    /// The same, brought up with these options.
+    /// Returns a rig whose card was brought up with these options, with a supervisor.
     pub fn with(name: &str, options: Options) -> Rig {
         let rig = Rig::alone(name, options);
         rig.keep();
         rig
     }
 
-    /// The same without a supervisor.
+    /// Returns a rig without a supervisor.
     pub fn alone(name: &str, options: Options) -> Rig {
         Rig::built(card(name), name.contains("emmc") || name == "hbg4a2", SdhciConfig::GENERIC_4_20, options)
     }
 
-    /// The same of this card, which is an eMMC or not, and this controller.
+    /// Returns a rig with this card (an eMMC or not) and this controller.
     pub fn built(card: Box<dyn Card>, emmc: bool, config: SdhciConfig, options: Options) -> Rig {
         Rig::within(MemoryConfig::BITS32, card, emmc, config, options)
     }
 
-    /// The same where the controller sees this memory.
+    /// Returns a rig whose controller can reach this memory.
     pub fn within(
         sees: MemoryConfig,
         card: Box<dyn Card>,
@@ -225,7 +228,7 @@ impl Rig {
         Rig::running(Config::DEFAULT, sees, card, emmc, config, options)
     }
 
-    /// The same with this configuration of the engine.
+    /// Returns a rig with this configuration of the engine.
     pub fn running(
         engine: Config,
         sees: MemoryConfig,
@@ -255,7 +258,7 @@ impl Rig {
         Rig { time, model, memory, stack, ills, supervisor, waker, events, found, options }
     }
 
-    /// (Again) a supervisor helps.
+    /// Starts a supervisor, or a new one.
     pub fn keep(&self) {
         let card = match self.events.borrow().last() {
             Some(Event::Inserted(Ok(card)) | Event::Changed(card) | Event::Exception { card, .. }) => *card,
@@ -266,7 +269,7 @@ impl Rig {
         self.poll_supervisor();
     }
 
-    /// The supervisor is dropped where it is.
+    /// Drops the supervisor at whatever step it is.
     pub fn leave(&self) {
         *self.supervisor.borrow_mut() = None;
     }
@@ -284,13 +287,13 @@ impl Rig {
         }
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    /// Advances to the next interrupt or deadline, and lets the stack handle it.
     pub fn turn(&self) {
         timed::turn(self.stack, &self.model, &self.time).unwrap();
         self.poll_supervisor();
     }
 
-    /// Turns until this time has come.
+    /// Advances until this time.
     pub fn until(&self, at_ns: u64) {
         for _ in 0..1_000_000 {
             let next = self.stack.with(|engine| engine.next_deadline_ns()).unwrap_or(u64::MAX);
@@ -323,7 +326,7 @@ impl Rig {
         self.submit(Request::new(Kind::Flush, DmaBuf::EMPTY))
     }
 
-    /// Turns until these are answered, for so long at most.
+    /// Advances until these requests are answered, for at most `limit_ns`. Returns the answers.
     pub fn finish(&self, ids: &[SlotId], limit_ns: u64) -> Vec<Completion> {
         let begin = self.time.now();
         let mut done: Vec<Option<Completion>> = ids.iter().map(|_| None).collect();
@@ -343,7 +346,7 @@ impl Rig {
         panic!("never answered; {:?}", self.trace());
     }
 
-    /// Turns until this is over.
+    /// Advances until this future ends. Returns its output.
     pub fn drive<F: Future>(&self, future: F) -> F::Output {
         let turn = || {
             self.turn();
@@ -368,12 +371,12 @@ impl Rig {
         self.stack.with(|engine| engine.incidents().map(|event| (event.at_ns, event.step)).collect())
     }
 
-    /// What goes wrong with the controller and its bus from now on.
+    /// Applies these faults to the controller and its bus from now on.
     pub fn faults(&self, plan: Plan) {
         self.model.borrow_mut().set_faults(Faults::new(plan));
     }
 
-    /// Nothing was done that a controller or memory forbids.
+    /// Checks that nothing was done that the controller or the memory forbids.
     pub fn checked(&self) {
         timed::checked(&self.memory, &self.model);
     }

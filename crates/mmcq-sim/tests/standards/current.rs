@@ -1,5 +1,5 @@
-//! What a UHS-I card may draw, and how strongly it drives: function groups 4 and 3 [SD 4.3.10], XPC
-//! [SD 4.2.3.1], Maximum Current Capabilities [SDHC 2.2.26].
+//! Tests of the current that a UHS-I card may draw, and of its driver strength: function groups 4
+//! and 3 [SD 4.3.10], XPC [SD 4.2.3.1], Maximum Current Capabilities [SDHC 2.2.26].
 
 use super::heard::Heard;
 use super::machine::{Rig, storage_card};
@@ -7,12 +7,12 @@ use mmcq::card::{Options, Strength};
 use mmcq::host::{Caps, Timing, sdhci};
 use mmcq_sim::sdhci::SdhciConfig;
 
-/// What the card was told, and what came of it.
+/// What the stack sent to the card, and the result.
 struct Told {
     timing: Timing,
-    /// XPC of the last ACMD41.
+    /// The XPC bit in the argument of the last ACMD41.
     xpc: bool,
-    /// What CMD6 set in groups 3 and 4; 15: never named.
+    /// The functions that CMD6 set in groups 3 and 4; 15: the group was never set.
     strength: u32,
     limit: u32,
 }
@@ -23,7 +23,7 @@ fn told(register_ma: u32, board_ma: u16, options: Options) -> Told {
 
 fn told_to(name: &str, register_ma: u32, board_ma: u16, options: Options) -> Told {
     let (card, log) = Heard::around(storage_card(name), None);
-    // The other voltages have nothing to do with it.
+    // The register's currents for the other voltages are large, and must not matter.
     let model = SdhciConfig { max_current: 0x00ff_ff00 | (register_ma / 4), ..SdhciConfig::GENERIC_4_20 };
     let driver = sdhci::SdhciConfig::new().supply_ma(board_ma);
     let rig = Rig::with_card(card, model, driver, 0).unwrap();
@@ -51,13 +51,13 @@ fn the_current_limit_is_what_the_host_gives() {
         let told = told(register_ma, 0, Options::DEFAULT);
         assert_eq!((told.timing, told.limit), (Timing::Sdr104, limit), "{register_ma} mA");
     }
-    // A board knows better than a register that says 0, or too much.
+    // The board's value replaces that of a register that reads 0 or too much.
     assert_eq!(told(0, 600, Options::DEFAULT).limit, 2);
     assert_eq!(told(1020, 400, Options::DEFAULT).limit, 1);
 }
 
-/// 1.80 W, function 4, lies between functions 1 and 2. A card of specification 3.0x does not have
-/// it.
+/// Checks a supply of 500 mA: 1.80 W, function 4, lies between functions 1 and 2. A card of
+/// specification 3.0x does not have it.
 #[test]
 fn a_supply_of_500_ma_is_used_where_the_card_has_that_limit() {
     for (register_ma, limit, older) in
@@ -68,7 +68,7 @@ fn a_supply_of_500_ma_is_used_where_the_card_has_that_limit() {
             assert_eq!((told.timing, told.limit), (Timing::Sdr104, limit), "{name}, {register_ma} mA");
         }
     }
-    // A board that says so itself.
+    // Here the board reports the current itself.
     assert_eq!(told_to("sdxc-64g-a2", 0, 500, Options::DEFAULT).limit, 4);
     assert_eq!(told_to("sdxc-64g-a2", 1020, 599, Options::DEFAULT).limit, 4);
 }
@@ -94,6 +94,6 @@ fn a_board_chooses_the_strength_of_the_card_s_drivers() {
     assert_eq!(strength(Strength::Ohm50), 0);
     assert_eq!(strength(Strength::Ohm33), 1);
     assert_eq!(strength(Strength::Ohm100), 3);
-    // An eMMC's alone.
+    // 40 ohm exists only for eMMC.
     assert_eq!(strength(Strength::Ohm40), 0);
 }

@@ -1,4 +1,4 @@
-//! A card with a list of what it was told, and with commands that it does not know.
+//! A card model that records what the stack sent to it, and that can leave a command unanswered.
 
 use mmcq_sim::card::{BusState, Card, ReadBlock, Reply, Violation, WriteBlock};
 use std::cell::RefCell;
@@ -7,20 +7,20 @@ use std::rc::Rc;
 /// Commands and changes of the bus, oldest first.
 #[derive(Default)]
 pub struct Log {
-    /// Index and argument.
+    /// Index and argument of each command.
     pub commands: Vec<(u8, u32)>,
-    /// How the bus was driven.
+    /// The states of the bus (clock, width, timing, voltage), one for each change.
     pub buses: Vec<BusState>,
 }
 
 impl Log {
-    /// Arguments of this command.
+    /// Returns the arguments of all commands with this index.
     pub fn arguments(&self, index: u8) -> Vec<u32> {
         self.commands.iter().filter(|(heard, _)| *heard == index).map(|(_, arg)| *arg).collect()
     }
 }
 
-/// The card between bus and log.
+/// The card between the bus and the log.
 pub struct Heard {
     card: Box<dyn Card>,
     log: Rc<RefCell<Log>>,
@@ -28,7 +28,7 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// This card; it does not answer the command `deaf_to`.
+    /// Wraps this card; the wrapped card does not answer the command `deaf_to`.
     pub fn around(card: Box<dyn Card>, deaf_to: Option<u8>) -> (Box<dyn Card>, Rc<RefCell<Log>>) {
         let log = Rc::new(RefCell::new(Log::default()));
         (Box::new(Heard { card, log: log.clone(), deaf_to }), log)

@@ -1,5 +1,5 @@
-//! An eMMC on a board whose data lines are not all good: the width is what was tried and found
-//! [eMMC 6.6.4].
+//! Tests of an eMMC on a board whose data lines are not all good: the stack uses the width that it
+//! tested successfully [eMMC 6.6.4].
 
 use super::machine::{Rig, storage_card};
 use mmcq::card::{Card as Found, Options};
@@ -7,7 +7,7 @@ use mmcq::host::{Caps, Timing, Width, sdhci};
 use mmcq_sim::card::{BusState, Card, ReadBlock, Reply, WriteBlock};
 use mmcq_sim::sdhci::{Mistakes, SdhciConfig};
 
-/// Brought up, and used.
+/// Brings the card up on `lines_wired` lines, and uses it.
 fn found(card: Box<dyn Card>, lines_wired: u8, options: Options) -> Found {
     let mistakes = Mistakes { lines_wired, ..Mistakes::NONE };
     let model = SdhciConfig { mistakes, ..SdhciConfig::GENERIC_4_20 };
@@ -26,7 +26,7 @@ fn mode(name: &str, lines_wired: u8) -> (Timing, Width) {
 #[test]
 fn without_dat4_to_dat7_four_lines_are_used() {
     assert_eq!(mode("emmc-hs200", 4), (Timing::Hs200, Width::W4));
-    // HS400 has eight lines or is not there.
+    // HS400 needs eight lines, so HS200 is used.
     assert_eq!(mode("hbg4a2", 4), (Timing::Hs200, Width::W4));
     assert_eq!(mode("emmc-4g-old", 4).1, Width::W4);
 }
@@ -45,8 +45,8 @@ fn a_good_board_keeps_its_eight_lines() {
     assert_eq!(mode("hbg4a2", 8), (Timing::Hs400Es, Width::W8));
 }
 
-/// DAT4 and DAT5 are crossed on the way: each line's CRC is right, and bits of each byte have
-/// changed places.
+/// A board on which DAT4 and DAT5 are crossed: the CRC of each line is right, but two bits of each
+/// byte are exchanged.
 struct Crossed {
     card: Box<dyn Card>,
     lines: u8,

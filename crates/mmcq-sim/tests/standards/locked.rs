@@ -1,4 +1,4 @@
-//! Cards with a password [SD 4.3.7], [eMMC 6.6.19].
+//! Tests of cards with a password [SD 4.3.7], [eMMC 6.6.19].
 
 use super::machine::{Rig, buffer};
 use super::rig;
@@ -17,12 +17,12 @@ const SURE: Irreversible = Irreversible::i_know_that_this_cannot_be_undone();
 const WORD: &[u8] = b"open sesame";
 const NAMES: [&str; 4] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200"];
 
-/// A card that was given a password elsewhere.
+/// Returns a card that was locked elsewhere with a password.
 fn closed(name: &str) -> Box<dyn Card> {
     closed_with(name, ("", ""))
 }
 
-/// The same, with another line in its profile.
+/// Returns a locked card with one line of its profile replaced.
 fn closed_with(name: &str, (line, other): (&str, &str)) -> Box<dyn Card> {
     let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
@@ -94,8 +94,8 @@ fn a_card_whose_password_is_lost_can_be_erased() {
     }
 }
 
-/// With a timeout clock of 50 MHz a controller's own timer ends after 2.7 s; the standard gives a
-/// forced erase three minutes.
+/// Checks a forced erase that takes longer than the controller's timer: with a timeout clock of 50
+/// MHz that timer ends after 2.7 s, and the standard allows a forced erase three minutes.
 #[test]
 fn a_forced_erase_may_outlast_the_controllers_timer() {
     for (name, line, other) in [
@@ -112,8 +112,8 @@ fn a_forced_erase_may_outlast_the_controllers_timer() {
     }
 }
 
-/// The card was erased when it was brought up, and got a new password since: what was written after
-/// that stays.
+/// Checks that a recovery does not erase again a card that was erased at bring-up and has got a new
+/// password since: data written after that stay.
 #[test]
 fn a_recovery_erases_no_card() {
     for name in ["sdxc-128g-uhs", "emmc-hs200"] {
@@ -186,7 +186,8 @@ fn a_card_that_lost_its_supply_is_opened_again_or_told_as_locked() {
     }
 }
 
-/// A time limit ends the call while the password is on its way.
+/// Checks that a password does not stay in memory when a time limit drops the call while the
+/// password is being sent.
 #[test]
 fn the_password_of_a_dropped_call_does_not_stay_in_memory() {
     let mut seen = false;
@@ -196,7 +197,8 @@ fn the_password_of_a_dropped_call_does_not_stay_in_memory() {
         let block = buffer(1);
         let (at, bytes) = (block.as_non_null(), block.len_bytes() as usize);
         let there = || {
-            // SAFETY: the memory lives for ever, and nothing writes to it while it is looked at.
+            // SAFETY: the memory is never freed, and nothing writes to it while the test looks at
+            // it.
             unsafe { std::slice::from_raw_parts(at.as_ptr(), bytes) }.windows(WORD.len()).any(|b| b == WORD)
         };
         let op = LockOp::SetPassword(WORD, SURE);

@@ -1,5 +1,5 @@
-//! What bring-up owes to the standards: voltages, tuning, currents, widths, sizes, locks. Each on a
-//! card and a controller that keep to them.
+//! Tests of what the standards require of bring-up: voltages, tuning, currents, widths, sizes,
+//! locks, each on a card and a controller that follow the standards.
 
 #![allow(clippy::duplicate_mod, reason = "either machine has a clock of its own")]
 

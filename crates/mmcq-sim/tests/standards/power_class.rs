@@ -1,4 +1,4 @@
-//! POWER_CLASS of an eMMC [eMMC 6.6.3].
+//! Tests of POWER_CLASS of an eMMC [eMMC 6.6.3].
 
 use super::heard::{Heard, Log};
 use super::machine::{Rig, storage_card};
@@ -14,7 +14,8 @@ const NAME: &str = "emmc-power-class";
 const POWER_CLASS: u32 = 187;
 const HS_TIMING: u32 = 185;
 
-/// Brought up and used; how often data moved at more than the class allows.
+/// Brings the card up and uses it. Returns how often data moved at a mode that needs more than the
+/// selected power class.
 fn used(card: Box<dyn Card>, options: Options) -> (Found, usize, Rc<RefCell<Log>>) {
     let (card, log) = Heard::around(card, None);
     let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
@@ -26,7 +27,7 @@ fn used(card: Box<dyn Card>, options: Options) -> (Found, usize, Rc<RefCell<Log>
     (found, too_much, log)
 }
 
-/// The bytes of EXT_CSD that CMD6 wrote, in order.
+/// Returns the bytes of EXT_CSD that CMD6 wrote (index and value), in order.
 fn written(log: &Rc<RefCell<Log>>) -> Vec<(u32, u32)> {
     log.borrow().arguments(6).into_iter().map(|arg| (arg >> 16 & 0xff, arg >> 8 & 0xff)).collect()
 }
@@ -46,7 +47,7 @@ fn each_timing_and_width_gets_the_class_that_it_needs() {
     let four = |options: Options| options.max_width(Width::W4);
     for (options, mode, class) in [
         (Options::DEFAULT, (Hs400Es, Width::W8), 8),
-        // By way of HS200, which needs more.
+        // HS400 is reached through HS200, which needs a higher class.
         (without(&[Hs400Es]), (Hs400, Width::W8), 9),
         (without(&[Hs400Es, Hs400]), (Hs200, Width::W8), 9),
         (four(Options::DEFAULT), (Hs200, Width::W4), 6),
@@ -58,7 +59,7 @@ fn each_timing_and_width_gets_the_class_that_it_needs() {
         let (found, too_much, log) = used(storage_card(NAME), options);
         assert_eq!((found.timing, found.width), mode);
         assert_eq!((class_of(&log), too_much), (vec![class], 0), "{mode:?}");
-        // Before the mode is used, not after.
+        // The class is selected before the mode is used.
         let first = |byte| written(&log).iter().position(|&(written, _)| written == byte);
         assert!(first(HS_TIMING).is_none_or(|timing| first(POWER_CLASS).unwrap() < timing), "{mode:?}");
     }
@@ -73,7 +74,7 @@ fn a_class_of_0_is_not_written() {
     }
 }
 
-/// It refuses to change its class.
+/// A card that refuses to change its power class.
 struct Refusing(Box<dyn Card>);
 
 impl Card for Refusing {
@@ -82,7 +83,7 @@ impl Card for Refusing {
     }
 
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        // As the device does with a byte that must not be written: SWITCH_ERROR.
+        // The card sets SWITCH_ERROR, as a device does for a byte that must not be written.
         let refused = index == 6 && arg >> 16 & 0xff == POWER_CLASS;
         self.0.command(index, if refused { arg | 0xff << 16 } else { arg }, now_ns)
     }
@@ -113,6 +114,6 @@ fn a_device_that_refuses_its_class_is_used_all_the_same() {
     let (found, too_much, log) = used(Box::new(Refusing(storage_card(NAME))), Options::DEFAULT);
     assert_eq!((found.timing, found.width), (Timing::Hs400Es, Width::W8));
     assert_eq!(class_of(&log), [8]);
-    // The model does count.
+    // This proves that the model counts such data.
     assert!(too_much > 0);
 }

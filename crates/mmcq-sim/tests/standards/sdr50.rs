@@ -1,4 +1,4 @@
-//! Use Tuning for SDR50 [SDHC 2.2.25].
+//! Tests of the bit Use Tuning for SDR50 [SDHC 2.2.25].
 
 use super::heard::{Heard, Log};
 use super::machine::{Rig, storage_card};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 const USE_TUNING: u32 = 1 << 13;
 
-/// A UHS card without SDR104, on a controller that asks for tuning in SDR50 or does not.
+/// Brings up a UHS card without SDR104, on a controller that asks for tuning in SDR50 or does not.
 fn found(asks: bool, deaf_to: Option<u8>) -> (Rig, Card, Rc<RefCell<Log>>) {
     let generic = SdhciConfig::GENERIC_4_20;
     let capabilities1 = generic.capabilities1 & !USE_TUNING | if asks { USE_TUNING } else { 0 };
@@ -25,7 +25,7 @@ fn found(asks: bool, deaf_to: Option<u8>) -> (Rig, Card, Rc<RefCell<Log>>) {
 
 #[test]
 fn a_controller_that_asks_for_no_tuning_uses_sdr50_without_cmd19() {
-    // Whether the card knows CMD19 does not matter: it is not sent.
+    // CMD19 is not sent, so it does not matter whether the card knows it.
     for deaf_to in [None, Some(19)] {
         let (rig, found, log) = found(false, deaf_to);
         assert_eq!((found.timing, found.clock_hz), (Timing::Sdr50, 100_000_000));

@@ -1,4 +1,4 @@
-//! A card of 4 TB: HO2T, CSD version 3, CMD22 [SD 4.2.3, 4.20, 5.3.4].
+//! Tests of a card of 4 TB: HO2T, CSD version 3, CMD22 [SD 4.2.3, 4.20, 5.3.4].
 
 use super::heard::Heard;
 use super::machine::{Rig, buffer, storage_card};
@@ -28,7 +28,7 @@ fn blocks_beyond_2_32_are_written_read_and_erased() {
     for (place, &lba) in places.iter().enumerate() {
         let (read, data) = rig.drive(device.read(lba, buffer(8)));
         assert_eq!(read, Ok(8));
-        // The third ends where the second begins, four blocks further on.
+        // The third write ends where the second begins, four blocks further on.
         assert!(data.iter().all(|&byte| byte == fill(place)), "{lba:#x}");
     }
     assert!(log.borrow().arguments(22).contains(&1));

@@ -1,5 +1,5 @@
-//! How strongly an eMMC drives: HS_TIMING 7:4, of the types that DRIVER_STRENGTH offers
-//! [eMMC 7.4, 185, 197].
+//! Tests of the driver strength of an eMMC: HS_TIMING bits 7:4, with the types that DRIVER_STRENGTH
+//! offers [eMMC 7.4, 185, 197].
 
 use super::heard::{Heard, Log};
 use super::machine::{Rig, buffer, storage_card};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 const HS_TIMING: u32 = 185;
 
-/// What CMD6 wrote into HS_TIMING, in order.
+/// Returns the values that CMD6 wrote to HS_TIMING, in order.
 fn timings(log: &Rc<RefCell<Log>>) -> Vec<u32> {
     let written = log.borrow().arguments(6);
     written.into_iter().filter(|arg| arg >> 16 & 0xff == HS_TIMING).map(|arg| arg >> 8 & 0xff).collect()
@@ -26,7 +26,8 @@ fn selected(found: &Found) -> u8 {
     }
 }
 
-/// Brought up and used; what HS_TIMING was told, and what the device reports in it.
+/// Brings the device up and uses it. Returns the values written to HS_TIMING, and the value that
+/// the device reports.
 fn told(name: &str, options: Options) -> (Found, Vec<u32>, u8) {
     let (card, log) = Heard::around(storage_card(name), None);
     let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
@@ -44,7 +45,8 @@ fn without(timings: &[Timing]) -> Options {
     Options::DEFAULT.without(without)
 }
 
-/// On the way to each timing, and in those that bring-up falls back to.
+/// Checks that each write of HS_TIMING selects the board's strength, on the way to each timing and
+/// in the timings that bring-up falls back to.
 #[test]
 fn each_write_of_hs_timing_carries_the_strength_of_the_board() {
     use Timing::{Ddr52, HighSpeed, Hs200, Hs400, Hs400Es};
@@ -69,7 +71,7 @@ fn each_write_of_hs_timing_carries_the_strength_of_the_board() {
 
 #[test]
 fn a_strength_that_the_device_does_not_offer_is_not_asked_for() {
-    // The one offers types 0 to 3, the other none but that of all.
+    // One device offers types 0 to 3; the other offers only type 0, which every device has.
     for (name, strength, kind) in [
         ("emmc-hs200", Strength::Ohm40, 0),
         ("emmc-hs200", Strength::Ohm100, 3),
@@ -79,14 +81,14 @@ fn a_strength_that_the_device_does_not_offer_is_not_asked_for() {
         assert_eq!((selected(&found), reported >> 4), (kind, kind), "{name}, {strength:?}");
         assert!(written.iter().all(|value| value >> 4 == u32::from(kind)), "{name}: {written:?}");
     }
-    // In legacy timing nothing is written, so nothing is selected.
+    // Legacy timing writes no HS_TIMING, so it selects no strength.
     let slow = without(&[Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed]);
     let (found, written, reported) = told("emmc-51-full", slow.strength(Strength::Ohm33));
     assert_eq!((found.timing, selected(&found), reported, written), (Timing::Legacy, 0, 0, vec![]));
 }
 
-/// The supervisor tunes (from HS400 by way of high speed and HS200), goes slower, and initialises
-/// the device again.
+/// Checks that the strength stays when the supervisor tunes (from HS400 through high speed and
+/// HS200), chooses a slower timing, or initialises the device again.
 #[test]
 fn the_strength_outlasts_tuning_and_another_initialisation() {
     for (name, no) in [("emmc-hs200", &[][..]), ("emmc-51-full", &[Timing::Hs400Es])] {

@@ -1,4 +1,4 @@
-//! What a call says that needs `enable_extended_ops` first.
+//! Tests of the error of calls that need `enable_extended_ops` first.
 
 use super::machine::{Rig, buffer};
 use mmcq::block::BlockDevice;
@@ -15,7 +15,7 @@ fn an_erase_before_equip_says_what_to_call() {
     assert_eq!(rig.drive(device.erase(0, 8192)), Err(Error::Unequipped));
     assert_eq!(rig.drive(device.discard(0, 8192)), Err(Error::Unequipped));
     assert!(Error::Unequipped.to_string().contains("card::enable_extended_ops"));
-    // Zeroes can always be written.
+    // Zeroes can be written without it.
     rig.drive(device.write_zeroes(64, 8, buffer(8))).0.unwrap();
     rig.drive(card::enable_extended_ops(&rig.stack, &found, buffer(1))).0.unwrap();
     assert_eq!(rig.drive(device.erase(0, 8192)), Ok(()));

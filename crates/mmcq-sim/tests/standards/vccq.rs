@@ -1,4 +1,4 @@
-//! An eMMC whose VCCQ is a rail of 1.8 V.
+//! Tests of an eMMC whose VCCQ is a rail of 1.8 V.
 
 use super::heard::Heard;
 use super::machine::{Rig, storage_card};

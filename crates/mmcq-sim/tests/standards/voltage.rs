@@ -1,4 +1,5 @@
-//! The voltage switch ends with all four lines high, or not at all [SD 4.2.4.2], [SDHC 3.6.1].
+//! Tests that the voltage switch ends with all four lines high, or counts as failed [SD 4.2.4.2],
+//! [SDHC 3.6.1].
 
 use super::machine::Rig;
 use mmcq::card::{Family, Options};
@@ -7,7 +8,8 @@ use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
 
-/// Once costs nothing: the card is asked a second time.
+/// Checks a line that stays low after the voltage switch: if it happens once, the second try
+/// succeeds; if it stays, the card is used at 3.3 V.
 #[test]
 fn a_line_that_stays_low_ends_the_voltage_switch_at_3_3_v() {
     let once = |line| (Plan::none().shot(Point::Voltage, 1, Strike::Line(line)), 1);

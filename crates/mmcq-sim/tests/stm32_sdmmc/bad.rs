@@ -1,4 +1,4 @@
-//! A board that is told wrong: one error that names it, in bounded time.
+//! Tests of wrong board settings: each gives one error that names the setting, in bounded time.
 
 use super::{Chip, Rig};
 use crate::timed;
@@ -28,7 +28,7 @@ fn a_wrong_profile_is_named() {
         refused::<8>(Chip { driver: u5.driver.piece_bytes(1000), ..u5 }),
         "stm32_sdmmc: piece_bytes 1000, expected a multiple of 64 from 512 to 65536 that IDMABSIZE holds"
     );
-    // A list whose sizes have 13 bits.
+    // This controller's list entries have sizes of 13 bits.
     let short = Stm32SdmmcConfig { size_mask: 0x1fe0, ..Stm32SdmmcConfig::U5 };
     assert_eq!(
         refused::<8>(Chip { driver: u5.driver.piece_bytes(16_384), ..Chip::of(short) }),
@@ -40,14 +40,15 @@ fn a_wrong_profile_is_named() {
         refused::<1>(Chip { driver: dark, ..h7 }),
         "stm32_sdmmc: kernel_hz 0 with max_clock_hz 25000000, expected at least kernel_hz / 2046"
     );
-    // The list's memory is where the DMA does not reach.
+    // The DMA cannot reach the memory of the list.
     assert_eq!(
         refused::<1>(Chip { driver: h7.driver.dma_window((0x2400_0000, 0x2407_ffff)), ..h7 }),
         "stm32_sdmmc: list of pieces and bounce buffer: the controller cannot reach the memory"
     );
 }
 
-/// The clock tree does not bring the kernel clock; there is no card; the controller goes.
+/// Checks that a bring-up that cannot succeed ends in time: the clock tree does not deliver the
+/// kernel clock, there is no card, or the controller disappears.
 #[test]
 fn a_bring_up_that_cannot_be_ends_in_time() {
     let h7 = Chip::of(Stm32SdmmcConfig::H7);
@@ -65,7 +66,7 @@ fn a_bring_up_that_cannot_be_ends_in_time() {
     }
 }
 
-/// The registers read as ones from some access on.
+/// Checks that registers that read as ones from some access on are reported.
 #[test]
 fn a_controller_that_goes_is_told() {
     use mmcq_sim::faults::{Plan, Point, Strike};

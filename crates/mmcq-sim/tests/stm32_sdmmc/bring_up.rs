@@ -1,4 +1,4 @@
-//! Every kind of card comes up, at the speed that chip and board allow.
+//! Tests that every kind of card comes up, at the speed that chip and board allow.
 
 use super::{Chip, Rig};
 use crate::timed;
@@ -44,7 +44,8 @@ fn every_card_comes_up_on_an_n6_with_a_list() {
     every_card_comes_up::<64>(Chip::of(Stm32SdmmcConfig::N6));
 }
 
-/// What a level shifter needs stands in POWER and CLKCR, through power cycles and resets too.
+/// Checks that the bits for a level shifter stay set in POWER and CLKCR, through power cycles and
+/// resets.
 #[test]
 fn a_board_with_a_level_shifter_has_its_pins_and_its_clock() {
     use mmcq::host::Regs;
@@ -63,12 +64,12 @@ fn a_board_with_a_level_shifter_has_its_pins_and_its_clock() {
         }
         rig.checked();
     }
-    // Where the delay block samples, its clock is the one that comes back.
+    // With the delay block, sampling uses the clock that the block returns.
     let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", Chip { driver, ..plain });
     assert_eq!((found.timing, rig.port.read32(CLOCK) >> 20 & 3), (Timing::Sdr104, 2));
 }
 
-/// Wherever the eye is, the tap in its middle is taken.
+/// Checks that tuning takes the tap in the middle of the eye, wherever the eye is.
 #[test]
 fn tuning_finds_the_middle_of_the_eye() {
     for best_phase in 0..12 {
@@ -78,7 +79,7 @@ fn tuning_finds_the_middle_of_the_eye() {
         // A sixth of an eye is two taps.
         let off = rig.model.borrow().bus().sample_error;
         assert!(off <= 17, "best {best_phase}: off by {off}");
-        // Twelve taps, and the chosen one.
+        // CMD19 is sent for twelve taps, and once more for the chosen one.
         assert_eq!(rig.model.borrow().stats().commands[19], 13);
         rig.checked();
     }
@@ -86,7 +87,7 @@ fn tuning_finds_the_middle_of_the_eye() {
 
 #[test]
 fn a_speed_that_fails_ends_in_a_slower_card() {
-    // The card does not change its voltage.
+    // The card does not switch its voltage.
     let chip = Chip::of(Stm32SdmmcConfig::H7);
     let mut card = timed::card(&timed::profile("sdxc-128g-uhs"));
     card.set_faults(Faults::new(Plan::none().next(Point::Voltage, &[Strike::Fail; 60])));
@@ -95,14 +96,14 @@ fn a_speed_that_fails_ends_in_a_slower_card() {
     assert_eq!(found.timing, Timing::HighSpeed);
     rig.mixed_load(found.params.sectors, 20);
     timed::checked(&rig.memory, &rig.model);
-    // No tap is good: the other side of the eye, for ever.
+    // No tap is good, since the delay is stuck at the other side of the eye.
     let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", Chip { stuck_at: Some(11), ..chip });
     assert_eq!(found.timing, Timing::Ddr50);
     rig.mixed_load(found.params.sectors, 20);
     rig.checked();
 }
 
-/// What a board says of itself bounds the speed.
+/// Checks that the board's settings limit the speed.
 #[test]
 fn a_board_without_more_is_slower() {
     let plain = Chip::of(Stm32SdmmcConfig::H7);
@@ -119,8 +120,8 @@ fn a_board_without_more_is_slower() {
     }
 }
 
-/// Nothing but a reset switches the power off again: without one the card stays, and comes up
-/// again.
+/// Checks a second bring-up: only a reset of the controller switches the power off. Without a reset
+/// the card stays powered, and comes up again.
 #[test]
 fn a_card_comes_up_twice_with_and_without_a_reset() {
     for resets in [true, false] {

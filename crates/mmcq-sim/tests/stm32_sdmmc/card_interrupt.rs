@@ -1,5 +1,5 @@
-//! The interrupt of an I/O card beside a CMD53: what listens to it writes no register that the data
-//! path owns.
+//! Tests of the interrupt of an I/O card during a CMD53: enabling it must write no register that
+//! the data path uses.
 
 use super::{Chip, Rig};
 use crate::timed::{self, bytes};
@@ -21,7 +21,8 @@ fn up() -> (Rig<1>, IoCard) {
     (rig, card)
 }
 
-/// Sends a CMD53 of 512 bytes, and listens to the card `after_ns` later. False: it was over by then.
+/// Sends a CMD53 of 512 bytes, and enables the card interrupt `after_ns` later. Returns false if
+/// the CMD53 was over by then.
 fn beside(write: bool, after_ns: u64) -> bool {
     let (rig, card) = up();
     let mut function = Function::new(&rig.stack, &card, 1).unwrap();
@@ -64,7 +65,8 @@ fn listening_beside_a_cmd53_harms_nothing_at_any_moment() {
     }
 }
 
-/// One task sends packets, another serves the card's interrupt, as a radio's driver does.
+/// Checks one task that sends packets and another that handles the card's interrupt, as the driver
+/// of a radio does.
 #[test]
 fn an_interrupt_that_is_acknowledged_beside_data_comes_again() {
     let (rig, card) = up();
@@ -73,13 +75,13 @@ fn an_interrupt_that_is_acknowledged_beside_data_comes_again() {
     rig.drive(function.set_block_size(512)).unwrap();
     let mut interrupt = CardInterrupt::new(&rig.stack, &card);
     rig.drive(interrupt.enable(1)).unwrap();
-    // The function asks, and is heard.
+    // The function interrupts, and the program gets the interrupt.
     rig.drive(function.write_u8(0x08, 1, Chain::Last)).unwrap();
     rig.drive(interrupt.wait()).unwrap();
-    // Its cause is cleared, and the next comes in 3 ms.
+    // The cause is cleared, and the next interrupt comes in 3 ms.
     rig.drive(function.write_u8(0x08, 0, Chain::Last)).unwrap();
     rig.drive(function.write_u8(0x0c, 200, Chain::Last)).unwrap();
-    // The packet of another task is on the wire.
+    // The packet of the other task is on the bus.
     let mut packet = pin!(function.write(At::From(0x400), 2048, bytes(2048), Chain::Last));
     let mut context = Context::from_waker(Waker::noop());
     assert!(packet.as_mut().poll(&mut context).is_pending());

@@ -1,4 +1,4 @@
-//! Reads and writes: by one buffer and by a list, and what they cost.
+//! Tests of reads and writes: by one buffer and by a list of buffers, and what they cost.
 
 use super::{Chip, Rig, buffer};
 use crate::timed::{filled, one_thread::NOW_NS};
@@ -11,7 +11,8 @@ fn chips() -> [Stm32SdmmcConfig; 3] {
     [Stm32SdmmcConfig::H7, Stm32SdmmcConfig::U5, Stm32SdmmcConfig::N6]
 }
 
-/// CMD17 and CMD24 of one block, CMD18 and CMD25 with CMD12 of many; the bytes are in the card.
+/// Checks CMD17 and CMD24 for one block, CMD18 and CMD25 with CMD12 for many, and the bytes on the
+/// card.
 #[test]
 fn one_block_and_many_are_what_the_card_holds() {
     for model in chips() {
@@ -42,13 +43,13 @@ fn one_block_and_many_are_what_the_card_holds() {
     }
 }
 
-/// Four requests in a row, each with memory of its own: one transfer by the list, four by one
-/// buffer.
+/// Checks four sequential requests, each with its own memory: the list makes one transfer of them,
+/// one buffer makes four.
 #[test]
 fn a_list_makes_one_transfer_of_scattered_memory() {
     fn commands<const PIECES: usize>(model: Stm32SdmmcConfig) -> (u64, u64) {
         let (rig, _) = Rig::<PIECES>::up("sdhc-16g-hs", Chip::of(model));
-        // The first keeps the card busy while the others come.
+        // The first write keeps the card busy while the others are submitted.
         let first = rig.submit(Kind::Write { lba: 100, blocks: 8 }, filled(8, 1));
         rig.model.borrow_mut().take_stats();
         let ids: Vec<_> = (0..4u64)
@@ -67,14 +68,16 @@ fn a_list_makes_one_transfer_of_scattered_memory() {
         let stats = rig.model.borrow().stats().clone();
         (stats.commands[25], stats.descriptors)
     }
-    // 12 KiB are three pieces of 4 KiB; the first piece is in the registers.
+    // The data are cut into pieces of 4 KiB; the first piece is in the registers and needs no
+    // descriptor.
     assert_eq!(commands::<64>(Stm32SdmmcConfig::U5), (1, 11));
     assert_eq!(commands::<64>(Stm32SdmmcConfig::N6), (1, 11));
     assert_eq!(commands::<1>(Stm32SdmmcConfig::H7), (4, 0));
 }
 
-/// A busy card is not asked: the controller tells, where the end of data waits for the end of busy,
-/// as the manual has it. Where it does not, writes behind each other wait for the card's own word.
+/// Checks that the end of busy interrupts on a controller whose DATAEND waits for it, as the manual
+/// says: then a busy card is not asked for its status. On a controller whose DATAEND does not wait,
+/// consecutive writes wait for the card's status.
 #[test]
 fn the_end_of_busy_interrupts() {
     for data_end_after_busy in [true, false] {
@@ -94,14 +97,14 @@ fn the_end_of_busy_interrupts() {
         }
         assert_eq!(rig.model.borrow().stats().silent, 0, "a busy card was spoken to");
         assert!(stats.busy_ns > 1_000_000, "{stats:?}");
-        // One status for each write, none while it is busy. Where the controller does not wait behind
-        // a single block, the card is asked again and again.
+        // Each write has one CMD13, and none while the card is busy. If the controller does not
+        // wait after a single block, CMD13 is repeated.
         assert_eq!(stats.commands[13] == 20, data_end_after_busy, "{}", stats.commands[13]);
         rig.checked();
     }
 }
 
-/// The interrupt alone moves the stack: nothing is polled, no deadline is needed.
+/// Checks that the interrupt alone drives the stack: nothing is polled, and no deadline is needed.
 #[test]
 fn the_interrupt_alone_moves_everything() {
     for model in chips() {
@@ -133,7 +136,7 @@ fn the_interrupt_alone_moves_everything() {
     }
 }
 
-/// What a request of 4 KiB costs at the registers, once the card is in a stream of them.
+/// Checks how many register accesses a request of 4 KiB needs in a stream of such requests.
 #[test]
 fn a_request_costs_few_accesses() {
     let (rig, _) = Rig::<1>::up("sdhc-16g-hs", Chip::of(Stm32SdmmcConfig::H7));
@@ -145,7 +148,7 @@ fn a_request_costs_few_accesses() {
         let interrupts = rig.model.borrow().stats().interrupts;
         (after.reads - before.reads, after.writes - before.writes, interrupts)
     };
-    // Data and CMD12, each with its own interrupt; a write also its status.
+    // Data and CMD12 have an interrupt each; a write also has one for its status.
     let read = one(Kind::Read { lba: 80_000, blocks: 8 });
     let write = one(Kind::Write { lba: 80_000, blocks: 8 });
     println!("read {read:?}, write {write:?}: reads, writes, interrupts");
@@ -154,7 +157,7 @@ fn a_request_costs_few_accesses() {
     assert!(write.0 <= 17 && write.1 <= 24, "{write:?}");
 }
 
-/// A flush of a card with a cache, after writes that are in it.
+/// Checks a flush of a card with a cache, after writes into that cache.
 #[test]
 fn a_flush_ends_behind_the_busy_of_its_switch() {
     let (rig, found) = Rig::<1>::up("emmc-51-full", Chip::of(Stm32SdmmcConfig::H7));

@@ -1,15 +1,15 @@
-//! The way of embassy-stm32's `sdmmc` beside ours, on one controller and card in virtual time: the
-//! rate, and how much of the CPU is left. The table is printed by
-//! `cargo test -p mmcq-sim --test all embassys_way_spins -- --nocapture`.
+//! Compares embassy-stm32's `sdmmc` driver with ours, on one controller and card in virtual time:
+//! the rate, and how much of the CPU is left. `cargo test -p mmcq-sim --test all embassys_way_spins
+//! -- --nocapture` prints the table.
 //!
-//! Its way, written from its documentation and register accesses: one buffer a call. The command is
-//! sent and its end spun for, the end of data is awaited, CMD12 and the end of the data path are spun
-//! for; after a write CMD13 is sent and spun for until the card is in `tran` again. A second request
-//! waits for all that.
+//! The model of embassy's driver was written from its documentation and its register accesses. Each
+//! call moves one buffer: the driver sends the command and spins until it ends, awaits the end of
+//! data, then spins for CMD12 and for the end of the data path. After a write it sends CMD13 and
+//! spins until the card is in `tran` again. A second request waits for all that.
 //!
-//! Both pay for register accesses and for the entry of an interrupt. Ours also pays for each call of
-//! the stack, by the general path of 1462 instructions (docs/path-length.md); of its own code it pays
-//! for the loops alone. Neither pays for the executor.
+//! Both drivers pay for register accesses and for the entry of an interrupt. Ours also pays for
+//! each call of the stack, by the general path of 1462 instructions (docs/path-length.md);
+//! embassy's driver pays only for its loops. Neither pays for the executor.
 
 use super::{Chip, Rig, buffer};
 use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
@@ -28,15 +28,15 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A core of 400 MHz that does an instruction a cycle.
+/// Time of a CPU cycle in ps: a core of 400 MHz that executes an instruction a cycle.
 const CYCLE_PS: u64 = 2_500;
-/// A register access over AHB.
+/// Time of a register access over AHB, in ns.
 const ACCESS_NS: u64 = 40;
-/// A turn of a loop that looks at a register: compare, count, branch.
+/// Time of one turn of a loop that polls a register (compare, count, branch), in ns.
 const LOOP_NS: u64 = instructions(4);
-/// Interrupt entry and exit, and what calls the driver.
+/// Time in ns to enter and leave an interrupt and to call the driver.
 const ENTRY_NS: u64 = instructions(60);
-/// The stack, by its general path.
+/// Times of the stack's parts on its general path, in ns.
 const SUBMIT_NS: u64 = instructions(263);
 const START_NS: u64 = instructions(729);
 const ACK_NS: u64 = instructions(365);
@@ -47,14 +47,14 @@ const fn instructions(count: u64) -> u64 {
 }
 
 const CARD: &str = "sdhc-16g-hs";
-/// High speed at 3.3 V, on four lines.
+/// Bus clock in Hz: high speed at 3.3 V, on four lines.
 const HZ: u32 = 50_000_000;
-/// Requests of a load.
+/// Number of requests in a load.
 const COUNT: u64 = 64;
-/// Blocks that random requests are spread over: 2 GiB.
+/// Number of blocks over which random requests are spread: 2 GiB.
 const SPREAD: u64 = 4 << 20;
 
-/// What is asked.
+/// A load: direction, size and order of its requests.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     random: bool,
@@ -73,7 +73,7 @@ impl Load {
         all
     }
 
-    /// First blocks of its requests.
+    /// Returns the first block of each request.
     fn places(self) -> Vec<u64> {
         let mut random = Stream::new(7, "places");
         let blocks = u64::from(self.blocks);
@@ -97,12 +97,12 @@ impl Load {
     }
 }
 
-/// What came of a load.
+/// What a load measured.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     elapsed_ns: u64,
     idle_ns: u64,
-    /// Wire and card at work.
+    /// Time in ns in which the bus or the card was at work.
     physical_ns: u64,
 }
 
@@ -121,14 +121,14 @@ fn chip(model: Stm32SdmmcConfig) -> Chip {
     Chip { driver: chip.driver.signal18(false).max_clock_hz(HZ), ..chip }
 }
 
-/// The bytes are those of the card.
+/// Checks that these bytes are those on the card.
 fn checked(model: &RefCell<Stm32Sdmmc>, lba: u64, bytes: &[u8]) {
     let mut held = vec![0; bytes.len()];
     model.borrow_mut().card_mut().unwrap().peek(lba * 512, &mut held).unwrap();
     assert!(held == bytes, "block {lba}");
 }
 
-/// Sleeps until the controller interrupts, or until this time; how long.
+/// Sleeps until the controller interrupts, or until this time. Returns how long, in ns.
 fn sleep(model: &RefCell<Stm32Sdmmc>, time: &Time, until_ns: Option<u64>) -> u64 {
     let began_ns = time.now();
     let mut model = model.borrow_mut();
@@ -140,7 +140,7 @@ fn sleep(model: &RefCell<Stm32Sdmmc>, time: &Time, until_ns: Option<u64>) -> u64
     time.now() - began_ns
 }
 
-// Registers and bits that its way uses.
+// Registers and bits that embassy's driver uses.
 const ARG: u16 = 0x08;
 const CMD: u16 = 0x0c;
 const RESP1: u16 = 0x14;
@@ -157,7 +157,7 @@ const DATA_ENDS: u32 = 1 << 1 | 1 << 3 | 1 << 8 | 1 << 11;
 const ACTIVE: u32 = 3 << 12;
 const STATIC: u32 = 0x1fe0_0fff;
 
-/// Its way, behind a bring-up that is ours: the bus is the same.
+/// Embassy's driver, after a bring-up by our stack, so that both use the bus in the same mode.
 struct Theirs {
     port: Port,
     model: Rc<RefCell<Stm32Sdmmc>>,
@@ -195,7 +195,7 @@ impl Theirs {
         self.port.read32(RESP1)
     }
 
-    /// One call of its `read_blocks` or `write_blocks`.
+    /// Models one call of embassy's `read_blocks` or `write_blocks`.
     fn request(&mut self, load: Load, lba: u64, buf: &mut DmaBuf) {
         let direction = if load.write { Direction::Write } else { Direction::Read };
         let place = NonNull::from(&mut buf[..]).cast();
@@ -245,10 +245,11 @@ fn theirs(load: Load, model: Stm32SdmmcConfig) -> Measured {
 
 type Host<const PIECES: usize> = Charged<driver::Stm32Sdmmc<Port, ShadowMemory, Board, PIECES>>;
 
-/// Our stack, with so many requests at a time.
+/// Measures our stack, with `depth` requests at a time.
 fn ours<const PIECES: usize>(load: Load, depth: usize, model: Stm32SdmmcConfig) -> Measured {
     let chip = chip(model);
-    // Brought up by the rig's stack, as the other way was; then by one that pays.
+    // The rig's stack brings the card up, as for embassy's driver; then a stack that pays for its
+    // register accesses takes over.
     let (rig, found) = Rig::<PIECES>::up(CARD, chip);
     let Rig { time, model, memory, .. } = rig;
     let port = Port::new(model.clone(), time.clone(), ACCESS_NS, ACCESS_NS);
@@ -310,7 +311,8 @@ fn ours<const PIECES: usize>(load: Load, depth: usize, model: Stm32SdmmcConfig) 
     Measured { elapsed_ns: time.now() - began_ns, idle_ns, physical_ns }
 }
 
-/// Its way; ours with one request at a time, and with four; with four by a list of buffers.
+/// Measures each load four times: embassy's driver; ours with one request at a time; with four;
+/// with four and a list of buffers.
 fn table(data_end_after_busy: bool) -> Vec<(Load, Measured, [Measured; 3])> {
     let h7 = Stm32SdmmcConfig { data_end_after_busy, ..Stm32SdmmcConfig::H7 };
     let u5 = Stm32SdmmcConfig { data_end_after_busy, ..Stm32SdmmcConfig::U5 };
@@ -323,7 +325,8 @@ fn table(data_end_after_busy: bool) -> Vec<(Load, Measured, [Measured; 3])> {
     for load in Load::all() {
         let theirs = theirs(load, h7);
         let ours = [ours::<1>(load, 1, h7), ours::<1>(load, 4, h7), ours::<64>(load, 4, u5)];
-        // Wire and card alone, one request at a time; where busy does not show, the model cannot say.
+        // The limit is the time of bus and card alone, one request at a time. If the controller
+        // does not show busy, the model cannot measure it.
         let limit = Measured { elapsed_ns: ours[0].physical_ns, ..ours[0] }.mib_s(load);
         let shown = data_end_after_busy || !load.write || load.blocks > 1;
         let limit = if shown { format!("{limit:>6.2}") } else { String::new() };
@@ -341,9 +344,9 @@ fn table(data_end_after_busy: bool) -> Vec<(Load, Measured, [Measured; 3])> {
     rows
 }
 
-/// Ours has its rate to 2 %, though it pays for its own code, and leaves the CPU. Where the card is
-/// busy and the controller does not tell, the other way spins. What follows on each other goes in one
-/// transfer where the controller has a list.
+/// Checks that our stack reaches embassy's rate to 2 %, although it pays for its own code, and
+/// leaves the CPU free. If the card is busy and the controller does not report the end, embassy's
+/// driver spins. Sequential requests become one transfer if the controller has a list.
 #[test]
 fn embassys_way_spins_where_ours_sleeps() {
     for after_busy in [true, false] {

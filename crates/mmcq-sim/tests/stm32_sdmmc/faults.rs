@@ -1,4 +1,4 @@
-//! What goes wrong, and that the stack gets over it in bounded time.
+//! Tests of faults, and that the stack recovers from them in bounded time.
 
 use super::{Chip, Rig, buffer};
 use crate::timed::{self, filled};
@@ -9,7 +9,7 @@ use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
 
-/// Longer than this no request takes, whatever happens.
+/// Longest time of any request in ns, whatever happens.
 const LIMIT_NS: u64 = 30_000_000_000;
 
 const ONCE: [(Point, Strike); 16] = [
@@ -31,7 +31,7 @@ const ONCE: [(Point, Strike); 16] = [
     (Point::Interrupt, Strike::Lost),
 ];
 
-/// A write and a read of it under one fault at its nth event: both are right in the end.
+/// Writes and reads back with one fault at the nth event, and checks that both succeed in the end.
 fn gets_over<const PIECES: usize>(chip: Chip) {
     for (point, strike) in ONCE {
         for nth in 1..=6 {
@@ -73,7 +73,8 @@ fn an_n6_gets_over_what_happens_once() {
     gets_over::<64>(Chip::of(Stm32SdmmcConfig::N6));
 }
 
-/// A board whose clock tree resets nothing: CMDSTOP alone ends what has failed.
+/// Checks recovery on a board whose clock tree cannot reset the controller: CMDSTOP alone ends a
+/// failed transfer.
 #[test]
 fn a_board_without_a_reset_gets_over_it_too() {
     let chip = Chip { resets: false, ..Chip::of(Stm32SdmmcConfig::H7) };
@@ -91,7 +92,7 @@ fn a_board_without_a_reset_gets_over_it_too() {
     }
 }
 
-/// A card that stays busy: the controller's own timer ends it, or the engine's deadline.
+/// Checks a card that stays busy: the controller's timer or the engine's deadline ends the request.
 #[test]
 fn a_card_that_is_busy_for_ever_ends_the_request() {
     for model in [Stm32SdmmcConfig::H7, Stm32SdmmcConfig::N6] {
@@ -107,13 +108,15 @@ fn a_card_that_is_busy_for_ever_ends_the_request() {
     }
 }
 
-/// The card leaves in the middle of a transfer; each request is told, and another card comes up.
+/// Checks a card that is removed in the middle of a transfer: each request gets an error, and
+/// another card comes up.
 #[test]
 fn a_card_that_leaves_ends_its_requests() {
     a_card_leaves(Chip::of(Stm32SdmmcConfig::H7));
 }
 
-/// Where the clock tree resets nothing, what the controller has ends before it is set up anew.
+/// Checks a removal on a board whose clock tree cannot reset the controller: a transfer that is
+/// under way must end before the controller is set up again.
 #[test]
 fn a_card_leaves_a_board_without_a_reset() {
     a_card_leaves(Chip { resets: false, ..Chip::of(Stm32SdmmcConfig::H7) });
@@ -130,7 +133,7 @@ fn a_card_leaves(chip: Chip) {
             let now_ns = rig.time.now();
             let card = rig.model.borrow_mut().remove(now_ns).unwrap();
             if at_once {
-                // Another is there before anything was heard of the first.
+                // Another card is inserted before the stack has noticed the removal.
                 drop(card);
                 let other = timed::card(&timed::profile("sdhc-16g-hs"));
                 rig.model.borrow_mut().insert(other, now_ns);
@@ -152,7 +155,8 @@ fn a_card_leaves(chip: Chip) {
     }
 }
 
-/// A card that is brought up anew leaves the double rate before it has one line.
+/// Checks that a second bring-up of a card at double data rate switches off the double rate before
+/// it uses one line.
 #[test]
 fn a_card_at_double_rate_is_brought_up_again() {
     let chip = Chip { resets: false, ..Chip::of(Stm32SdmmcConfig::H7) };

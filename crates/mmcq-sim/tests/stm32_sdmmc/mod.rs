@@ -1,4 +1,5 @@
-//! The whole stack on the model of ST's SDMMC, whose driver was written by another hand.
+//! Tests of the whole stack on the model of ST's SDMMC, whose driver was written independently of
+//! the model.
 
 mod bad;
 mod bring_up;
@@ -27,7 +28,7 @@ use std::future::Future;
 use std::rc::Rc;
 use timed::blocks as buffer;
 
-/// A chip, and what the board around it says.
+/// A chip, and the settings of the board around it.
 #[derive(Clone, Copy)]
 struct Chip {
     model: Stm32SdmmcConfig,
@@ -40,7 +41,7 @@ struct Chip {
 }
 
 impl Chip {
-    /// This controller with everything that a board can bring, for SD cards.
+    /// Returns a chip with this controller and all that a board can have, for SD cards.
     fn of(model: Stm32SdmmcConfig) -> Chip {
         let driver = driver::Stm32SdmmcConfig::new(model.kernel_hz)
             .max_clock_hz(200_000_000)
@@ -58,14 +59,14 @@ impl Chip {
         }
     }
 
-    /// The same, with an eMMC on eight lines at 1.8 V.
+    /// Returns the chip with an eMMC on eight lines at 1.8 V.
     fn emmc(self) -> Chip {
         let driver =
             self.driver.signal18(false).signal18_fixed(true).fixed(true).width(mmcq::host::Width::W8);
         Chip { driver, ..self }
     }
 
-    /// For this card.
+    /// Returns the chip with the settings that this card needs.
     fn holds(self, card: &str) -> Chip {
         if card.contains("emmc") || card == "hbg4a2" { self.emmc() } else { self }
     }
@@ -74,7 +75,7 @@ impl Chip {
 type Driver<const PIECES: usize> = Surrounded<driver::Stm32Sdmmc<Port, ShadowMemory, Board, PIECES>, Board>;
 type Stack<const PIECES: usize> = mmcq::task::Stack<(OneThread, Driver<PIECES>), 16>;
 
-/// With one piece the DMA has a single buffer, with more a list.
+/// The stack on the model. With `PIECES` 1 the DMA uses a single buffer, with more a list.
 struct Rig<const PIECES: usize> {
     time: Time,
     model: Rc<RefCell<Stm32Sdmmc>>,
@@ -112,14 +113,14 @@ impl<const PIECES: usize> Rig<PIECES> {
         Ok(Rig { time, model, memory, port, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
     }
 
-    /// A card of this profile in the slot, and in `tran`.
+    /// Returns a rig with a card of this profile in the slot, brought up to `tran`.
     fn up(card: &str, chip: Chip) -> (Rig<PIECES>, Card) {
         let rig = Rig::new(Some(timed::card(&timed::profile(card))), chip.holds(card));
         let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{card}: {error}"));
         (rig, found)
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    /// Advances to the next interrupt or deadline, and lets the stack handle it.
     fn turn(&self) {
         timed::turn(&self.stack, &self.model, &self.time).unwrap();
     }
@@ -159,14 +160,15 @@ impl<const PIECES: usize> Rig<PIECES> {
         self.stack.with(|engine| *engine.stats())
     }
 
-    /// What goes wrong with the controller and its bus from now on.
+    /// Applies these faults to the controller and its bus from now on.
     fn faults(&self, plan: Plan) -> Faults {
         let faults = Faults::new(plan);
         self.model.borrow_mut().set_faults(faults.clone());
         faults
     }
 
-    /// Nothing was done that a controller, a card or memory forbids, and no interrupt was missed.
+    /// Checks that nothing was done that the controller, the card or the memory forbids, and that
+    /// no interrupt was missed.
     fn checked(&self) {
         timed::checked(&self.memory, &self.model);
         assert_eq!(self.stats().lost_interrupts, 0);

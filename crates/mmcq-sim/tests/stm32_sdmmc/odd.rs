@@ -1,4 +1,5 @@
-//! Memory that the DMA cannot use as it is: odd places, odd lengths, cache lines, out of reach.
+//! Tests of memory that the DMA cannot use directly: odd addresses, odd lengths, shared cache
+//! lines, memory out of reach.
 
 use super::{Chip, Rig, buffer};
 use crate::timed::{self, bytes};
@@ -12,7 +13,8 @@ use mmcq_sim::card::io::{Behind, IoProfile, type_a};
 use mmcq_sim::memory::MemoryConfig;
 use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
 
-/// So many blocks, so many bytes behind a place that every controller likes.
+/// Returns memory for `count` blocks, `off` bytes behind an address that is aligned for every
+/// controller.
 fn odd_blocks(count: usize, off: usize) -> DmaBuf {
     let memory = Box::leak(bytes(count * 512 + 64).to_vec().into_boxed_slice());
     let off = off + memory.as_ptr().align_offset(64);
@@ -39,8 +41,8 @@ fn memory_at_an_odd_place_is_refused_and_copied_where_that_is_asked() {
     rig.checked();
 }
 
-/// Cache lines longer than a register of the card (SCR: 8 bytes): these go by the driver's own
-/// bounce buffer, and blocks as ever.
+/// Checks cache lines that are longer than a register of the card (SCR: 8 bytes): such registers go
+/// through the driver's own bounce buffer, and blocks go as usual.
 #[test]
 fn short_registers_of_a_card_are_no_whole_cache_lines() {
     for line in [32, 64] {
@@ -58,8 +60,8 @@ fn short_registers_of_a_card_are_no_whole_cache_lines() {
     }
 }
 
-/// The DMA of an H7 does not reach all memory. What the board says of that is refused; what it does
-/// not say fails, and is not believed.
+/// Checks that memory which the DMA of an H7 cannot reach is refused if the board's settings
+/// exclude it; otherwise the transfer fails, and its data are not used.
 #[test]
 fn memory_out_of_reach_is_refused() {
     let window = [0x4000_0000, 0x4000_2000];
@@ -83,7 +85,7 @@ fn memory_out_of_reach_is_refused() {
     }
 }
 
-/// An I/O card: packets of any length both ways, from the card's interrupt.
+/// Checks packets of any length in both directions on an I/O card, driven by the card's interrupt.
 #[test]
 fn packets_of_any_length_arrive_whole_and_answers_leave() {
     for (model, payload) in [

@@ -1,4 +1,4 @@
-//! A load whose data a copy in memory knows.
+//! A load whose data are compared with a copy in memory.
 
 use super::{blocks as buffer, try_drive, turn};
 use mmcq::block::BlockDevice;
@@ -8,8 +8,8 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::RefCell;
 
-/// Random reads and writes around the middle of a card of so many sectors, up to 15 at a time; then
-/// a flush.
+/// Runs random reads and writes around the middle of a card of `sectors` sectors, up to 15 at a
+/// time, and then a flush.
 pub fn mixed<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     model: &RefCell<impl Device>,
@@ -58,7 +58,7 @@ pub fn mixed<B: Platform, const N: usize>(
             pending.retain(|(id, expected)| {
                 let Some(done) = stack.with(|engine| engine.take(*id)) else { return true };
                 if wrong.is_err() {
-                    // The first tells.
+                    // The first error is returned.
                 } else if let Err(error) = done.result {
                     wrong = Err(format!("{kind:?} or another before it: {error}"));
                 } else if expected.as_ref().is_some_and(|expected| done.buf[..] != expected[..]) {

@@ -1,4 +1,5 @@
-//! A stack over a model in virtual time: how both are moved, and what tests need besides.
+//! Helpers for a stack over a model in virtual time: how both are advanced, and what tests need
+//! besides.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -22,10 +23,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Turns after which a future that is still not ready never will be.
+/// Number of turns after which a future counts as never ready.
 pub const TURNS_MAX: u32 = 3_000_000;
 
-/// Goes to the next interrupt or deadline, and moves the stack by it.
+/// Advances to the next interrupt or deadline, and lets the stack handle it.
 pub fn turn<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     model: &RefCell<impl Device>,
@@ -36,7 +37,8 @@ pub fn turn<B: Platform, const N: usize>(
     turn_to(stack, model, time, until)
 }
 
-/// The same, to the model's next event at most, whether it interrupts or not.
+/// Advances to the model's next event at most, whether it interrupts or not, and lets the stack
+/// handle it.
 pub fn step<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     model: &RefCell<impl Device>,
@@ -47,7 +49,7 @@ pub fn step<B: Platform, const N: usize>(
     turn_to(stack, model, time, until)
 }
 
-/// Moves the stack by all that happens until this time, which has come then.
+/// Advances until this time, and lets the stack handle everything on the way.
 pub fn run_to<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     model: &RefCell<impl Device>,
@@ -61,7 +63,7 @@ pub fn run_to<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Goes to the next interrupt, until this time at most, and moves the stack.
+/// Advances to the next interrupt, at most until this time, and lets the stack handle it.
 fn turn_to<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     model: &RefCell<impl Device>,
@@ -78,7 +80,8 @@ fn turn_to<B: Platform, const N: usize>(
         stack.poll();
         return Ok(());
     }
-    // By PIO the next bytes may be there at once; otherwise a line that stays up is a storm.
+    // With PIO the next bytes may be ready at once. Otherwise an interrupt line that stays asserted
+    // is an interrupt storm.
     for _ in 0..=4096 {
         stack.on_irq();
         NOW_NS.set(time.now());
@@ -89,7 +92,7 @@ fn turn_to<B: Platform, const N: usize>(
     Err("the driver left the interrupt asserted".into())
 }
 
-/// Polls the future, and turns where it waits.
+/// Polls the future, and advances time while it waits.
 pub fn try_drive<F: Future>(
     time: &Time,
     mut turn: impl FnMut() -> Result<(), String>,
@@ -106,7 +109,7 @@ pub fn try_drive<F: Future>(
     Err(format!("no end after {TURNS_MAX} turns"))
 }
 
-/// The same of a stack over a model.
+/// Polls the future of a stack over a model, and advances time while it waits.
 pub fn drive<B: Platform, const N: usize, F: Future>(
     stack: &Stack<B, N>,
     model: &RefCell<impl Device>,
@@ -116,42 +119,42 @@ pub fn drive<B: Platform, const N: usize, F: Future>(
     try_drive(time, || turn(stack, model, time), future).unwrap()
 }
 
-/// Nothing was done that memory or the controller forbids.
+/// Checks that nothing was done that the memory or the controller forbids.
 pub fn checked(memory: &ShadowMemory, model: &RefCell<impl Controller>) {
     assert_eq!(memory.violations(), Vec::<String>::new());
     assert_eq!(model.borrow().protocol_violations(), 0);
 }
 
-/// The profile of a storage card, by the name of its file.
+/// Returns the profile of a storage card, by the name of its file.
 pub fn profile(name: &str) -> CardProfile {
     let path = format!("{}/../mmcq-sim/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
     CardProfile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A card of this profile with all of its blocks.
+/// Returns a card of this profile, with all of its blocks.
 pub fn card(profile: &CardProfile) -> Box<dyn Card> {
     profile.build(medium(profile)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Its blocks, which take no memory until they are written.
+/// Returns the card's blocks, which take no memory until they are written.
 pub fn medium(profile: &CardProfile) -> Medium {
     Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap()
 }
 
-/// Zeroes, aligned as every controller wants them.
+/// Returns `count` zero bytes, aligned for every controller.
 pub fn bytes(count: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; count.div_ceil(8)].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
+    // SAFETY: the bytes are inside of the memory.
     DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), count) })
 }
 
-/// So many blocks of them.
+/// Returns memory for `count` blocks, filled with zeros.
 pub fn blocks(count: usize) -> DmaBuf {
     bytes(count * 512)
 }
 
-/// Blocks that have this byte in each place.
+/// Returns memory for `count` blocks in which every byte has this value.
 pub fn filled(count: usize, byte: u8) -> DmaBuf {
     let mut buf = blocks(count);
     buf.fill(byte);
