@@ -108,9 +108,9 @@ impl From<BlockError> for Error {
 /// once per handle. Users that do not see each other's flushes need a handle each.
 ///
 /// The queue has `N` slots ([`Stack`]), or [`Config::admitted`](crate::engine::Config::admitted) if
-/// that is less. No call waits for a free slot: while all are taken a call returns [`Error::Full`],
-/// nothing was begun, and the buffer comes back at once. So a program has no more requests under
-/// way than slots, or tries again when one of its requests has ended.
+/// that is less. While all are taken a call returns [`Error::Full`] at once, nothing was begun, and
+/// the buffer comes back. With a [`WaitQueue`](crate::task::WaitQueue) around the stack's lock each
+/// call waits for a free slot, for a limited time.
 ///
 /// All handles are client 0 of a [scheduler](crate::sched), and no call takes a priority or a time
 /// limit. A program that wants a client number of its own uses [`Stack::request`] and

@@ -165,12 +165,22 @@ pub struct Request {
     pub urgent: bool,
     /// The card that the request is for; see [`for_card`](Self::for_card).
     pub card: CardNumber,
+    /// The number of its place in the wait queue of its stack, from 1 on; 0: it has none.
+    pub(crate) place: u8,
 }
 
 impl Request {
     /// Makes a request of client 0.
     pub const fn new(kind: Kind, buf: DmaBuf) -> Self {
-        Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false, card: CardNumber::ANY }
+        Request {
+            kind,
+            buf,
+            origin: Origin::DEFAULT,
+            durable: false,
+            urgent: false,
+            card: CardNumber::ANY,
+            place: 0,
+        }
     }
 
     /// Makes the write (or zeroes, or erase) complete only when it is on the medium: forced unit
@@ -273,7 +283,8 @@ impl Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots are taken. Nothing was begun; try again when a request has ended. The youngest
+    /// All slots are taken, and stayed so for the limit of a
+    /// [`WaitQueue`](crate::task::WaitQueue), if the stack has one. Nothing was begun. The youngest
     /// waiting request also ends with this error if the card needs help and the supervisor's
     /// requests find no free slot.
     Full,
