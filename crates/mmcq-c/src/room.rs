@@ -20,6 +20,11 @@ pub(crate) const fn bytes_of<A, F>(_: &Begin<A, F>) -> usize {
     size_of::<F>()
 }
 
+/// Returns the larger of two sizes.
+pub(crate) const fn larger(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
 /// Memory for one future. Its owner decides who may access it.
 #[repr(C, align(16))]
 pub(crate) struct Room<const BYTES: usize>(UnsafeCell<MaybeUninit<[u8; BYTES]>>);
@@ -29,10 +34,12 @@ impl<const BYTES: usize> Room<BYTES> {
         Room(UnsafeCell::new(MaybeUninit::uninit()))
     }
 
-    /// Begins a future here.
+    /// Begins a future here. Inlined, the future's few parts are written one by one; otherwise all of
+    /// it would be made on the stack.
     ///
     /// # Safety
     /// The room is empty, and nothing else touches it during the call.
+    #[inline(always)]
     pub unsafe fn begin<A, F>(&self, begin: Begin<A, F>, with: A) {
         const { assert!(size_of::<F>() <= BYTES && align_of::<F>() <= ALIGN) };
         // SAFETY: the room is large enough and aligned; the rest the caller promised.

@@ -73,14 +73,16 @@ struct Owner {
     found_by: u32,
 }
 
+/// The first is 0: a static of them is in `.bss`.
 #[derive(Clone, Copy)]
+#[repr(u8)]
 enum State {
     /// There is no future.
-    Free,
+    Free = 0,
     /// A call is placing a future here.
-    Taken,
+    Taken = 1,
     /// A future is here.
-    UnderWay(Owner),
+    UnderWay(Owner) = 2,
 }
 
 /// One transfer. The state is accessed only with the lock of its controller's stack held. The room

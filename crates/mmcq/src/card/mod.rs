@@ -200,32 +200,32 @@ impl From<ParseError> for Error {
 /// milliseconds after a card was put in, as long as the controller debounces its contact. Call
 /// again later, for example every 50 ms. With a [supervisor](supervise) a program need not: the
 /// supervisor brings up each card that comes.
-pub async fn bring_up<B: Platform, const N: usize>(
+pub fn bring_up<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
-) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::Any, B, N>(stack, scratch, options).await
+) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> {
+    of_families::<identify::Any, B, N>(stack, scratch, options)
 }
 
 /// Brings up a card as [`bring_up`] does, for a slot that only takes SD memory cards: no code for
 /// eMMC is linked.
-pub async fn bring_up_sd<B: Platform, const N: usize>(
+pub fn bring_up_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
-) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::OnlySd, B, N>(stack, scratch, options).await
+) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> {
+    of_families::<identify::OnlySd, B, N>(stack, scratch, options)
 }
 
 /// Brings up a soldered eMMC as [`bring_up`] does: no code for SD cards is linked, and no command
 /// looks for one.
-pub async fn bring_up_emmc<B: Platform, const N: usize>(
+pub fn bring_up_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
-) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options).await
+) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> {
+    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options)
 }
 
 /// Brings up an I/O card as [`bring_up`] does for others, alone or with memory ([`IoCard::memory`];
