@@ -2,6 +2,7 @@
 
 use super::bits::{cmd, int};
 use super::{Mshc, NEVER, Timer};
+use crate::card::Flow;
 use crate::lines::Block;
 use crate::wire::Beat;
 
@@ -26,6 +27,8 @@ pub(super) enum State {
     ReadTail,
     /// Nothing will come from the card.
     Silence,
+    /// A read that a stop command has ended: the internal DMA empties the FIFO.
+    Drain,
     /// The gap before a block.
     WriteGap,
     /// A word of a write is on the lines.
@@ -55,6 +58,9 @@ pub(super) struct DatLines {
     pub to_give: usize,
     /// Time in ns from which the timeout counts.
     pub(super) waits_since: u64,
+    /// The write that the card had open before. A command that says nothing of data may carry
+    /// more of it.
+    pub(super) carried: Option<Flow>,
     /// Whether it is a tuning block.
     pub(super) tunes: bool,
     /// Whether CMD12 follows the data.
@@ -76,6 +82,11 @@ impl DatLines {
     /// Returns whether it continues as soon as DAT0 is high.
     pub fn waits_for_card(&self) -> bool {
         self.state == State::Busy
+    }
+
+    /// Returns whether more data are to come.
+    pub fn flows(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Drain)
     }
 
     /// Returns whether bits are on the lines.
@@ -131,6 +142,7 @@ impl Mshc {
             (false, true) => usize::MAX,
             (false, false) => bytes,
         };
+        dat.carried = dat.block.flow.filter(|flow| !read && matches!(flow, Flow::Write { .. }));
         dat.block.flow = None;
         dat.block.beat = None;
         dat.block.strike = None;
@@ -158,8 +170,11 @@ impl Mshc {
         if none || errors != 0 && !self.dat.block.read {
             return self.path_ends(now);
         }
+        let carries = self.dat.carried.is_some() && self.dat.block.flow == Some(Flow::None);
         if self.dat.block.read {
             self.next_read(now);
+        } else if self.config.carries_nothing && carries {
+            self.silence();
         } else if self.slot.busy_until_ns > now {
             self.busy_begins(now);
         } else {
@@ -239,12 +254,28 @@ impl Mshc {
 
     /// Aborts the data by a stop command.
     pub(super) fn abort_data(&mut self, now: u64) {
-        if !self.dat.active() {
+        if !self.dat.active() || self.dat.state == State::Drain {
             return;
         }
         self.cut_block(now);
+        if self.dat.block.read && self.dat.dma {
+            self.set_timer(Timer::Data, NEVER);
+            self.set_timer(Timer::DataTimeout, NEVER);
+            self.dat.state = State::Drain;
+            self.dma_drains(now);
+            return self.fifo_moved(now);
+        }
+        self.abort_is_over(now);
+    }
+
+    /// Ends the data that a stop command has aborted: the FIFO is empty.
+    pub(super) fn abort_is_over(&mut self, now: u64) {
+        let drained = self.dat.state == State::Drain;
         self.regs.raw |= int::DATA_OVER;
         self.path_ends(now);
+        if drained {
+            self.dma_ends();
+        }
     }
 
     /// Resets the data path with the controller.
@@ -308,7 +339,9 @@ impl Mshc {
             return;
         }
         self.set_timer(Timer::DataTimeout, NEVER);
-        self.dat.block.runs(&mut self.slot, now);
+        let since_ns = self.dat.block.runs(&mut self.slot, now);
+        // The timeout counts clocks of the card.
+        self.dat.waits_since += now.saturating_sub(since_ns);
     }
 
     /// Cuts off what is on the lines.

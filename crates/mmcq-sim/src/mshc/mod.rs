@@ -28,6 +28,13 @@
 //!   block do, with data over beside the error. No automatic CMD12 follows an error.
 //! - What an ended transfer leaves in the FIFO is the beginning of the next one, if nothing resets
 //!   the FIFO.
+//! - A byte count of 0 has no end: no data over, and nothing tells that the card has the last block
+//!   of a write. The internal DMA stops at a descriptor that it does not own, until the poll
+//!   demand, and the card's clock stops with the FIFO full or empty. Without that clock no command
+//!   is sent, CMD12 neither.
+//! - CMD12 ends a read by the internal DMA when the FIFO is empty; the DMA writes it to memory, and
+//!   needs a descriptor for that. Before, what is at or below the mark waits for more data.
+//! - A descriptor that says it is the first one resets the FIFO, and what has come ahead is lost.
 //! - After CMD11 with bit 28 there is no command done: bit 10 tells that the lines are low.
 //! - Each update of the clock between CMD11 and the next running clock has bit 28 too, and no other
 //!   update has it.
