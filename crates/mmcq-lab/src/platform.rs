@@ -18,6 +18,7 @@
 mod change;
 mod controller;
 mod files;
+mod open;
 mod scheduler;
 mod stack;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub(crate) use change::set;
 pub use change::{CARD, JOB};
 pub use controller::ControllerConfig;
 pub use files::{Files, Profiles};
+pub use open::Continue;
 pub use scheduler::Scheduler;
 pub use stack::{Profile, Stack, profile};
 pub use wires::Wires;
@@ -160,31 +162,6 @@ pub enum Defer {
     Always,
 }
 
-/// What a driver is told of open transfers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Continue {
-    /// It leaves none open.
-    No,
-    /// It leaves those open that it knows best: on an SDHCI reads by stops, writes by a carrier.
-    Yes,
-    /// On an SDHCI: reads alone.
-    Reads,
-    /// On an SDHCI: reads, and writes by stops that end at a block gap.
-    Gap,
-}
-
-impl Continue {
-    fn read(place: &str, value: &Value) -> Result<Self, PlatformError> {
-        match value {
-            Value::Boolean(false) => Ok(Continue::No),
-            Value::Boolean(true) => Ok(Continue::Yes),
-            Value::String(word) if word == "reads" => Ok(Continue::Reads),
-            Value::String(word) if word == "gap" => Ok(Continue::Gap),
-            other => Err(error(place, other, "true, false, \"reads\" or \"gap\"")),
-        }
-    }
-}
-
 /// What moves our engine's state machine when the controller has something to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -307,11 +284,7 @@ impl Platform {
 
     /// The driver may leave transfers open, as the board's files have it.
     pub fn leaves_open(&self) -> bool {
-        match self.controller {
-            ControllerConfig::Rtsx(_) => true,
-            ControllerConfig::Sdhci(_) => self.continue_data.is_some_and(|told| told != Continue::No),
-            _ => false,
-        }
+        self.controller.continues_data(self.continue_data)
     }
 
     fn read(name: &str, mut table: Table) -> Result<Self, PlatformError> {
@@ -331,7 +304,7 @@ impl Platform {
             None => Vec::new(),
         };
         let continue_data = match driver.remove("continue_data") {
-            Some(value) => Some(Continue::read(&place("driver.continue_data"), &value)?),
+            Some(value) => Some(Continue::read(&place("driver.continue_data"), &value, &controller)?),
             None => None,
         };
         let wires = Wires::read(&place, &mut driver, &controller)?;

@@ -65,6 +65,8 @@ pub enum Host {
     Smhc,
     /// DesignWare's mobile storage host.
     DesignWare,
+    /// DesignWare's, which leaves transfers open.
+    OpenDesignWare,
     /// ST's SDMMC, as in this chip.
     Sdmmc(Chip),
     /// No controller: a card in SPI mode on a bus of its own, where transfers stay open as well.
@@ -231,7 +233,7 @@ impl Setup {
     /// end.
     #[must_use]
     pub fn leaves_open(&self) -> bool {
-        matches!(self.host, Host::Reader | Host::Open(_) | Host::Spi)
+        matches!(self.host, Host::Reader | Host::Open(_) | Host::OpenDesignWare | Host::Spi)
     }
 
     /// Returns the driver's quirks that this machine needs.

@@ -1,4 +1,4 @@
-//! Random runs on a card reader that leaves transfers open. The next request continues an open
+//! Random runs on controllers that leave transfers open. The next request continues an open
 //! transfer, and a write is answered before the card was sent the end of the transfer. Clients
 //! pause between requests, for longer than the engine holds a transfer open, and cards are removed
 //! and inserted.
@@ -52,7 +52,7 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
     // An SDHCI takes any card; no eMMC has an SPI mode, nor fits a reader's slot.
-    let any = matches!(host, Host::Open(_));
+    let any = matches!(host, Host::Open(_) | Host::OpenDesignWare);
     let card = CARDS.iter().position(|card| *card == name && !any);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
@@ -72,7 +72,7 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
         }
     }
-    if any {
+    if matches!(host, Host::Open(_)) {
         in_pages(&mut case.operations, random);
     }
     go_on(&mut case.operations, random);
@@ -80,11 +80,12 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     case
 }
 
-/// Draws the controller: the reader in half of the runs, an SDHCI in the others.
+/// Draws the controller: the reader in two of five runs, an SDHCI in two, DesignWare's in one.
 fn host(random: &mut Stream) -> Host {
-    match random.below(4) {
+    match random.below(5) {
         0 => Host::Open(OpenWrites::Gap),
         1 => Host::Open(OpenWrites::Carrier),
+        2 => Host::OpenDesignWare,
         _ => Host::Reader,
     }
 }

@@ -80,6 +80,11 @@ impl Bus {
         self.switches = true;
     }
 
+    #[cfg(test)]
+    pub(super) fn set_fast(&mut self) {
+        self.fast = true;
+    }
+
     /// Returns whether the clock is above 52 MHz, with a sampling point that was searched.
     pub(super) const fn is_fast(&self) -> bool {
         self.fast

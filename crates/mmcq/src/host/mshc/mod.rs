@@ -4,7 +4,7 @@
 //!
 // Read first: `layout.rs` and `regs.rs` (the register maps), then `phase.rs` (how a phase starts),
 // `events.rs` (how it ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the sampling point)
-// and `table.rs` (descriptors).
+// and `table.rs` (descriptors). `streams/` is a driver around this one, for transfers that stay open.
 //!
 //! The internal DMA transfers data by a list of descriptors. The CPU transfers through the FIFO
 //! what the DMA cannot: lengths that are not whole words, or not whole cache lines. A read ends
@@ -50,6 +50,7 @@ mod events;
 mod layout;
 mod phase;
 mod regs;
+mod streams;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -67,6 +68,7 @@ use layout::*;
 pub use layout::{DesignWareLayout, MshcLayout, SmhcLayout};
 use phase::Active;
 use regs::*;
+pub use streams::{OpenTransfers, Scrap, Streams};
 pub use table::Descriptors;
 use table::Form;
 pub use tune::MshcBoard;
@@ -111,8 +113,9 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     bus: Bus,
     /// Whether data have failed without a reset since: the DMA may still be transferring them.
     dirty: bool,
-    /// Whether the CPU has transferred data since the DMA was reset.
-    by_cpu: bool,
+    /// Whether the DMA must be reset before it transfers data: the CPU has transferred some, or a
+    /// transfer was left in its middle.
+    stale: bool,
     /// Whether the command's R1 is kept after an automatic CMD12.
     keeps_r1: bool,
     /// Interrupt mask as last written.
@@ -174,7 +177,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             active: None,
             bus: Bus::new(),
             dirty: false,
-            by_cpu: false,
+            stale: false,
             keeps_r1: L::DESIGN_WARE,
             mask: None,
             layout: PhantomData,

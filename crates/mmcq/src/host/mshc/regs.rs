@@ -135,6 +135,8 @@ pub const DMA_ON: u32 = 1 << 7;
 pub const DMA_RECEIVED: u32 = 1 << 1;
 /// The bus reported an error.
 pub const DMA_BUS_ERROR: u32 = 1 << 2;
+/// The DMA has stopped at a descriptor that it does not own.
+pub const DMA_UNAVAILABLE: u32 = 1 << 4;
 /// Summary bits; DesignWare interrupts only by these.
 pub const DMA_NORMAL: u32 = 1 << 8;
 /// Summary of the abnormal bits.
