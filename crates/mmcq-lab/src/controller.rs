@@ -164,7 +164,7 @@ impl Controller {
                     (Layout::DesignWare, Some(open)) => {
                         let scrap = lend!(mshc::Scrap::new());
                         mshc::DesignWare::new(regs, dma, board, table, setup)
-                            .and_then(|host| mshc::Streams::new(host, scrap, open))
+                            .and_then(|host| mshc::OpenDesignWare::new(host, scrap, open))
                             .map(|host| Kind::OpenDesignWare(Box::new(Surrounded::new(host, around))))
                     }
                     (Layout::Smhc, _) => mshc::Smhc::new(regs, dma, board, table, setup)
@@ -367,7 +367,7 @@ enum Kind {
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// DesignWare's mobile storage host that leaves transfers open.
     OpenDesignWare(
-        Box<Surrounded<mshc::Streams<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
+        Box<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
     ),
     /// ST's SDMMC with one buffer.
     Stm32Sdmmc(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, 1>),

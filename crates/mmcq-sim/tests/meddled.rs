@@ -289,7 +289,7 @@ fn designware_with_open_transfers() {
             let host = mshc::DesignWare::new(port, memory, board.clone(), table, driver);
             let host = host.unwrap_or_else(|error| panic!("{error}"));
             let open = mshc::OpenTransfers::NONE.reads(true).writes(true);
-            let host = mshc::Streams::new(host, leaked(mshc::Scrap::new()), open);
+            let host = mshc::OpenDesignWare::new(host, leaked(mshc::Scrap::new()), open);
             (Surrounded::new(host.unwrap_or_else(|error| panic!("{error}")), board), model)
         });
     }

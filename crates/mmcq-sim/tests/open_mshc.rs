@@ -7,7 +7,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::engine::{Close, Config, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::Width;
-use mmcq::host::mshc::{self, Descriptors, DesignWare, OpenTransfers, Scrap, Streams};
+use mmcq::host::mshc::{self, Descriptors, DesignWare, OpenDesignWare, OpenTransfers, Scrap};
 use mmcq::host::surroundings::Surrounded;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 use timed::{blocks as memory, filled};
 
-type Driver = Surrounded<Streams<Port, ShadowMemory, Board, 128>, Board>;
+type Driver = Surrounded<OpenDesignWare<Port, ShadowMemory, Board, 128>, Board>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 const BOTH: OpenTransfers = OpenTransfers::NONE.reads(true).writes(true);
@@ -64,7 +64,7 @@ impl Rig {
         let board = Board::new(model.clone(), time.clone());
         let table = Box::leak(Box::new(Descriptors::new()));
         let host = DesignWare::new(port, memory.clone(), board.clone(), table, driver).unwrap();
-        let host = Streams::new(host, Box::leak(Box::new(Scrap::new())), open).unwrap();
+        let host = OpenDesignWare::new(host, Box::leak(Box::new(Scrap::new())), open).unwrap();
         let host = Surrounded::new(host, board);
         NOW_NS.set(0);
         let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);

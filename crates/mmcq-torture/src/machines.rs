@@ -64,7 +64,7 @@ pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
 /// Driver of DesignWare's mobile storage host that leaves transfers open, likewise.
 pub type OpenHostDriver =
-    Surrounded<mshc::Streams<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
+    Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
 /// Driver of ST's SDMMC, with the surroundings of its board.
 pub type SdmmcDriver<const PIECES: usize> =
     Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>;
@@ -341,7 +341,7 @@ impl Machine<(NoLock, OpenHostDriver)> {
             mshc_driver::<DesignWareLayout>(DESIGN_WARE, setup, card, faults, now_ns)?;
         let (scrap, lent) = lease(&SCRAPS, Scrap::new);
         let open = OpenTransfers::NONE.reads(true).writes(true);
-        let host = told(mshc::Streams::new(host, scrap, open))?;
+        let host = told(mshc::OpenDesignWare::new(host, scrap, open))?;
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
         let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
         Ok(powered.machine(stack, true, (leased, lent)))

@@ -349,7 +349,7 @@ fn fuzz_open_design_ware() {
         let Some(host) = any_mshc::<mshc::DesignWareLayout>(regs, dma, u)? else { return Ok(None) };
         // SAFETY: leaked, and the driver before has gone.
         let scrap = unsafe { &mut *scrap.as_ptr() };
-        Ok(mshc::Streams::new(host, scrap, open).ok())
+        Ok(mshc::OpenDesignWare::new(host, scrap, open).ok())
     });
 }
 

@@ -68,7 +68,7 @@ use layout::*;
 pub use layout::{DesignWareLayout, MshcLayout, SmhcLayout};
 use phase::Active;
 use regs::*;
-pub use streams::{OpenTransfers, Scrap, Streams};
+pub use streams::{OpenDesignWare, OpenTransfers, Scrap};
 pub use table::Descriptors;
 use table::Form;
 pub use tune::MshcBoard;

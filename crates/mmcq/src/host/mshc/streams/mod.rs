@@ -84,7 +84,7 @@ impl Default for Scrap {
 /// A driver for DesignWare's controller that leaves transfers open where its board has enabled it.
 ///
 /// Otherwise it works as without this type.
-pub struct Streams<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
+pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
     pub(super) host: DesignWare<R, D, S, DESCRIPTORS>,
     caps: Caps,
     config: OpenTransfers,
@@ -128,7 +128,7 @@ enum Plain {
     Carrier,
 }
 
-impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Streams<R, D, S, DESCRIPTORS> {
+impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
     /// Makes a driver that leaves transfers open as far as `config` allows; writes no register.
     /// Maps `scrap`, once and for good.
     ///
@@ -148,7 +148,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Streams<R, D, S, D
         let caps = host.caps.continue_data(any).open_until_stopped(any);
         let ring_bytes =
             super::Descriptors::<DESCRIPTORS>::ring_bytes(host.form.chunk, host.caps.max_segments);
-        Ok(Streams {
+        Ok(OpenDesignWare {
             host,
             caps,
             config,
@@ -276,7 +276,9 @@ fn map_scrap<D: Dma>(dma: &D, scrap: &'static mut Scrap) -> Result<u64, DmaError
 // stopped at that one: it has closed those before, and fetches none until the poll demand. After
 // that come the descriptors of the next request, or those of `scrap`, which is `'static`. After any
 // other end a reset takes the memory from it.
-unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host for Streams<R, D, S, DESCRIPTORS> {
+unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
+    for OpenDesignWare<R, D, S, DESCRIPTORS>
+{
     const CONTINUES: bool = true;
     const ALWAYS_CONTINUES: bool = false;
     const CONTINUES_BY_REQUEST: bool = true;

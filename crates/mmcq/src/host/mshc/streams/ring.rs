@@ -12,7 +12,7 @@
 //! While the transfer is open, the mark at which the FIFO asks for the DMA is 0: otherwise the last
 //! words of a request would wait for the next block.
 
-use super::{Open, SCRAP_BYTES, Streams};
+use super::{Open, OpenDesignWare, SCRAP_BYTES};
 use crate::host::mshc::layout::*;
 use crate::host::mshc::phase::{Active, COMMAND_ERRORS, READ_ERRORS, Work, check, command_bits};
 use crate::host::mshc::regs::*;
@@ -97,7 +97,7 @@ impl Run {
     }
 }
 
-impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Streams<R, D, S, DESCRIPTORS> {
+impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
     /// Returns whether an open read can have this memory.
     pub(super) fn fits(&self, segment: &Segment, blocks: u32) -> bool {
         let bytes = blocks.saturating_mul(BLOCK_BYTES);

@@ -7,11 +7,11 @@ const RCV_R1: u32 = 6 << 9 | 0x100;
 const SELECTED: u32 = 0x1234_0000;
 const BUSY: u32 = STATUS_BUSY;
 
-type Open = Streams<&'static Fake, &'static FakeDma, FakeBoard, 8>;
+type Open = OpenDesignWare<&'static Fake, &'static FakeDma, FakeBoard, 8>;
 
 fn open_with(open: OpenTransfers) -> Open {
     let scrap = Box::leak(Box::new(Scrap::new()));
-    let mut host = Streams::new(ready::<DesignWareLayout>(), scrap, open).unwrap();
+    let mut host = OpenDesignWare::new(ready::<DesignWareLayout>(), scrap, open).unwrap();
     let select = Phase::of(Command::new(7, SELECTED, Resp::R1));
     host.start(&select, &[], 0).unwrap();
     raise(host.controller(), INT_COMMAND);
