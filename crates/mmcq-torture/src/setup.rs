@@ -170,7 +170,7 @@ pub struct Setup {
     pub tasks: Option<TaskOrder>,
     /// Whether erased memory reads as ones.
     pub ones: bool,
-    /// What discarded sectors read as.
+    /// What a read of a discarded sector returns.
     pub discarded: Discarded,
     /// Whether erases are secure: secure erase for whole groups, secure trim for others.
     pub secure: bool,

@@ -99,10 +99,10 @@ pub mod sd {
     pub const PING_PONG: u16 = 0xfa00;
     pub const PING_PONG_BYTES: usize = 512;
 
-    /// Bits of CFG1: bus mode.
+    /// Bits of register CFG1: the bus mode.
     pub const MODE_DDR: u8 = 0x04;
     pub const MODE_SD30: u8 = 0x08;
-    /// Bits of CFG2.
+    /// Bits of register CFG2.
     pub const NO_CRC7_CHECK: u8 = 1 << 2;
     pub const WAIT_BUSY_END: u8 = 1 << 3;
     pub const NO_STATUS_TIMEOUT: u8 = 1 << 5;

@@ -46,7 +46,7 @@ pub struct Ills {
     pub reads_up_to_hz: Option<u32>,
     /// Blocks that are read are damaged until the supervisor tunes.
     pub detuned: bool,
-    /// The byte whose block is damaged each time it is read: the nth block from now on.
+    /// Blocks of 512 bytes whose first byte has this value are damaged each time they are read.
     pub bad_byte: Option<u8>,
     /// The busy after the next block lasts until the supply has been off.
     pub stuck_busy: bool,
