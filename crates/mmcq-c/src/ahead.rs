@@ -78,7 +78,7 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 /// The mappings of one controller. Accessed only while the lock of its stack is held.
 pub(crate) struct Ahead {
     calls: [Cell<Option<Mapping>>; CALLS_MAX],
-    /// Entries that have a mapping, one bit each; lookups check only these.
+    /// Entries that have a mapping, one bit each; a search checks only these entries.
     used: Cell<u64>,
     /// The descriptor table, which the driver maps once; closing the controller unmaps it.
     table: Cell<Option<Mapping>>,

@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// Largest number of events that one call reports. The next call reports later events.
 const EVENTS_MAX: u32 = 4;
 
-/// State of the card events of one controller. `told` (the program knows of a card) is accessed
-/// only while the lock of its stack is held.
+/// State of the card events of one controller. `told` says whether the program knows of a card, and
+/// is accessed only while the lock of the stack is held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
     /// Set while a call reports events. Another call during that time returns at once, and the

@@ -382,8 +382,8 @@ impl Moves {
     }
 }
 
-/// Transfers the rest of the data, and counts the bytes that are done. Returns true if a controller
-/// that cannot be stopped still uses the memory.
+/// Transfers the data that are still to be transferred, and counts the bytes that are done. Returns
+/// true if a controller that cannot be stopped still uses the memory.
 pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), IoError>, bool) {
     let Moves { start, bytes, at, direction } = moves;
     // Every turn transfers at least one byte.

@@ -57,18 +57,16 @@ pub(crate) type MoveOn = fn(host: usize, &Place, &Stack, &mmcq_platform) -> bool
 /// while the lock of its stack is held.
 pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
-    /// Slots with a request, one bit each; lookups check only these.
+    /// Slots with a request, one bit each; a search checks only these slots.
     used: Cell<u64>,
     /// Number of submitted requests; most programs have none.
     count: AtomicU32,
-    /// Number of transfers of I/O functions in progress. The next field is the function that
-    /// continues them; a program without such transfers does not link it. Accessed while the lock
-    /// is held.
+    /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,
     move_on: Cell<Option<(MoveOn, usize)>>,
-    /// Whether a call is calling callbacks. The next field says that another call came in the
-    /// meantime, and has left its callbacks to the first one.
+    /// Whether a call of the library is calling callbacks.
     calling: AtomicBool,
+    /// Whether another call came in the meantime, and has left its callbacks to the first call.
     again: AtomicBool,
 }
 

@@ -19,7 +19,7 @@ use mmcq::task::Idle;
 /// Options of the supervisor. A card that is inserted counts as another card until the program has
 /// brought it up and compared it, because the program knows the earlier card by its size.
 const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true));
-/// Largest number of steps in one call; the next call does the rest.
+/// Largest number of steps in one call; the next call does the remaining steps.
 const STEPS_MAX: u32 = 8;
 
 // The futures that run in the supervisor's room. None is inside of another one: the compiler would

@@ -68,8 +68,9 @@ struct Owner {
     request: NonNull<mmcq_io_request>,
     done: unsafe extern "C" fn(*mut mmcq_io_request, i32),
     mapping: Option<Mapping>,
-    /// Index of the function's handle; the next field is the bring-up that the handle belongs to.
+    /// Index of the function's handle.
     handle: usize,
+    /// Number of the bring-up that the handle belongs to.
     found_by: u32,
 }
 

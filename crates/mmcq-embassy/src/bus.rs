@@ -18,22 +18,25 @@ const COMMAND_NS: u64 = 20 * MS_NS;
 const BUSY_NS: u64 = 10_000 * MS_NS;
 /// Longest time of data, in nanoseconds: a second more than any standard allows for a block.
 const DATA_NS: u64 = 2_000 * MS_NS;
-/// Time for the supply to fall, in nanoseconds [SD 6.4.1]. The next constant is the time for it to
-/// rise, and for 74 clocks at 400 kHz.
+/// Time for the supply to fall, in nanoseconds [SD 6.4.1].
 const POWER_OFF_NS: u64 = 2 * MS_NS;
+/// Time for the supply to rise, in nanoseconds.
 const POWER_UP_NS: u64 = 2 * MS_NS;
+/// Time for 74 clocks at 400 kHz, in nanoseconds.
 const CLOCKS_74_NS: u64 = MS_NS / 2;
-/// Time with the clock off during the voltage switch, in nanoseconds [SD 4.2.4.2]. The next
-/// constant is the time until DAT is high afterwards.
+/// Time with the clock off during the voltage switch, in nanoseconds [SD 4.2.4.2].
 const SWITCH_OFF_NS: u64 = 10 * MS_NS;
+/// Time from the clock at 1.8 V until DAT is high, in nanoseconds.
 const SWITCH_ON_NS: u64 = MS_NS;
 /// Largest number of blocks in a tuning procedure [SD 4.2.4.5].
 const TUNING_BLOCKS: u32 = 40;
-/// Fastest clocks without tuning, in hertz: default speed and high speed at 3.3 V [SD 6.6], UHS-I
-/// [SD 3.9.4].
+/// Fastest clock of default speed, in hertz [SD 6.6].
 const DEFAULT_HZ: u32 = 25_000_000;
+/// Fastest clock of high speed at 3.3 V, in hertz.
 const HIGH_HZ: u32 = 50_000_000;
+/// Fastest clock of SDR50, in hertz [SD 3.9.4].
 const SDR50_HZ: u32 = 100_000_000;
+/// Fastest clock of SDR104, in hertz [SD 3.9.4].
 const SDR104_HZ: u32 = 208_000_000;
 
 /// A controller behind mmcq's queue, as a bus for drivers that use embassy's `sdio`: SDIO functions

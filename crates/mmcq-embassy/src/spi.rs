@@ -50,8 +50,8 @@ struct Inner<'b> {
     halves: u8,
 }
 
-/// The connection between [`SpiPort`] and [`SpiRunner`]. It may be a static variable or a local
-/// variable of `main`.
+/// The connection between [`SpiPort`] and [`SpiRunner`]: a static variable, or a local variable of
+/// `main`.
 pub struct SpiMailbox<'b> {
     inner: Mutex<RefCell<Inner<'b>>>,
 }
@@ -63,8 +63,8 @@ impl core::fmt::Debug for SpiMailbox<'_> {
 }
 
 impl<'b> SpiMailbox<'b> {
-    /// Makes a mailbox with memory for one block. All bytes are copied through it, so neither half
-    /// ever accesses the other's memory.
+    /// Makes a mailbox with memory for one block. All bytes are copied through this memory, so
+    /// neither half ever accesses the other's memory.
     pub const fn new(buffer: &'b mut [u8; BYTES]) -> Self {
         let inner = Inner { job: None, done: None, buffer: Some(buffer), waker: None, halves: 0 };
         SpiMailbox { inner: Mutex::new(RefCell::new(inner)) }

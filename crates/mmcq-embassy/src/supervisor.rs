@@ -5,8 +5,8 @@ use mmcq::engine::DmaBuf;
 use mmcq::task::{Platform, Stack};
 
 /// Supervises a card by [`mmcq::card::supervise`] with `options`, and then the cards that are
-/// inserted later. Run it in a task of its own when bring-up has ended. It calls `heard` with each
-/// event.
+/// inserted later. Run this call in a task of its own when bring-up has ended. The call passes each
+/// event to `heard`.
 ///
 /// Without a supervisor the engine tries a failed transfer again. But nothing initialises a card
 /// that lost its state, tunes it again, or brings up a new card. `scratch` is the memory that

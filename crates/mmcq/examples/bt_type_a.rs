@@ -1,9 +1,10 @@
 //! A Bluetooth Type-A driver in the interrupt: the six steps of a packet, each started in the
 //! interrupt that ended the one before.
 //!
-//! `cargo run --example bt_type_a`. The controller and the card are the tests' double, in virtual
-//! time: only the wire costs something. The driver itself is `mmcq::sdio::bluetooth`; a board would
-//! bring its own host, lock and timer, and call `Stack::on_irq` from its interrupt handler.
+//! `cargo run --example bt_type_a`. Controller and card are the models of this crate's tests, in
+//! virtual time: only the bits on the wire take time. The driver itself is `mmcq::sdio::bluetooth`;
+//! a board would bring its own host, lock and timer, and call `Stack::on_irq` from its interrupt
+//! handler.
 
 #[path = "../tests/support/io_card.rs"]
 mod io_card;
@@ -24,7 +25,7 @@ use std::cell::Cell;
 const PACKETS: u32 = 250;
 const PAYLOAD_BYTES: u32 = 2048 - HEADER_BYTES;
 
-/// All there is to write: receives for ever, straight on.
+/// The whole code of a driver's user: receives a packet, answers it, and repeats this for ever.
 async fn echo(stack: &Stack<4>, packets: &Cell<u32>) -> Result<(), IoError> {
     let (card, _scratch) = bring_up_io(stack, memory(512), Options::DEFAULT).await;
     let card = card?;

@@ -1,8 +1,8 @@
-//! How many instructions a 4 KiB request takes through queue and driver; run it by
-//! `tools/path-length.sh`, which counts with callgrind.
+//! How many instructions a 4 KiB request takes through queue and driver; run the example by
+//! `tools/path-length.sh`, which counts the instructions with callgrind.
 //!
-//! The controller is a handful of cells: a command completes as soon as it is written, so that only
-//! the stack's own work is left. Register accesses are counted by the cells.
+//! The controller is a model of a few memory cells: a command completes as soon as the stack writes
+//! it, so that only the stack's own work is measured. The model counts the register accesses.
 
 use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Kind, Request, SlotId, SlotSet};
 use mmcq::host::sdhci::{Cqhci, CqhciConfig, Sdhci, SdhciConfig, Table, TaskList, TransferMode};
@@ -15,24 +15,27 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::ptr::NonNull;
 
-/// A register file that completes each command at once. Tasks of a queue engine end one at a time.
+/// The registers of a controller that completes each command at once. Tasks of its command queue
+/// engine end one at a time.
 struct Cells {
     words: [Cell<u32>; 192],
     accesses: Cell<u64>,
-    /// The card's queue: the task of the last CMD44, what was announced and not executed, what is
-    /// called ready.
+    /// The task of the card's queue that the last CMD44 described.
     described: Cell<u32>,
+    /// The tasks of the card's queue that were announced and not executed.
     announced: Cell<u32>,
+    /// The tasks of the card's queue that CMD13 reports as ready.
     ready: Cell<u32>,
-    /// What was rung, and the task that ended last.
+    /// The tasks of the command queue engine that were rung and have not ended, bit n for task n.
     rung: Cell<u32>,
+    /// The task of the command queue engine that ended last.
     ended: Cell<u32>,
 }
 
 const STATUS: usize = 0x30 / 4;
-/// Command Complete, and Transfer Complete where there is one.
+/// Interrupt status at the end of a command: Command Complete and Transfer Complete.
 const DONE: u32 = 3;
-/// The queue engine's registers, and its interrupt in the status.
+/// Offset of the command queue engine's registers.
 const QUEUE: u16 = 0x200;
 const IS: u16 = QUEUE + 0x10;
 const TDBR: u16 = QUEUE + 0x28;
@@ -71,7 +74,8 @@ impl Cells {
         }
     }
 
-    /// The card's queue. One more task becomes ready between two questions.
+    /// Answers a command as a card with a queue does. One more task becomes ready between two polls
+    /// (CMD13).
     fn answer(&self, index: u32, argument: u32) {
         let response = &self.words[0x10 / 4];
         match index {
@@ -93,7 +97,8 @@ impl Cells {
         response.set(0x900);
     }
 
-    /// The queue engine has moved the data of one task: the next by number. False: none is rung.
+    /// Ends the rung task with the lowest number after the last one that ended, as if its data were
+    /// transferred. Returns false if no task is rung.
     fn end_task(&self) -> bool {
         let rung = self.rung.get();
         if rung == 0 {
@@ -116,7 +121,7 @@ impl Cells {
     }
 }
 
-/// The cells live for ever, so that the test can look at them too.
+/// Access to the cells, which live for ever, so that the example can read them too.
 #[derive(Clone, Copy)]
 struct Port(&'static Cells);
 
@@ -143,7 +148,7 @@ impl Regs for Port {
     }
 }
 
-/// One memory for CPU and controller.
+/// Memory that has the same addresses for CPU and controller.
 struct Identity;
 
 // SAFETY: the pretended controller touches no memory at all.
@@ -171,7 +176,7 @@ fn interrupt<H: Host, P: Profile>(stack: &mut Stack<H, P>, now_ns: u64) -> SlotS
     stack.on_irq(now_ns).completed
 }
 
-/// The alarm has rung.
+/// Polls the engine, as a platform does when its alarm rings. Returns the completed slots.
 #[inline(never)]
 fn alarm<H: Host, P: Profile>(stack: &mut Stack<H, P>, now_ns: u64) -> SlotSet {
     stack.poll(now_ns).completed
@@ -184,7 +189,8 @@ fn take<H: Host, P: Profile>(stack: &mut Stack<H, P>, id: SlotId) -> Option<DmaB
     Some(completion.buf)
 }
 
-/// A controller with a card, on eight lines.
+/// Returns a driver for the model of the controller, with a card on eight data lines, and the
+/// model's cells.
 fn controller() -> (Controller, &'static Cells) {
     let none = || Cell::new(0);
     let cells: &'static Cells = Box::leak(Box::new(Cells {
@@ -224,7 +230,7 @@ fn machine() -> (Stack<Controller, Fifo>, &'static Cells) {
     (stack, cells)
 }
 
-/// An eMMC whose queue is used for everything.
+/// Returns a stack with an eMMC whose command queue is used for all reads and writes.
 fn with_queue<H: Host, P: Profile>(host: H, profile: P) -> Stack<H, P> {
     let mut stack = Engine::with_policy(host, Config::DEFAULT, profile);
     stack.set_card_params(Some(CardParams::sd(1, 1 << 26).emmc(true)));
@@ -235,7 +241,7 @@ fn with_queue<H: Host, P: Profile>(host: H, profile: P) -> Stack<H, P> {
 
 type Queue = Cqhci<Port, Identity, 64, 8>;
 
-/// Maps, describes and rings a task.
+/// Maps the memory of a task, describes the task, and rings its doorbell.
 #[inline(never)]
 fn announce(host: &mut Queue, slot: u8, address: u32, segment: &mut Segment) {
     host.map(segment, Direction::Read).expect("mapped");
@@ -244,7 +250,7 @@ fn announce(host: &mut Queue, slot: u8, address: u32, segment: &mut Segment) {
     host.ring(1 << slot);
 }
 
-/// Acknowledges, and unmaps one.
+/// Acknowledges the ends of tasks, and unmaps the memory of one task. Returns the ended tasks.
 #[inline(never)]
 fn end(host: &mut Queue, segment: &Segment) -> u32 {
     let done = match host.ack_ends() {
@@ -255,7 +261,8 @@ fn end(host: &mut Queue, segment: &Segment) -> u32 {
     done
 }
 
-/// The controller with its queue engine.
+/// Returns a driver for the model of the controller with its command queue engine, and the model's
+/// cells.
 fn controller_with_queue() -> (Queue, &'static Cells) {
     let (host, cells) = controller();
     cells.words[QUEUE as usize / 4].set(0x510);
@@ -266,7 +273,8 @@ fn controller_with_queue() -> (Queue, &'static Cells) {
     (Queue::new(host, list, config), cells)
 }
 
-/// Tasks through the driver of the queue engine alone.
+/// Executes `count` tasks by the driver of the command queue engine alone, without the engine of
+/// the stack.
 fn tasks(count: u64) {
     let (mut host, cells) = controller_with_queue();
     host.enable_queue(&QueueSettings::new(1)).expect("an engine");
@@ -374,7 +382,7 @@ fn run<H: Host, P: Profile>(mut stack: Stack<H, P>, cells: &Cells, load: &Load) 
     );
 }
 
-/// Words as bytes, so that buffers are aligned.
+/// Views words as bytes: a buffer made of words is aligned.
 trait AsBytes {
     fn as_bytes(&'static mut self) -> &'static mut [u8];
 }

@@ -3,7 +3,8 @@
 //! the engine alone with the same phases. Run it by `tools/path-length.sh`, which counts with
 //! callgrind.
 //!
-//! Controller and card cost next to nothing, so that only the stack's own work is left.
+//! The models of controller and card take almost no instructions, so that only the stack's own work
+//! is measured.
 
 #[path = "type_a_length/by_await.rs"]
 mod by_await;
@@ -22,17 +23,17 @@ use mmcq::task::Timer;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// No time passes; the alarm is not needed.
+/// A timer for a program in which no time passes and no alarm is needed.
 const TIMER: Timer = Timer { now_ns: || 0, set_alarm: |_| {} };
 
-/// What callgrind collects: one interrupt.
+/// Handles one interrupt. Callgrind counts the instructions of this function.
 #[inline(never)]
 fn counted(interrupt: &mut dyn FnMut()) {
     interrupt();
 }
 
-/// Receives `count` packets; `which` of a packet's interrupts are counted: 0 is the card's, 1 ends
-/// the first phase, `None` is all.
+/// Receives `count` packets. `which` is the interrupt of each packet whose instructions are
+/// counted: 0 is the card interrupt, 1 is the end of the first phase, `None` means all interrupts.
 fn drive(interrupt: &mut dyn FnMut(), packets: &dyn Fn() -> u64, fast: bool, count: u64, which: Option<u64>) {
     // To the end of the first packet: bring-up is over.
     for _ in 0..100 {

@@ -23,11 +23,11 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 /// The context that runs code which waits for the controller, or that is called after the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// The hard interrupt.
+    /// Code runs in the hard interrupt.
     Interrupt,
-    /// The deferred interrupt: tasklet, soft interrupt, PendSV.
+    /// Code runs in the deferred interrupt: tasklet, soft interrupt, PendSV.
     Deferred,
-    /// A thread.
+    /// Code runs in a thread.
     Thread,
 }
 
@@ -36,19 +36,21 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Leaving the hard interrupt, and the next hard interrupt up to its call of the engine.
+    /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
+    /// engine.
     pub interrupt_ns: u32,
-    /// Leaving the deferred interrupt, and the next hard and deferred interrupt.
+    /// Cost of leaving the deferred interrupt, and of the next hard and deferred interrupt.
     pub deferred_ns: u32,
-    /// A thread goes to sleep, the interrupt comes, and the thread runs again.
+    /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
+    /// again.
     pub thread_ns: u32,
     /// Least time of one poll of the controller.
     pub look_ns: u32,
-    /// A transfer of 1024 bytes through the FIFO by the CPU.
+    /// Cost of a transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
     /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
     pub dma_ns: u32,
-    /// Cache maintenance around DMA of 1024 bytes.
+    /// Cost of the cache maintenance before and after DMA of 1024 bytes.
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
@@ -69,7 +71,7 @@ setters!(Costs {
 });
 
 impl Costs {
-    /// All costs free or unknown, and no limits: a board sets what it knows.
+    /// Costs of which none is known, and no limits; a board sets the costs that it knows.
     pub const UNKNOWN: Costs = Costs {
         interrupt_ns: 0,
         deferred_ns: 0,
@@ -119,7 +121,8 @@ impl Costs {
     }
 }
 
-/// Classes of waits. In one class the delay besides the bits on the wire is about the same.
+/// Classes of waits. In one class the delay that is added to the time of the bits on the wire is
+/// about the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A command without data or busy: CMD13, CMD52.
@@ -188,11 +191,13 @@ impl Wait {
 
     /// Returns the clocks on the wire, with the shortest usual delays of a card [SD 4.12].
     fn clocks(&self, bus: Bus) -> u64 {
-        /// A command's token.
+        /// Length of a command's token, in bits.
         const TOKEN: u64 = 48;
-        /// From a command to its response: N_CR, 2 to 64 clocks. To the first data: N_AC, from 8.
+        /// Usual gap on the bus, in clocks: from a command to its response (N_CR, 2 to 64), or from
+        /// a command to the first data (N_AC, 8 or more).
         const GAP: u64 = 8;
-        /// Start bit, CRC16 and end bit of a block, and the gap to the next.
+        /// Number of clocks for start bit, CRC16 and end bit of a block, and for the gap to the
+        /// next block.
         const AROUND: u64 = 18 + 8;
         let lines = match bus.width {
             Width::W1 => 1,
@@ -229,7 +234,7 @@ pub enum Advice {
 
 /// Weight of a new sample in the mean: one in `1 << SHIFT`.
 const SHIFT: u32 = 3;
-/// Stands for a delay that has not been measured.
+/// The value of a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
 
 /// A board's policy of waiting; see the documentation of this module.

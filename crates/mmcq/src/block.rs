@@ -106,8 +106,9 @@ impl From<BlockError> for Error {
 /// meanwhile. A program that has examined the new card makes a new handle, or calls
 /// [`rebind`](Self::rebind).
 ///
-/// When the card has lost complete writes, the next [flush](Self::flush) of each handle reports it,
-/// once per handle. Users that do not see each other's flushes need a handle each.
+/// When the card has lost complete writes, the next [flush](Self::flush) of each handle reports the
+/// loss; later flushes of that handle do not report it again. Users that do not see each other's
+/// flushes need a handle each.
 ///
 /// The queue has `N` slots ([`Stack`]), or [`Config::admitted`](crate::engine::Config::admitted) if
 /// that is less. No call waits for a free slot: while all are in use a call returns
@@ -152,7 +153,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Request::new(kind, buf).for_card(self.card)
     }
 
-    /// Returns size and abilities of the card; `None`: there is no card, or it is not the handle's.
+    /// Returns size and abilities of the card; `None`: there is no card, or the card is another one
+    /// than the handle's.
     pub fn geometry(&self) -> Option<Geometry> {
         self.stack.with(|engine| {
             let target = *engine.card_params()?;
@@ -305,7 +307,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// Erases these blocks: when the call returns they read as erased blocks do (all zeros or all
-    /// ones, as the card has it). A flush makes the erase durable, as with a write.
+    /// ones, as the card has it). Only a flush makes the erase durable, as for a write.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)

@@ -1,4 +1,4 @@
-//! Ready parts for a board, so that its own code only has addresses and a clock.
+//! Ready-made parts for a board: then the board's own code only supplies addresses and a clock.
 //!
 //! | a stack needs | use | when |
 //! |---|---|---|

@@ -5,8 +5,8 @@
 //! it: the hard interrupt, a deferred interrupt, a thread or a spinning loop. Programs use it
 //! through futures that borrow a slot ([`task`]) and through plain calls ([`block`]).
 //!
-//! No code of this crate allocates, blocks, reads a clock or panics. None spins, except in a thread
-//! that asks for it, and there no longer than [`advance`] allows.
+//! No code of this crate allocates, blocks, reads a clock or panics. No code of this crate spins,
+//! except in a thread that asks for it, and there no longer than [`advance`] allows.
 //!
 //! From power-up to the first block, with a stack of eight slots that lives in the program's static
 //! memory:

@@ -1,5 +1,6 @@
-//! Writes that are complete with their data: what they gain, and every promise that is kept to
-//! those that ask for more.
+//! Tests of writes that are complete when their data are transferred
+//! ([`Acknowledge::Transferred`]): the time that they gain, and the promises that still hold for
+//! flushes, barriers and durable writes.
 
 use crate::{closed, support};
 use closed::Closed;
@@ -68,7 +69,8 @@ impl<P: Profile> Bench<P> {
         self.engine.take(id).map(|done| done.result.map(|output| output.bytes))
     }
 
-    /// One step: an interrupt, or the time that the engine waits for.
+    /// Does one step: an interrupt if a phase is running, otherwise a poll at the engine's next
+    /// deadline.
     fn step(&mut self) {
         let answers = self.world.borrow().running() && !self.world.borrow().silent;
         if answers {
@@ -318,8 +320,8 @@ fn a_card_that_loses_its_supply_before_its_status_has_lost_writes() {
     }
 }
 
-/// The slot of the write is another request's by then: that one goes out once, and gets its own
-/// result.
+/// Tests that the failure of a complete write does not hit the request that has the write's slot by
+/// then: that request is sent only one time, and gets its own result.
 #[test]
 fn a_card_that_stays_busy_too_long_fails_the_flush_and_no_other_request() {
     for busy in UNSEEN {

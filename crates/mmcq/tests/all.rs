@@ -1,6 +1,6 @@
-//! All tests that need no process of their own, as one program: each program more costs a build.
-//! What runs alone is in `Cargo.toml`. `cargo test -p mmcq --test all NAME` runs those with
-//! NAME in their path.
+//! All tests that need no process of their own, as one program, because each additional program
+//! costs a build. `Cargo.toml` lists the tests that run alone. `cargo test -p mmcq --test all NAME`
+//! runs the tests with NAME in their path.
 
 #[path = "support/anything.rs"]
 mod anything;

@@ -1,5 +1,5 @@
-//! Which partition of an eMMC a request reaches: always its own, whatever fails, stops, or is given
-//! up between two visits.
+//! Tests that each request reaches its own partition of an eMMC, whatever fails, stops, or is given
+//! up between two partition accesses.
 
 use crate::support;
 use mmcq::engine::{
@@ -32,18 +32,18 @@ fn visit_of(config: u8, lba: u32, out: u16, back: u16) -> Kind {
     support::partition_access(config, lba, out, back)
 }
 
-/// Writes blocks of boot area 1.
+/// Submits a write of eight blocks of boot area 1.
 fn boot(engine: &mut TestEngine, lba: u32, fill: u8, now: u64) -> SlotId {
     engine.submit(Request::new(visit_of(0x49, lba, 8, 0), buffer(8, fill)), now).unwrap()
 }
 
-/// Writes blocks of the user area.
+/// Submits a write of eight blocks of the user area.
 fn user(engine: &mut TestEngine, lba: u64, fill: u8, now: u64) -> SlotId {
     engine.submit(Request::new(Kind::Write { lba, blocks: 8 }, buffer(8, fill)), now).unwrap()
 }
 
-/// Interrupts and alarms, with a supervisor that answers as it is told, until nothing is left to
-/// do.
+/// Runs the engine by interrupts and alarms, with a supervisor that answers each request for help,
+/// until nothing is left to do. Calls `at` after each interrupt. Returns the time.
 fn run(engine: &mut TestEngine, mut now: u64, mut at: impl FnMut(&mut TestEngine, u64)) -> u64 {
     for _ in 0..100_000 {
         now += 1_000;
@@ -73,7 +73,8 @@ fn taken(engine: &mut TestEngine, id: SlotId) -> Result<u32, Error> {
     engine.take(id).expect("not finished").result.map(|output| output.bytes)
 }
 
-/// The medium of a partition: what it held, but for these writes.
+/// Checks the medium of a partition: each block has the value `before`, or that of one of these
+/// writes; after a write that is done, the value of that write.
 fn expect(medium: &[u8], before: u8, writes: &[(usize, u8, bool)], what: &str) {
     for (block, bytes) in medium.chunks(512).enumerate() {
         let mut allowed = vec![before];
@@ -115,9 +116,9 @@ fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
     assert_eq!((world.borrow().medium[0], world.borrow().areas[&1][0]), (0x5a, 8));
 }
 
-/// Every phase may fail, alone or with any other, executed by the card or not; the second visit may
-/// be given up at any time, the controller may ask for a new tuning at any time. With a supervisor
-/// and without one.
+/// Tests failures of each phase and of each two phases, executed by the card or not, with and
+/// without a supervisor. The second partition access may be cancelled at any time, and the
+/// controller may request a new tuning at any time.
 #[test]
 fn data_are_in_their_own_partition_whatever_fails() {
     let mut cases = 0;
@@ -185,7 +186,8 @@ fn a_card_that_does_not_come_back_is_initialised_again() {
     assert_eq!((world.borrow().medium[0], world.borrow().areas[&1][0]), (2, 8));
 }
 
-/// A CMD6 that the card refuses leaves it where it was.
+/// Tests a switch back to the user area that the card refuses: the card stays in its partition, and
+/// the engine switches back again.
 #[test]
 fn a_refused_way_back_is_gone_again() {
     let (world, mut e) = card();
@@ -229,7 +231,8 @@ fn only_visits_go_to_another_partition() {
     }
 }
 
-/// A visit was planned before an order made the device boot from another area.
+/// Tests a partition access that was submitted before a long command made the device boot from
+/// another area: the access keeps the new boot bits of PARTITION_CONFIG.
 #[test]
 fn a_visit_keeps_the_boot_bits_that_an_order_has_written() {
     let (world, mut e) = card();
@@ -243,7 +246,8 @@ fn a_visit_keeps_the_boot_bits_that_an_order_has_written() {
     assert_eq!(bytes, [0x49, 0x48, 0x50, 0x51, 0x50]);
 }
 
-/// Before the first visit the engine does not know the byte, and a lost answer leaves it in doubt.
+/// Tests that no partition access undoes what a long command has written to PARTITION_CONFIG. The
+/// engine does not know that byte before the first access, nor after a lost response.
 #[test]
 fn no_visit_undoes_an_order_whose_end_or_beginning_is_not_known() {
     use emmc::SwitchMode::{ClearBits, SetBits, WriteByte};
@@ -288,7 +292,8 @@ fn no_visit_undoes_an_order_whose_end_or_beginning_is_not_known() {
     }
 }
 
-/// The cache is that of all partitions but RPMB [eMMC 6.6.31].
+/// How to flush the cache of the tests' card: the cache serves all partitions except RPMB [eMMC
+/// 6.6.31].
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
 
 fn flush(engine: &mut TestEngine, now: u64) -> SlotId {
@@ -359,8 +364,8 @@ fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
     assert_eq!(taken(&mut e, flushed), Ok(0), "told once");
 }
 
-/// The controller sees the end of busy too early: the status says that the card programs still, and
-/// tells its error there, once.
+/// Tests a controller that reports the end of busy too early: the card's status shows that the card
+/// still programs, and shows its error only one time.
 #[test]
 fn a_write_is_complete_when_the_card_has_programmed_it() {
     for error in [0, R1::ERROR] {

@@ -1,5 +1,5 @@
-//! Calls that wait on their own thread: when they may sleep, and that they do not sleep on a result
-//! that is there.
+//! Tests of calls that wait on their own thread: when the calls may sleep, and that they do not
+//! sleep when their result has come already.
 
 use crate::support;
 use mmcq::block::BlockDevice;
@@ -29,7 +29,8 @@ thread_local! {
 
 type Stack = mmcq::task::Stack<(OneThread, TestHost), 4>;
 
-/// Calls of other threads may end a sleep too early, and these tests count sleeps: one at a time.
+/// Lock that lets these tests run one at a time: they count sleeps, and calls of other threads may
+/// end a sleep too early.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Machine {
@@ -53,8 +54,9 @@ impl Machine {
         Machine { _alone: alone, world, stack }
     }
 
-    /// `wfi` with interrupts masked: the controller's ends a phase, else the alarm rings. Without
-    /// either the core sleeps for ever.
+    /// Acts as the instruction `wfi` with interrupts masked: time passes until the controller's
+    /// interrupt if a phase is running, otherwise until the alarm. Panics if neither would ever
+    /// come.
     fn wait_for_interrupt(&self) {
         NOW_NS.set(NOW_NS.get() + 1_000);
         if !self.world.borrow().running() {
@@ -63,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// Each way to wait, with this `idle`.
+    /// Makes each kind of blocking call with this `idle`.
     fn each_way(&self, mut idle: impl FnMut(&Idle)) {
         let disk = BlockDevice::new(&self.stack);
         let mut memory = Aligned([7; 1024]);
@@ -96,8 +98,8 @@ fn with_interrupts_masked_no_call_sleeps_on_its_result() {
     assert!((8..40).contains(&sleeps), "{sleeps}");
 }
 
-/// The narrow race: the interrupt handler completes the request after the call has looked, and
-/// before it sleeps.
+/// Tests the interrupt handler that completes the request after the call has polled its future and
+/// before the call sleeps.
 #[test]
 fn an_interrupt_handler_that_ends_the_request_forbids_the_sleep() {
     let machine = Machine::new();
@@ -115,8 +117,8 @@ fn an_interrupt_handler_that_ends_the_request_forbids_the_sleep() {
     assert!(forbidden >= 5, "{forbidden}");
 }
 
-/// The supervisor of a card, say: polled in `idle`, it must end the sleep as the call's own future
-/// does.
+/// Tests a second future that `idle` polls, such as the supervisor of a card: its waker must end
+/// the sleep as that of the call's own future does.
 #[test]
 fn a_future_polled_in_idle_ends_the_sleep_too() {
     let machine = Machine::new();

@@ -1,4 +1,5 @@
-//! The ready parts of a board: what is handed out once, the static place of a stack, PCI.
+//! Tests of the ready-made parts of a board: values that only one call gets, the static place of a
+//! stack, PCI.
 
 use mmcq::board::pci::{self, Address, ConfigSpace, PciFunction};
 use mmcq::board::{Buffer, Coherent, Home, NoLock, Once};
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A controller whose registers all read as 0, but that counts the accesses.
+/// A controller whose registers all read as 0. It counts the accesses.
 struct Quiet(&'static AtomicU32);
 
 impl Quiet {
@@ -47,7 +48,7 @@ impl Regs for Quiet {
 
 static NOW_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Goes on with each look.
+/// Returns the time in nanoseconds; each call advances the clock by a microsecond.
 fn now_ns() -> u64 {
     NOW_NS.fetch_add(1_000, Relaxed)
 }
@@ -114,7 +115,7 @@ fn interrupts_before_the_stack_is_there_do_nothing() {
     assert!(std::ptr::eq(CARD.get().unwrap(), stack));
 }
 
-/// Blocking calls end by their deadlines although nothing interrupts and no alarm rings.
+/// Tests that blocking calls end by their deadlines although there is no interrupt and no alarm.
 #[test]
 fn a_stack_without_lock_alarm_and_interrupt_keeps_its_deadlines() {
     static ACCESSES: AtomicU32 = AtomicU32::new(0);
@@ -142,7 +143,8 @@ fn coherent_memory_is_where_it_is() {
     assert!(!memory.isolate());
 }
 
-/// The configuration of some functions, by place and offset.
+/// The configuration space of a machine with some PCI functions: the registers by bus, device,
+/// function and offset.
 #[derive(Default)]
 struct Machine {
     words: std::cell::RefCell<BTreeMap<(u8, u8, u8, u16), u32>>,

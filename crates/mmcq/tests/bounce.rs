@@ -1,5 +1,5 @@
-//! A pool for memory that the controller cannot use: nothing is lost on the way, and recovery has
-//! its own share.
+//! Tests of the bounce pool, for memory that the controller cannot use: no data are lost, and
+//! recovery has pieces of its own.
 
 use mmcq::host::bounce::Bounce;
 use mmcq::host::{Direction, Dma, DmaError};
@@ -7,12 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A platform that reaches the pool alone, and knows what is mapped.
+/// A platform whose controller reaches only the pool. It records the mappings.
 #[derive(Clone, Default)]
 struct Platform {
     reach: Rc<Cell<(usize, usize)>>,
     mapped: Rc<RefCell<Vec<(u64, usize)>>>,
-    /// 0: coherent.
+    /// Length of a cache line in bytes; 0 for coherent memory.
     line: Rc<Cell<u32>>,
 }
 
@@ -40,7 +40,7 @@ unsafe impl Dma for Platform {
     }
 }
 
-/// A pool of eight pieces of 512 bytes, without a reserve.
+/// Returns a pool of eight pieces of 512 bytes, none of them reserved.
 fn pool() -> (Bounce<Platform, 8>, Platform) {
     let memory: &'static mut [u8] = Box::leak(vec![0xee; 8 * 512].into_boxed_slice());
     let platform = Platform::default();
@@ -49,7 +49,7 @@ fn pool() -> (Bounce<Platform, 8>, Platform) {
     (Bounce::new(platform.clone(), memory), platform)
 }
 
-/// What the controller does at a bus address, which is one of the pool.
+/// Returns the memory at a bus address inside of the pool, as the controller reads and writes it.
 fn device(bus: u64, len: usize) -> &'static mut [u8] {
     // SAFETY: the pool is never freed, and the test uses no other reference to it meanwhile.
     unsafe { std::slice::from_raw_parts_mut(bus as usize as *mut u8, len) }
@@ -135,8 +135,8 @@ fn a_reserve_is_never_taken_by_others() {
     assert!(bounce.map(at(&mut scratch), 1024, Direction::Read).is_ok());
 }
 
-/// Any order of mappings of any length: no two share a byte, and what comes back is what the
-/// controller wrote.
+/// Tests mappings of any length in any order: no two mappings share a byte, and each buffer gets
+/// what the controller wrote.
 #[test]
 fn any_sequence_keeps_every_buffer_apart() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -197,7 +197,8 @@ fn a_read_into_parts_of_cache_lines_goes_through_the_pool() {
     assert_eq!(platform.mapped.borrow().len(), 0);
 }
 
-/// What went to the card may be a secret, and a read may fail before anything has come.
+/// Tests that a buffer never gets data that another buffer had in the pool: a read may fail before
+/// any data have come, and the earlier data may be a secret.
 #[test]
 fn the_pool_shows_no_buffer_what_another_had() {
     let (bounce, _) = pool();
@@ -213,7 +214,8 @@ fn the_pool_shows_no_buffer_what_another_had() {
     assert!(other.iter().all(|&byte| byte == 0x5e) && !shows(bus));
 }
 
-/// What was to be written may be a secret, and the next buffer there is another client's.
+/// Tests that the pool keeps no data of a mapping that failed: the data may be a secret, and the
+/// next buffer in these pieces may be that of another client.
 #[test]
 fn what_could_not_be_mapped_stays_in_no_piece() {
     let (bounce, platform) = pool();

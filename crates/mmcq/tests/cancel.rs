@@ -1,5 +1,5 @@
-//! Requests that no client waits for any more: what has not gone out never does, what has ends by
-//! itself, and each buffer comes back exactly once.
+//! Tests of requests that no client waits for any more. A request that was not sent is never sent,
+//! a request that was sent ends by itself, and each buffer comes back exactly one time.
 
 use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Handshake, Kind, Request, SlotId};
@@ -44,7 +44,7 @@ impl<P: Policy> Bench<P> {
         let _ = self.e.on_irq(self.now);
     }
 
-    /// Everything comes to rest.
+    /// Runs the engine until no request and no deadline is left.
     fn rest(&mut self) {
         for _ in 0..1_000 {
             if self.world.borrow().running() {
@@ -63,7 +63,7 @@ impl<P: Policy> Bench<P> {
         self.world.borrow().transfers().iter().map(|seen| (seen.index, seen.arg)).collect()
     }
 
-    /// Neither engine nor driver has anything of ours any more.
+    /// Checks that no buffer waits to be reclaimed, no slot is in use, and no memory is mapped.
     fn clean(&mut self) {
         assert!(reclaimed(|claim| self.e.reclaim(claim)).is_none(), "a buffer too many");
         assert_eq!((self.e.slots_in_use(), self.world.borrow().mapped()), (0, 0));
@@ -135,8 +135,8 @@ fn a_write_that_has_begun_is_not_half_undone() {
     b.clean();
 }
 
-/// The one response that told what became of a write got lost: the write is made again, whichever
-/// client lost interest in it and when, and is given up once.
+/// Tests a write whose only response with its result is lost, and which its client cancels before
+/// or after that. The write is sent again, and its buffer comes back only one time.
 #[test]
 fn a_write_in_doubt_is_not_half_undone_either() {
     for early in [true, false] {
@@ -183,8 +183,8 @@ fn an_abandoned_buffer_waits_for_its_claim() {
     assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none());
 }
 
-/// With a supervisor, a slot is kept for what it sends: the others may not be full for ever all the
-/// same.
+/// Tests buffers that nobody reclaims, with a supervisor for which one slot is kept free: new
+/// requests still get the slots of these buffers.
 #[test]
 fn buffers_that_are_never_reclaimed_make_room() {
     let mut b = bench();
@@ -230,7 +230,7 @@ fn its_place_among_those_mapped_ahead_is_free_again() {
     assert_eq!(b.world.borrow().mapped(), 2, "the next one is mapped in its stead");
 }
 
-/// First in first out, and keeps a tally.
+/// A scheduler that works first in, first out, and stores which requests wait.
 #[derive(Default)]
 struct Tally {
     waiting: Vec<u64>,

@@ -1,5 +1,5 @@
-//! Whatever changes the medium counts as a change: a loss of the cache is told after it, a flush is
-//! sent for it, and a card that takes no writes any more takes none of it.
+//! Tests that each kind of request that changes the medium counts as a change: a later loss of the
+//! cache is reported, a flush is sent, and a write-protected card gets no such request.
 
 use crate::{bench, equipped, support};
 use bench::{BLOCKS, Bench, bench};
@@ -29,7 +29,7 @@ fn raw(command: Command) -> Request {
     Request::new(Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 }, DmaBuf::EMPTY)
 }
 
-/// Each kind of request that changes blocks.
+/// Returns a request of each kind that changes blocks, with its name.
 fn changes() -> Vec<(&'static str, Request)> {
     let secure = Irreversible::i_know_that_this_cannot_be_undone();
     let erase = |how| Request::new(Kind::Erase { lba: 0, blocks: 16, how }, DmaBuf::EMPTY);
@@ -85,7 +85,8 @@ fn a_flush_after_any_change_reaches_the_card_and_one_after_none_does_not() {
     }
 }
 
-/// A question changes nothing, nor does what goes past the cache.
+/// Tests requests that change nothing in the cache (a read, CMD13, a write past the cache): after
+/// them a loss of the cache is not reported.
 #[test]
 fn what_changes_nothing_leaves_nothing_to_lose() {
     let read = |lba| Request::new(Kind::Read { lba, blocks: 8 }, buffer(8, 0));

@@ -1,14 +1,14 @@
-//! No test looks at the clock on the wall, waits for a fixed time, or counts on a free core: on a
-//! busy machine it would fail, and on a free one it would be slow. A test waits for what happens (a
-//! line, the end of a pipe, an exit), moves a virtual clock, or counts.
+//! Tests that no test reads a real clock, waits for a fixed time, or needs a free core: such a test
+//! would fail on a busy machine, and be slow on a free one. A test waits for an event (a line, the
+//! end of a pipe, an exit), moves a virtual clock, or counts.
 //!
-//! Looked at is the test code of all crates: their `tests` and `examples`, what their sources have
-//! under `cfg(test)`, and scripts in the texts of these.
+//! The checked text is the test code of all crates: their `tests` and `examples`, the code under
+//! `cfg(test)` in their sources, and scripts in strings of that code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What is forbidden, and the words for it.
+/// What test code must not do, with the words in the code that show it.
 const FORBIDDEN: [(&str, &[&str]); 4] = [
     (
         "the clock on the wall",
@@ -52,10 +52,10 @@ const FORBIDDEN: [(&str, &[&str]); 4] = [
     ("the cores of this machine", &["available_parallelism", "num_cpus", "nproc", "cpu_count"]),
 ];
 
-/// Programs of a shell that wait as long as their first argument says.
+/// Programs that wait in a shell script for the time in their first argument.
 const OF_THE_SHELL: [&str; 2] = ["sleep", "timeout"];
 
-/// What may stand there all the same: file, word, reason.
+/// Exceptions: a file, a forbidden word that the file may have, and the reason.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ("crates/mmcq/tests/support/watchdog.rs", "recv_timeout", "it ends what hangs, and no test waits for it"),
     ("crates/mmcq-lab/tests/exec.rs", "time.sleep", "of a program whose clock is the card's"),
@@ -63,21 +63,21 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ("crates/mmcq-lab/tests/programs.rs", "time.monotonic", "of a program whose clock is the card's"),
 ];
 
-/// Scripts that tests run.
+/// Script files that tests run.
 const SCRIPTS: [&str; 1] = ["tools/sqlite-cuts.py"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All files below a folder, if there is one.
+/// Returns all files below a folder; none if the folder does not exist.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The lines that are only there in tests, with their numbers from 1; and the modules that are, and
-/// have files of their own.
+/// Returns the lines of a file that are compiled only for tests, with their numbers (the first line
+/// is 1), and the names of such modules that have files of their own.
 fn tested(text: &str) -> (Vec<(usize, &str)>, Vec<&str>) {
     let (mut found, mut modules) = (Vec::new(), Vec::new());
     let mut lines = (1..).zip(text.lines()).peekable();
@@ -101,7 +101,7 @@ fn tested(text: &str) -> (Vec<(usize, &str)>, Vec<&str>) {
     (found, modules)
 }
 
-/// Is this a whole word of the text?
+/// Returns whether `word` is a whole word of the text.
 fn has(text: &str, word: &str) -> bool {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -110,7 +110,7 @@ fn has(text: &str, word: &str) -> bool {
     })
 }
 
-/// Does a shell wait here, by this program?
+/// Returns whether a shell waits in this line by this program.
 fn waits(line: &str, program: &str) -> bool {
     line.match_indices(program).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + program.len()..]);
@@ -120,7 +120,7 @@ fn waits(line: &str, program: &str) -> bool {
     })
 }
 
-/// What is forbidden in a line.
+/// Returns the forbidden words in a line.
 fn forbidden(line: &str) -> Vec<&'static str> {
     if line.trim_start().starts_with("//") || line.trim_start().starts_with("/*") {
         return Vec::new();
@@ -131,7 +131,7 @@ fn forbidden(line: &str) -> Vec<&'static str> {
     found
 }
 
-/// Every place in the test code of the crates that has a word which is forbidden there: file, line,
+/// Returns every place in the test code of the crates with a forbidden word: file, line number,
 /// word.
 fn places() -> Vec<(String, usize, &'static str)> {
     let root = repository();

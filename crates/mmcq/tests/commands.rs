@@ -1,24 +1,25 @@
-//! A function's name tells what it does: questions only ask, commands are verbs.
+//! Tests the names of functions: a function whose name is a question changes nothing, and the name
+//! of a command begins with a verb.
 
 use std::path::{Path, PathBuf};
 
-/// A function of the tree.
+/// A function in the source tree.
 struct Function {
     place: String,
     name: String,
-    /// The parameters, as they are written.
+    /// The text of the parameters.
     parameters: String,
 }
 
 impl Function {
-    /// Whether it may change what it is called on.
+    /// Returns whether the function may change the value that it is called on.
     fn changes(&self) -> bool {
         let first = self.parameters.split(',').next().unwrap_or_default();
         let first: String = first.split_whitespace().collect::<Vec<_>>().join(" ");
         first.starts_with('&') && first.ends_with("mut self") || first.contains("&mut Self")
     }
 
-    /// Whether the name is a question.
+    /// Returns whether the name is a question, such as `is_idle`.
     fn asks(&self) -> bool {
         ["is_", "has_", "are_", "may_", "can_", "was_", "were_", "does_", "must_"]
             .iter()
@@ -26,7 +27,7 @@ impl Function {
     }
 }
 
-/// Each file of Rust below this folder.
+/// Adds each Rust file below this folder to `found`.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -40,7 +41,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What follows the generic parameters that this may begin with.
+/// Returns the text after the generic parameters, if it begins with such parameters.
 fn behind_generics(text: &str) -> &str {
     if !text.starts_with('<') {
         return text;
@@ -60,7 +61,7 @@ fn behind_generics(text: &str) -> &str {
     ""
 }
 
-/// The functions of a file, without those in comments.
+/// Returns the functions of a file, without functions in comments.
 fn functions(path: &Path) -> Vec<Function> {
     let text = std::fs::read_to_string(path).unwrap();
     let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
@@ -82,7 +83,7 @@ fn functions(path: &Path) -> Vec<Function> {
     found
 }
 
-/// The functions of all crates of the tree, their tests among them.
+/// Returns the functions of all crates of the source tree, including their tests.
 fn all() -> Vec<Function> {
     let mut paths = Vec::new();
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut paths);
@@ -103,13 +104,13 @@ fn what_asks_changes_nothing() {
     assert!(wrong.is_empty(), "{} questions may change what they ask: {wrong:#?}", wrong.len());
 }
 
-/// First words of commands that end in `s` without being verbs in the third person.
+/// First words of names of commands that end in `s` and are no verbs in the third person.
 const NOUNS: [&str; 13] = [
     "always", "as", "blocks", "bus", "bytes", "costs", "lines", "pins", "progress", "quirks", "runs",
     "status", "tuples",
 ];
 
-/// Parts of a name that make it a clause, which tells what is so and not what is done.
+/// Parts of a name that make the name a sentence about a state, instead of a command.
 const CLAUSES: [&str; 4] = ["_is_", "_are_", "_begins_", "_goes_"];
 
 #[test]
@@ -133,7 +134,8 @@ fn a_command_says_what_it_does() {
     assert!(wrong.is_empty(), "{} names tell what is so, not what to do: {wrong:#?}", wrong.len());
 }
 
-/// First words of a comment that say nothing to a reader who has not read the code.
+/// Words with which a comment must not begin, because they mean nothing to a reader who has not
+/// read the code.
 const PRONOUNS: [&str; 16] = [
     "It", "Its", "They", "Their", "Them", "This", "These", "That", "Those", "What", "Such", "So", "One",
     "There", "He", "She",

@@ -1,5 +1,5 @@
-//! What the engine promises of commands beside data: which may go, that nothing begins before both
-//! are over, and that neither spoils the other.
+//! Tests of commands that are sent during data: which commands may be sent, that nothing begins
+//! before command and data are over, and that neither damages the other.
 
 use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
@@ -14,18 +14,18 @@ use support::{TestHost, World, read, target};
 const BLOCKS: u64 = 256;
 const ANSWER: u32 = 0x1042;
 
-/// What the CMD line does beside the data of [`TestHost`].
+/// State of the CMD line during the data of [`TestHost`].
 #[derive(Default)]
 struct Line {
-    /// On the line now.
+    /// The command that is on the CMD line now.
     out: Option<Command>,
     sent: Vec<Command>,
-    /// Found by the next `ack`.
+    /// The result of the command, which the next `ack` returns.
     answer: Option<Result<u32, Cause>>,
     refuse: Option<StartError>,
     tries: u32,
     aborted: u32,
-    /// The data are not over yet.
+    /// Whether the data do not end yet.
     hold: bool,
 }
 
@@ -94,7 +94,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// A read is under way, and its data take their time.
+    /// Returns an engine with a read in progress whose data do not end yet, and the slot of the
+    /// read.
     fn reading() -> (Rig, SlotId) {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps.concurrent_command = true;

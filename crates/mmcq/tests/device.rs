@@ -1,5 +1,5 @@
-//! The rest of a block device: durable writes, other partitions, orders. (Erases are in erase.rs.)
-//! On a controller whose every phase is logged.
+//! Tests of durable writes, other partitions and long commands, on a controller that logs each
+//! phase. The tests of erases are in erase.rs.
 
 use crate::{equipped, support};
 use equipped::*;
@@ -108,8 +108,8 @@ fn a_failed_flush_fails_the_durable_write() {
     assert_eq!(indices(&world)[before..], [25, 13]);
 }
 
-/// What the cache could not put on the medium shows once: in the next answer, which may be that to
-/// the flush itself [eMMC 6.13].
+/// Tests an error of the cache that the response to the flush command shows: the card reports only
+/// one time, in the next response, what its cache could not write [eMMC 6.13].
 #[test]
 fn an_error_in_the_answer_to_a_flush_is_told() {
     for busy in [BusyDetect::Interrupt, BusyDetect::Response, BusyDetect::Level, BusyDetect::Status] {
@@ -144,8 +144,8 @@ fn an_error_in_the_answer_to_a_flush_is_told() {
     }
 }
 
-/// ... and may be of another durable write, whose own flush would end well with nothing left to be
-/// flushed.
+/// Tests that an error in the response to a flush fails every durable write whose data were in the
+/// cache: the error may belong to any of them, and a flush of its own would succeed without data.
 #[test]
 fn an_error_of_a_flush_fails_each_durable_write_whose_data_the_cache_had() {
     let mut most = 0;
@@ -155,8 +155,8 @@ fn an_error_of_a_flush_fails_each_durable_write_whose_data_the_cache_had() {
     assert!(most > 1, "several were in the cache: {most}");
 }
 
-/// Fails the flush of three durable writes that come together. Returns how many were in the cache,
-/// and failed.
+/// Fails the flush of three durable writes that are submitted together. Returns how many of them
+/// were in the cache and failed.
 fn fail_flush(busy: BusyDetect) -> usize {
     let world = World::new(BLOCKS);
     world.borrow_mut().caps.busy = busy;
@@ -186,7 +186,8 @@ fn fail_flush(busy: BusyDetect) -> usize {
     failed
 }
 
-/// ... and is not forgotten if the status after it is lost, and the flush made again.
+/// Tests that an error in the response to a flush is not forgotten if the status after it is lost
+/// and the flush is sent again.
 #[test]
 fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
     let world = World::new(BLOCKS);
@@ -204,7 +205,7 @@ fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
     assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
 }
 
-/// ... nor if a busy card told it, and the next question is lost.
+/// Tests that an error in a status of a busy card is not forgotten if the next CMD13 is lost.
 #[test]
 fn an_error_of_a_busy_card_outlasts_the_question_that_is_lost_after_it() {
     let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
@@ -242,8 +243,8 @@ fn an_error_of_a_busy_card_outlasts_the_question_that_is_lost_after_it() {
     }
 }
 
-/// A write of which pieces are in a cache that is lost begins again, also when the program alone
-/// has said so: a suspend, say.
+/// Tests a write in pieces while the program takes the card away and gives it back (a suspend, for
+/// example): the pieces in the lost cache are written again.
 #[test]
 fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back() {
     let world = World::new(BLOCKS);
@@ -266,8 +267,8 @@ fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back
     assert_eq!(e.slots_in_use(), 0);
 }
 
-/// A later write of the same block is complete by then: its data must not be written over by the
-/// older ones.
+/// Tests a flush that is tried again for a durable write: the write's data are not sent again,
+/// because they would replace the data of a later write of the same block that is complete by then.
 #[test]
 fn a_flush_of_a_durable_write_is_tried_again_without_its_data() {
     // The status after the flush, and the flush itself, are not answered.
@@ -381,7 +382,7 @@ fn a_visit_goes_there_and_back() {
     assert_eq!((world.borrow().area, world.borrow().mapped()), (0, 0));
 }
 
-/// What no card could do well is refused before anything is sent.
+/// Tests partition accesses that no card can execute: they are refused before any command is sent.
 #[test]
 fn a_visit_that_cannot_be_is_refused_at_once() {
     let refused = |card: CardParams, visit: Kind, buf: DmaBuf| {
@@ -495,7 +496,8 @@ fn an_error_that_is_shown_twice_is_one() {
     assert_eq!(indices(&world), [6, 13]);
 }
 
-/// The scripted card refuses data while it is busy.
+/// Tests that the engine waits for the end of busy after each block of another partition. The
+/// scripted card refuses data while it is busy.
 #[test]
 fn the_busy_after_a_block_of_another_partition_is_waited_for() {
     let world = World::new(BLOCKS);

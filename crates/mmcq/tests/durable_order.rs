@@ -1,5 +1,5 @@
-//! Durable writes of the same blocks, whose flush fails or whose card loses its cache: the younger
-//! one is what stays.
+//! Tests of durable writes of the same blocks whose flush fails, or whose card loses its cache: at
+//! the end the blocks have the data of the younger write.
 
 use crate::support;
 use mmcq::engine::{
@@ -21,8 +21,8 @@ fn write(engine: &mut TestEngine, lba: u64, blocks: u32, fill: u8) -> SlotId {
     engine.submit(request, 0).unwrap()
 }
 
-/// Interrupts, alarms and a supervisor; a card that is initialised again may have lost its cache:
-/// all that was not flushed.
+/// Runs the engine by interrupts and alarms, with a supervisor. If `lost_at` is given, the card
+/// loses the content of its cache at an initialisation.
 fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<usize>) {
     let mut now = 0;
     let mut flushed = world.borrow().medium.clone();
@@ -124,7 +124,7 @@ fn the_younger_of_two_durable_writes_stays_when_the_cache_is_lost() {
     }
 }
 
-/// One flush makes durable all that was settled before it.
+/// Tests that one flush makes all waiting durable writes durable that were settled before it.
 #[test]
 fn durable_writes_that_wait_together_are_flushed_once() {
     let world = World::new(BLOCKS);
@@ -139,8 +139,8 @@ fn durable_writes_that_wait_together_are_flushed_once() {
     assert!(world.borrow().log.iter().filter(|seen| seen.index == 6).count() <= 2);
 }
 
-/// What goes past the cache is complete at once. An older write that is still to be flushed would
-/// be written again over it.
+/// Tests a reliable write, which goes past the cache, after an older write of the same blocks whose
+/// cache is lost: the older write is not written again over the newer data.
 #[test]
 fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
     for busy in [BusyDetect::Interrupt, BusyDetect::Status] {

@@ -1,5 +1,5 @@
-//! The R1 of a running transfer settles the writes before it: they are complete while its data
-//! still move, and each late error has one owner.
+//! Tests of the R1 of a running transfer, which settles the writes before it: they are complete
+//! while the data of that transfer are still under way, and each late error goes to one request.
 
 use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
@@ -13,12 +13,12 @@ use support::{READY, TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 256;
 
-/// The test's host without open transfers. It can show the response of the phase in progress.
+/// The tests' host without open transfers, which can return the R1 of the phase in progress early.
 struct Shows {
     host: TestHost,
-    /// The card has answered.
+    /// Whether the card has sent the response of the phase in progress.
     answered: bool,
-    /// The next interrupt tells that, and no end.
+    /// Whether the next interrupt reports only the response, and not the end of the phase.
     only_answer: bool,
 }
 
@@ -68,7 +68,8 @@ impl Bench {
         let _ = self.engine.on_irq(self.now_ns);
     }
 
-    /// The card has answered the phase in progress.
+    /// Makes the controller report the response of the phase in progress, without the end of the
+    /// phase.
     fn answers(&mut self) {
         // SAFETY: only the test's own settings are written.
         let host = unsafe { self.engine.host_mut() };
@@ -76,7 +77,7 @@ impl Bench {
         self.interrupt();
     }
 
-    /// The transfer in progress ends; the R1 of the one after it carries these bits.
+    /// Ends the transfer in progress, and sets these bits in the R1 of the transfer after it.
     fn ends_and_the_next_tells(&mut self, status: u32) {
         self.world.borrow_mut().status_after_next = status;
         self.interrupt();
@@ -86,7 +87,7 @@ impl Bench {
         self.engine.take(id).map(|done| done.result.map(|output| output.bytes))
     }
 
-    /// All that goes on, to its end.
+    /// Runs the engine until it is idle.
     fn rest(&mut self) {
         self.until(|bench| bench.engine.is_idle());
         let _ = self.engine.poll(self.now_ns);
@@ -143,8 +144,9 @@ fn a_response_that_takes_its_time_is_taken_when_it_comes() {
     assert_eq!(bench.result(second), Some(Ok(4096)));
 }
 
-/// Of four requests one that waited for the next one's end would take a transfer longer than the
-/// others.
+/// Tests writes with four requests in the engine: a write is complete while the next transfer is
+/// running. If it waited for the end of that transfer, it would take one transfer longer than
+/// needed.
 #[test]
 fn among_few_a_write_is_complete_while_the_next_transfer_moves() {
     let mut bench = Bench::new(true);
@@ -196,8 +198,8 @@ fn an_early_error_is_the_earlier_write_s_and_told_once() {
     }
 }
 
-/// The transfer whose R1 was taken fails, and is tried again: what the card says then is no
-/// repetition.
+/// Tests a transfer whose R1 was taken early, and which then fails and is tried again: the status
+/// bits of the second try are new, and no repetition.
 #[test]
 fn what_was_told_is_forgotten_with_its_transfer() {
     let mut bench = Bench::new(true);

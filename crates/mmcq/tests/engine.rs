@@ -1,4 +1,5 @@
-//! The engine's promises: order, merging, one owner for each error, deadlines, nothing lost.
+//! Tests of the engine: order, merging, one request for each error, deadlines, and that nothing is
+//! lost.
 
 use crate::{fuzz, support};
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
@@ -19,8 +20,8 @@ fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
     engine
 }
 
-/// Interrupts and alarms until nothing is left to do; returns the virtual time. Bounded, so a hang
-/// is a failure.
+/// Runs the engine by interrupts and alarms until nothing is left to do. Returns the virtual time.
+/// The number of turns is bounded, so a hang makes the test fail.
 fn run<const N: usize>(engine: &mut TestEngine<N>, mut now: u64) -> u64 {
     for _ in 0..100_000 {
         now += 1_000;
@@ -145,8 +146,8 @@ fn a_lost_interrupt_is_found_at_the_deadline() {
     assert_eq!((e.stats().lost_interrupts, world.borrow().resets), (1, 0));
 }
 
-/// Each look that finds nothing doubles the time to the next, and the last is at the end of the
-/// card's whole time.
+/// Tests the polls of a silent controller: after each poll that finds nothing, the time to the next
+/// poll doubles. The last poll is at the end of the card's time limit.
 #[test]
 fn looks_that_find_nothing_take_nothing_from_a_card_s_time() {
     let world = World::new(BLOCKS);
@@ -267,8 +268,8 @@ fn bad_requests_come_back_whole() {
     assert_eq!(e.submit(read(0, 1), 0).unwrap_err().0, Error::Full);
 }
 
-/// A host of 8 blocks cuts a request of 128 into 16 transfers; the next waits for these and no
-/// more.
+/// Tests a host that transfers at most 8 blocks: a request of 128 blocks goes in 16 transfers, and
+/// the next request waits for these transfers and no others.
 #[test]
 fn a_request_waits_for_the_pieces_of_those_before_it() {
     let world = World::new(BLOCKS);
@@ -282,8 +283,9 @@ fn a_request_waits_for_the_pieces_of_those_before_it() {
     assert_eq!(before, 128 / 8);
 }
 
-/// Random loads: data as if requests had run in order wherever they overlap, every request ends
-/// once, and each waits for no more transfers than the requests before it are cut into.
+/// Tests random loads. Where requests overlap, the data are as if the requests were executed in
+/// order. Every request ends one time, and waits for no more transfers than the requests before it
+/// need.
 #[test]
 fn order_and_data_hold_for_random_loads() {
     fuzz::fuzz("order_and_data_hold_for_random_loads", 200, |u| {
@@ -361,7 +363,8 @@ fn order_and_data_hold_for_random_loads() {
     });
 }
 
-/// Picks anything, idles, and even names what does not wait.
+/// A scheduler that picks at random, sometimes idles, and sometimes names a request that does not
+/// wait.
 struct Whim(u64);
 
 impl Policy for Whim {
@@ -457,7 +460,7 @@ fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
     assert_eq!(order, [(200, 1), (0, 16), (100, 4), (16, 8)]);
 }
 
-/// Waits for client 0 whenever only other clients wait.
+/// A scheduler that keeps the controller idle for client 0 while only other clients have requests.
 struct Waits;
 
 impl Policy for Waits {
@@ -469,7 +472,8 @@ impl Policy for Waits {
     }
 }
 
-/// The client that the policy waits for may be waiting itself, for the fate of what it wrote.
+/// Tests a policy that keeps the controller idle for a client, while that client waits for the
+/// result of its write: the client gets the result.
 #[test]
 fn idling_for_a_client_does_not_keep_his_result_from_him() {
     let world = World::new(BLOCKS);

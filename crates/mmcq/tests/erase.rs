@@ -1,4 +1,4 @@
-//! Erases in pieces, and zeroes, on a controller whose every phase is logged.
+//! Tests of erases in pieces, and of zeroes, on a controller that logs each phase.
 
 use crate::{equipped, support};
 use equipped::*;
@@ -67,8 +67,8 @@ fn an_erase_is_never_tried_again() {
     }
 }
 
-/// ERASE_RESET, in whatever answer it comes, speaks of an erase that never began. Its owner was
-/// told; no data of another request are lost.
+/// Tests ERASE_RESET in the response to any command: it belongs to an erase that never began and
+/// has its error already, so no other request fails.
 #[test]
 fn an_erase_that_was_broken_off_is_no_lost_write() {
     let world = World::new(BLOCKS);
@@ -177,7 +177,8 @@ fn zeroes_are_written_again_and_again_where_it_is_not() {
     }
 }
 
-/// A card that is at an erase longer than it declared says so, and is asked until it is ready.
+/// Tests a card that erases for longer than it declared: it reports this by its status, and the
+/// engine polls it until it is ready.
 #[test]
 fn an_erase_that_outlasts_its_declared_time_is_waited_for() {
     let world = World::new(BLOCKS);
@@ -196,7 +197,7 @@ fn an_erase_that_outlasts_its_declared_time_is_waited_for() {
     assert_eq!(indices(&world).iter().filter(|&&index| index == 38).count(), 1);
 }
 
-/// One that never ends costs itself: what follows is not broken off with it, again and again.
+/// Tests an erase that never ends: it is aborted only one time, and the requests after it continue.
 #[test]
 fn an_erase_that_never_ends_is_broken_off_once() {
     let world = World::new(BLOCKS);
@@ -211,7 +212,7 @@ fn an_erase_that_never_ends_is_broken_off_once() {
     assert_eq!(indices(&world).iter().filter(|&&index| index == 38).count(), 1);
 }
 
-/// As `run`, to a moment before everything is done.
+/// Runs the engine as `run` does, up to the time `end`, even if requests are left.
 fn until(e: &mut TestEngine, mut now: u64, end: u64) -> u64 {
     while now < end {
         now += 1_000;
@@ -224,5 +225,5 @@ fn until(e: &mut TestEngine, mut now: u64, end: u64) -> u64 {
     now
 }
 
-/// The state `prg` of a status.
+/// The state `prg` in a card status.
 const PROGRAMS: u32 = 7 << 9;

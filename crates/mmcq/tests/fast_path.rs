@@ -1,6 +1,6 @@
-//! The fast path through the engine and the general one are the same in all that can be seen:
-//! what the controller is given and when, results, data, counters, deadlines. One engine takes the
-//! fast path wherever it can, another never; the same happens to both.
+//! Tests that the fast path through the engine and the general path give the same phases at the
+//! same times, results, data, counters and deadlines. One engine takes the fast path wherever it
+//! can, a second engine never takes it, and both get the same events.
 
 use crate::{fuzz, support};
 use arbtest::arbitrary::{Result, Unstructured};
@@ -18,7 +18,7 @@ use support::{READY, TestHost, World, buffer, target};
 const BLOCKS: u64 = 256;
 const SLOTS: usize = 8;
 
-/// First in, first out, always by the general path.
+/// A profile with the scheduler first in, first out, and without the fast path.
 struct GeneralPath(Fifo);
 
 impl Profile for GeneralPath {
@@ -36,15 +36,15 @@ impl Profile for GeneralPath {
     }
 }
 
-/// The test's host, which may continue an open transfer by its type, and cannot; it writes down what it is given, and refuses to start
-/// now and then.
+/// The tests' host, which by its type may continue an open transfer (`MAY_CONTINUE`), but never
+/// can. It records the phases, and refuses some starts.
 struct Closed<const MAY_CONTINUE: bool> {
     host: TestHost,
-    /// Starts of the fast path.
+    /// Number of phases that the fast path has started.
     fast: u32,
     started: Vec<(Phase, Vec<u32>, u64)>,
     refuse: u32,
-    /// The card has answered the phase in progress.
+    /// Whether the card has sent the response of the phase in progress.
     answered: bool,
 }
 
@@ -84,7 +84,7 @@ struct Side<P: Profile, const MAY_CONTINUE: bool> {
     engine: Engine<Closed<MAY_CONTINUE>, SLOTS, P>,
 }
 
-/// What one thing that happens brings.
+/// The visible result of one event.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Submitted(Result<usize, String>),
@@ -93,7 +93,7 @@ enum Seen {
     Nothing,
 }
 
-/// One thing that happens.
+/// An event for an engine.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     Submit { kind: Kind, client: u8, fill: u8, durable: bool, short: bool },
@@ -198,7 +198,7 @@ impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
         (seen, None)
     }
 
-    /// All that can be seen from outside, and the memory of the card.
+    /// Returns as text what is visible of the engine from outside, and the content of the card.
     fn looks(&self) -> String {
         let world = self.world.borrow();
         let steps: Vec<_> = self.engine.incidents().collect();
@@ -217,8 +217,9 @@ impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
     }
 }
 
-/// One engine with this scheduler, and one by the general path; how often the first took the fast
-/// one. `wide`: with streams and every kind of busy.
+/// Passes random events to an engine with this scheduler and to one without the fast path, and
+/// compares them. Returns how many phases the first engine started by the fast path. `wide`: also
+/// with streams and every kind of busy.
 fn same<P: Profile, const MAY_CONTINUE: bool>(
     u: &mut Unstructured<'_>,
     policy: P,
@@ -324,7 +325,8 @@ fn both_paths_are_the_same() {
     assert!(fast > 4_000, "the fast path was taken {fast} times");
 }
 
-/// What is known at run time alone: the scheduler is in order, and the host cannot continue.
+/// Tests two facts that are known only at run time: the scheduler works in order, and the host
+/// cannot continue a transfer.
 #[test]
 fn what_is_known_late_leads_to_the_same_path() {
     let mut fast = [0; 2];
@@ -336,7 +338,8 @@ fn what_is_known_late_leads_to_the_same_path() {
     assert!(fast.iter().all(|count| *count > 1_000), "the fast path was taken {fast:?} times");
 }
 
-/// Starts of the fast path for a read and then another of this engine; `between` happens to it.
+/// Returns how many phases the fast path has started for a first and for a second read; `between`
+/// is called between the two reads.
 fn fast_reads<P: Profile, const MAY_CONTINUE: bool>(
     caps: Caps,
     policy: P,
@@ -377,8 +380,8 @@ fn a_scheduler_that_must_be_told_and_a_host_that_continues_keep_the_general_path
     assert_eq!(fast_reads::<_, true>(continues, Fifo, |_| ()), [0, 0]);
 }
 
-/// A CMD23 that fails twice is not sent again on either path: the controller ends transfers by
-/// CMD12.
+/// Tests a CMD23 that fails twice: on both paths it is not sent any more, and the controller ends
+/// transfers by CMD12.
 #[test]
 fn a_count_that_fails_is_given_up_on_both_paths() {
     let mut caps = support::caps();
@@ -419,8 +422,10 @@ fn a_count_that_fails_is_given_up_on_both_paths() {
     assert_eq!(ends(&one.engine.host().started), expected);
 }
 
-/// Two clients write on and on, four requests at a time each, on a host that sees the end of busy by
-/// DAT0. A client's requests are complete, and its next come, while the other's are programmed.
+/// Tests that both paths learn the pauses of streams alike. Two clients write without end, four
+/// requests at a time each, on a host that detects the end of busy by DAT0. The requests of one
+/// client are complete, and its next requests come, while the card programs those of the other
+/// client.
 #[test]
 fn what_a_stream_needs_to_come_back_is_learned_alike() {
     const EACH: u64 = 4;

@@ -1,5 +1,5 @@
-//! The middleware that makes faults: what it lets through, what it makes up, and that the engine
-//! survives all of it.
+//! Tests of [`Faulty`], the wrapper that injects faults: which calls it passes on, which faults it
+//! injects, and that the engine handles all of them.
 
 use crate::support;
 use mmcq::engine::{Config, Engine, Kind, Request};
@@ -14,7 +14,8 @@ use std::rc::Rc;
 use support::{READY, TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 256;
-/// Longer than any incident may take: 12 s and what the card declares.
+/// A time in nanoseconds that is longer than any incident may take: 12 s plus the times that the
+/// card declares.
 const LIMIT_NS: u64 = 20_000_000_000;
 
 type Host4 = Faulty<TestHost, 4>;
@@ -32,13 +33,14 @@ fn status() -> Phase {
     Phase { command: command::send_status(1), data: None, auto: Auto::None, tuning: false }
 }
 
-/// Starts CMD13 and takes its end.
+/// Starts CMD13, and returns the events at its end.
 fn ask(host: &mut Host4) -> Events {
     host.start(&status(), &[], 1).unwrap();
     host.ack(&[])
 }
 
-/// Interrupts that really come, and deadlines, until the engine rests; the time then.
+/// Runs the engine by the interrupts that are not lost and by its deadlines until it is idle.
+/// Returns the time.
 fn run(engine: &mut TestEngine, mut now: u64) -> u64 {
     for _ in 0..100_000 {
         if engine.host().inner().world.borrow().running() {
@@ -221,8 +223,8 @@ fn off_it_counts_and_does_not_strike_and_five_shots_are_too_many() {
     assert_eq!(added, [true, true, true, false]);
 }
 
-/// Every strike at every event of a short load: every request gets an answer, in bounded time, and
-/// none a wrong one.
+/// Tests every fault at every event of a short load: every request gets a result in bounded time,
+/// and no wrong one.
 #[test]
 fn the_engine_survives_every_strike_at_every_event() {
     let strikes = [
@@ -289,7 +291,8 @@ fn the_engine_survives_every_strike_at_every_event() {
     assert!(tried > 120, "{tried} strikes");
 }
 
-/// The lost interrupt: the deadline looks before it believes in a timeout.
+/// Tests a lost interrupt: at the deadline the engine polls the controller, and finds that the
+/// phase has ended.
 #[test]
 fn a_lost_interrupt_costs_time_and_nothing_else() {
     let world = World::new(BLOCKS);

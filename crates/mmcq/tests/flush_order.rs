@@ -1,5 +1,5 @@
-//! What a flush that is Ok says: every write that was complete before it was submitted is on the
-//! medium. Nothing passes it, and nothing takes its errors.
+//! Tests of flushes that succeed: every write that was complete before the flush was submitted is
+//! on the medium. No request passes a flush, and no other request takes its errors.
 
 use crate::support;
 use mmcq::card::quirk::Quirks;
@@ -56,7 +56,8 @@ fn indices(world: &Rc<RefCell<World>>) -> Vec<u8> {
     world.borrow().log.iter().map(|seen| seen.index).collect()
 }
 
-/// It would pass the writes before it, and be Ok although these are not on the medium.
+/// Tests that a flush cannot be urgent: an urgent flush would pass the writes before it, and
+/// succeed although they are not on the medium.
 #[test]
 fn only_steps_of_a_conversation_are_urgent() {
     let world = World::new(BLOCKS);
@@ -89,7 +90,8 @@ fn only_steps_of_a_conversation_are_urgent() {
     assert!(steps.into_iter().all(|step| ended(&mut e, step).is_ok()));
 }
 
-/// The first answer after a write tells what became of it, once.
+/// Tests an urgent command after a write: the first response after the write has the write's
+/// result, which the card sends only one time and which goes to the write.
 #[test]
 fn an_urgent_command_does_not_hear_what_is_a_writes_own() {
     let world = World::new(BLOCKS);
@@ -105,8 +107,8 @@ fn an_urgent_command_does_not_hear_what_is_a_writes_own() {
     assert_eq!(ended(&mut e, next), Ok(4096));
 }
 
-/// An error of the cache shows once, in whatever answer comes next. Its hearer is not the one whose
-/// data are lost.
+/// Tests an error of the cache that the response to another command shows, since the card reports
+/// it only one time: the next flush reports that error.
 #[test]
 fn what_another_command_hears_of_the_cache_the_next_flush_tells() {
     let order = || {
@@ -157,7 +159,7 @@ fn what_another_command_hears_of_the_cache_the_next_flush_tells() {
     }
 }
 
-/// Such a card is flushed after a write only, and a write to another partition is one.
+/// Tests a card that is flushed only after writes: a write to another partition counts as a write.
 #[test]
 fn a_write_to_another_partition_is_flushed() {
     let world = World::new(BLOCKS);
@@ -204,7 +206,7 @@ fn all_well(e: &mut TestEngine, ids: &[SlotId]) {
     }
 }
 
-/// All that was complete when the first began is flushed by it, for each of them.
+/// Tests flushes with no change of the card between them: one flush of the card serves all of them.
 #[test]
 fn flushes_with_no_change_between_them_are_one() {
     let world = World::new(BLOCKS);
@@ -217,7 +219,8 @@ fn flushes_with_no_change_between_them_are_one() {
     assert_eq!(moves(&world), "WFRWF");
 }
 
-/// What is written behind one of them is not flushed by it.
+/// Tests a flush behind a write that is behind another flush: the first flush does not serve the
+/// second one.
 #[test]
 fn a_flush_joins_none_from_behind_a_change() {
     let world = World::new(BLOCKS);
@@ -236,7 +239,7 @@ fn a_flush_joins_none_from_behind_a_change() {
     assert_eq!(moves(&world), "WFWF");
 }
 
-/// The card has no reliable writes: each of them would need a flush of its own.
+/// Tests durable writes that wait on a card without reliable writes: one flush serves all of them.
 #[test]
 fn durable_writes_that_wait_are_flushed_together() {
     let world = World::new(BLOCKS);
@@ -258,8 +261,8 @@ fn durable_writes_that_wait_are_flushed_together() {
     assert_eq!(world.borrow().medium[..4], [2; 4], "the younger of two on the same blocks");
 }
 
-/// Each of the three writes, waits for that, and flushes. While one flush runs the others come in
-/// any mixture.
+/// Tests a flush of one client that gives way to the writes of two other clients that flush too.
+/// Each client writes, waits for the write, and flushes.
 #[test]
 fn a_flush_gives_way_to_writes_of_clients_that_flush() {
     let world = World::new(BLOCKS);
@@ -301,7 +304,8 @@ fn a_flush_gives_way_to_writes_of_clients_that_flush() {
     assert_eq!(moves(&world).strip_prefix("WFWWWFWFWFWW"), Some("WWFWF"), "3 passes, and 2 does not");
 }
 
-/// Once only the first flush went behind, so the second stood before the writes and went alone.
+/// Tests that waiting flushes give way together. In an earlier version only the first flush went
+/// behind the writes, so the second one was sent alone.
 #[test]
 fn flushes_that_give_way_stay_together() {
     let world = World::new(BLOCKS);

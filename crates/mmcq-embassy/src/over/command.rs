@@ -11,12 +11,15 @@ use sdio::{
     ControlCommand, MmcBus, MmcError, ResponseLen,
 };
 
-/// Forms of responses, in this order: none; 48 bits; 48 bits with busy; 48 bits without CRC; 136
-/// bits.
+/// Form of a command's response: there is no response.
 const NONE: u8 = 0;
+/// Form of a command's response: 48 bits.
 const R1: u8 = 1;
+/// Form of a command's response: 48 bits, followed by busy.
 const R1B: u8 = 2;
+/// Form of a command's response: 48 bits without CRC.
 const R3: u8 = 3;
+/// Form of a command's response: 136 bits.
 const R2: u8 = 4;
 
 struct Words<const FORM: u8>([u32; 4]);

@@ -13,8 +13,9 @@ use mmcq::host::{
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
-/// Interval of polls of a bus operation, in nanoseconds. The next constant is its longest time.
+/// Interval of polls of a bus operation, in nanoseconds.
 const ASK_NS: u64 = 100_000;
+/// Longest time of a bus operation, in nanoseconds.
 const GIVE_UP_NS: u64 = 2_000_000_000;
 /// Clock of identification, in hertz.
 const IDENTIFY_HZ: u32 = 400_000;
@@ -24,10 +25,10 @@ const SEGMENTS: u16 = 64;
 
 /// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
 ///
-/// Its [`Caps`] reflect the limits of such a bus. It has no automatic CMD23 or CMD12, no power
-/// switch, no card detection and no open transfers. It has no 1.8 V on the signal lines, so no
-/// tuning and nothing faster than high speed. It does not show the level of DAT0, so the engine
-/// polls for the end of busy by CMD13. Block lengths are powers of two.
+/// The [`Caps`] of this host reflect the limits of such a bus. The bus has no automatic CMD23 or
+/// CMD12, no power switch, no card detection and no open transfers. The bus has no 1.8 V on the
+/// signal lines, so no tuning and nothing faster than high speed. The bus does not show the level
+/// of DAT0, so the engine polls for the end of busy by CMD13. Block lengths are powers of two.
 ///
 /// Starting a phase wakes the runner's task. The stack wakes it after its lock is released, so a
 /// waker may call the stack. The lock must allow a critical section inside of it:

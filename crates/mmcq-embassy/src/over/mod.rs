@@ -71,8 +71,8 @@ impl Inner<'_> {
     }
 }
 
-/// The connection between [`BusHost`] and [`Runner`]. It may be a static variable or a local
-/// variable of `main`.
+/// The connection between [`BusHost`] and [`Runner`]: a static variable, or a local variable of
+/// `main`.
 pub struct Mailbox<'b> {
     inner: Mutex<RefCell<Inner<'b>>>,
 }
@@ -92,8 +92,8 @@ impl<'b> Mailbox<'b> {
     /// Makes a mailbox with memory for the data of one transfer; its length limits the length of a
     /// transfer.
     ///
-    /// Data are copied through it, so neither half ever accesses the other's memory. They are
-    /// cleared when the transfer has ended.
+    /// Data are copied through this memory, so neither half ever accesses the other's memory. The
+    /// copy is cleared when the transfer has ended.
     pub const fn new(buffer: &'b mut Aligned<A4, [u8]>) -> Self {
         let inner = Inner {
             job: None,

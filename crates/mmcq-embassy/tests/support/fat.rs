@@ -11,8 +11,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 #[repr(align(64))]
 struct Bounce([u8; 512]);
 
-/// First block of the partition; the next constant is its number of blocks.
+/// First block of the partition.
 const FIRST: u64 = 2048;
+/// Number of blocks of the partition.
 const BLOCKS: u64 = 256 << 11;
 
 /// The partition as a stream of bytes, for `fatfs`.

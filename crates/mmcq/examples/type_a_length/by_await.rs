@@ -1,4 +1,4 @@
-//! The driver of the crate, `async fn`, polled from the interrupt.
+//! The Bluetooth Type-A driver of the crate: an `async fn` that the interrupt polls.
 
 use super::card::{BLOCK_BYTES, Card, description};
 use super::{TIMER, drive};
@@ -9,7 +9,8 @@ use mmcq::task::{IrqTask, Lock, Stack};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-/// Nothing to exclude: what a platform's lock costs is its own.
+/// A lock that does nothing, for one thread: the cost of a platform's lock is not part of the
+/// measurement.
 #[derive(Clone, Copy)]
 pub struct OneThread;
 
@@ -20,7 +21,7 @@ unsafe impl Lock for OneThread {
     }
 }
 
-/// Counts how often it is taken.
+/// A lock that counts how many times it is taken.
 #[derive(Clone, Copy)]
 pub struct Counted;
 
@@ -55,7 +56,7 @@ async fn receive<L: Lock>(
     }
 }
 
-/// Polls its task when woken.
+/// Returns a waker that polls `task` when it is woken.
 fn waker<L: Lock>(task: &IrqTask<L>) -> Waker {
     struct Table<L>(L);
     impl<L: Lock> Table<L> {

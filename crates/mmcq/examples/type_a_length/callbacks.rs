@@ -1,6 +1,7 @@
-//! The same driver as a state machine: each completion calls back, and the callback submits the
-//! next phase. It judges, retries, aborts and gives up as `mmcq::sdio::bluetooth` does. It moves
-//! payloads of one command only, and has no function of the card for another client.
+//! The Bluetooth Type-A driver as a state machine: each completion calls a callback, which submits
+//! the next phase. The state machine checks, retries, aborts and gives up as
+//! `mmcq::sdio::bluetooth` does. It transfers only payloads that fit into one command, and serves
+//! one client only.
 
 use super::TIMER;
 use super::card::{BLOCK_BYTES, Card};
@@ -20,7 +21,7 @@ enum State {
     Answer {
         again: bool,
     },
-    /// After an error on the wire: what has the card to say of it?
+    /// A read of the card's own error flags, after an error on the wire, is in progress.
     Asked {
         data: bool,
     },
@@ -100,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// Listens again.
+    /// Ends the handling of a packet, and enables the card interrupt again.
     fn end(&mut self) {
         (self.state, self.id) = (State::Idle, None);
         if self.engine.take_card_irq() {
@@ -178,7 +179,7 @@ impl Machine {
         self.register(State::Abort, steps::direct(cmd::io_write(0, 0x06, FUNCTION), false), now_ns);
     }
 
-    /// One try less.
+    /// Counts a failed try, and starts the next one if tries are left.
     fn again(&mut self, now_ns: u64) {
         self.failures += 1;
         let again = self.failures <= RETRIES;
@@ -197,7 +198,7 @@ impl Machine {
         self.end();
     }
 
-    /// Bytes of the last packet's payload.
+    /// Returns the number of bytes in the last packet's payload.
     pub fn bytes(&self) -> u32 {
         self.bytes
     }

@@ -1,5 +1,5 @@
-//! A controller and a Bluetooth Type-A card that cost next to nothing: a phase has ended when the
-//! next interrupt comes, and a packet is always there.
+//! Models of a controller and a Bluetooth Type-A card that take almost no instructions. A phase has
+//! ended when the next interrupt comes, and the card always has a packet.
 
 use mmcq::card::quirk::Quirks;
 use mmcq::card::{FunctionInfo, IoCard};
@@ -13,16 +13,18 @@ use mmcq::sdio::cis::{Cis, FunctionExtension};
 use mmcq::sdio::fbr::Fbr;
 use mmcq::spec::response::{R4, Response};
 
-/// Four blocks.
+/// Size of the payload of each packet in bytes: four blocks.
 pub const PAYLOAD_BYTES: u32 = 2048;
 pub const BLOCK_BYTES: u16 = 512;
-/// What the header says: an ACL packet.
+/// The header of each packet as a little-endian number: length and type, an ACL packet.
 const HEADER: u32 = 2 << 24 | (PAYLOAD_BYTES + HEADER_BYTES);
 
-/// I/O Enable and I/O Ready of function 0.
+/// Address of the register I/O Enable in function 0.
 const ENABLE: usize = 0x02;
+/// Address of the register I/O Ready in function 0.
 const READY: usize = 0x03;
-/// Both functions are ready; function 1 asks, also in its own register.
+/// Values of the card's registers: both functions are ready, and function 1 requests attention, in
+/// INTx and in its own interrupt register.
 const REGISTERS: [u8; 32] = {
     let mut registers = [0; 32];
     (registers[ENABLE], registers[READY], registers[0x05], registers[0x13]) = (6, 6, 2, 1);
@@ -119,7 +121,8 @@ unsafe impl Host for Card {
     }
 }
 
-/// What bring-up would have found: two functions, moves of several blocks.
+/// Returns the description of the card that bring-up would return: two functions, and CMD53 with
+/// several blocks.
 pub fn description() -> IoCard {
     let mut common = [0; mmcq::sdio::cccr::BYTES];
     (common[0], common[8]) = (0x43, 0x17);

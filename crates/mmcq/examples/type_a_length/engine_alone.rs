@@ -1,5 +1,5 @@
-//! Nothing but the engine: the same phases in the same order, one after the other; no response is
-//! looked at.
+//! The engine without a driver: submits the phases of the Bluetooth Type-A driver in their order,
+//! one after the other, and checks no response.
 
 use super::card::{Card, PAYLOAD_BYTES};
 use super::steps;

@@ -15,7 +15,7 @@ pub fn direct(command: Command, chain: bool) -> Kind {
     Kind::Io { phase, timeout_ns: DIRECT_NS, chain }
 }
 
-/// CCCR INTx.
+/// Returns the read of the card's pending interrupts (CCCR INTx).
 pub fn pending() -> Kind {
     direct(cmd::io_read(0, 0x05), true)
 }
@@ -28,12 +28,13 @@ pub fn clear() -> Kind {
     direct(cmd::io_write(FUNCTION, 0x13, 1), true)
 }
 
-/// Acknowledges the packet, or asks for it again.
+/// Returns the write that acknowledges the packet, or (`again`) requests it again.
 pub fn answer(again: bool) -> Kind {
     direct(cmd::io_write(FUNCTION, 0x10, u8::from(again)), false)
 }
 
-/// One CMD53 from the function's FIFO: by blocks as far as they go evenly, else by bytes.
+/// Returns a CMD53 that reads `bytes` bytes from the function's FIFO: in block mode if these are
+/// whole blocks, otherwise in byte mode.
 pub fn data(bytes: u32) -> Kind {
     let size = u32::from(BLOCK_BYTES);
     let (count, block_size, blocks) = match bytes {

@@ -47,8 +47,8 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
         )
     }
 
-    /// Returns the handle with writes allowed, for a caller that does mean to write a boot area.
-    /// Returns [`Error::Protected`] if the card does not allow it.
+    /// Returns the handle with writes allowed, for a caller that wants to write a boot area.
+    /// Returns [`Error::Protected`] if the card does not allow writes there.
     pub fn writable(self) -> Result<Self, Error> {
         if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }
     }

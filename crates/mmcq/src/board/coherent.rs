@@ -1,4 +1,4 @@
-//! Memory that CPU and controller see alike.
+//! Memory that has the same content for CPU and controller.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

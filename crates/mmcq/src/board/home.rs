@@ -41,7 +41,8 @@ impl<B: Platform, const N: usize> Home<B, N> {
         }
     }
 
-    /// Puts the stack in, for good. Returns `None` and drops the stack if there is one already.
+    /// Puts the stack into this place, for ever. If the place already has a stack, drops the new
+    /// one and returns `None`.
     pub fn put(&'static self, stack: Stack<B, N>) -> Option<&'static Stack<B, N>> {
         if !self.first.take() {
             return None;

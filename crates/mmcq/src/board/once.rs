@@ -1,12 +1,12 @@
-//! Values in statics that are returned only once.
+//! Values in statics that are returned by one call only.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use core::cell::UnsafeCell;
 use core::fmt;
 
-/// A flag that can be set once. On cores without compare-and-swap (Cortex-M0, MSP430) a critical
-/// section protects it.
+/// A flag that one call sets, and that is never cleared. On cores without compare-and-swap
+/// (Cortex-M0, MSP430) a critical section protects it.
 #[derive(Debug)]
 pub(super) struct First {
     #[cfg(target_has_atomic = "8")]
@@ -36,7 +36,8 @@ impl First {
     }
 }
 
-/// A value in a `static` that is returned once, for good: a driver's descriptor table, for example.
+/// A value in a `static` that the first call takes for ever: a driver's descriptor table, for
+/// example.
 ///
 /// # Examples
 /// ```

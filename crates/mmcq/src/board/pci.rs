@@ -136,8 +136,8 @@ fn look<S: ConfigSpace>(space: &S, address: Address) -> Option<PciFunction> {
 }
 
 impl PciFunction {
-    /// Returns the address of the function's memory number `bar`, 0 to 5. `None`: it has no such
-    /// memory, or I/O ports there, or no address yet.
+    /// Returns the address of the function's memory number `bar`, 0 to 5. `None`: the function has
+    /// no such memory, has I/O ports there, or has no address yet.
     pub fn memory<S: ConfigSpace>(&self, space: &S, bar: u8) -> Option<u64> {
         let offset = BAR + 4 * u16::from(bar);
         if bar >= BARS {
@@ -162,9 +162,9 @@ impl PciFunction {
         }
     }
 
-    /// Enables the function: its registers respond from now on, and it may access memory. Work that
-    /// firmware left running then continues; where that is not known, reset the function by its
-    /// driver first.
+    /// Enables the function: its registers respond from now on, and the function may access memory.
+    /// Work that firmware left running then continues; where that is not known, reset the function
+    /// by its driver first.
     pub fn enable<S: ConfigSpace>(&self, space: &S) {
         let before = space.read(self.address, COMMAND) & 0xffff;
         space.write(self.address, COMMAND, before | MEMORY_AND_MASTER);
@@ -177,7 +177,8 @@ impl PciFunction {
         space.write(self.address, COMMAND, before & !4);
     }
 
-    /// Returns the pin of the function's interrupt, 1 to 4 for A to D; 0: it has none.
+    /// Returns the pin of the function's interrupt, 1 to 4 for A to D; 0: the function has no
+    /// interrupt.
     pub fn interrupt_pin<S: ConfigSpace>(&self, space: &S) -> u8 {
         (space.read(self.address, INTERRUPT) >> 8) as u8
     }

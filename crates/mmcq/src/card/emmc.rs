@@ -20,15 +20,16 @@ use crate::task::Platform;
 const POWER_UP_POLL_NS: u64 = 2_000_000;
 /// Largest number of CMD1: twice the standard's time.
 const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
-/// The RCA that the device gets; it is the only one on its bus.
+/// The RCA that bring-up gives to the device, which is the only device on the bus.
 const RCA: u16 = 1;
-/// Longest flush of the cache, in nanoseconds: the standard has no limit, Linux waits 30 s.
+/// Time limit of a flush of the cache, in nanoseconds: the standard has no limit, Linux waits 30 s.
 const FLUSH_NS: u64 = limits::FLUSH_NS;
-/// Longest flush in nanoseconds when the card fails and requests wait.
+/// Time limit of a flush of a card that has failed, in nanoseconds. It is short, because requests
+/// wait.
 const FLUSH_LAST_NS: u64 = 2_000_000_000;
-/// Shortest time limit of a write, even if the device declares less, in nanoseconds; the next
-/// constant, of a read.
+/// Shortest time limit of a write, even if the device declares less, in nanoseconds.
 const WRITE_NS_MIN: u64 = 500_000_000;
+/// Shortest time limit of a read, even if the device declares less, in nanoseconds.
 const READ_NS_MIN: u64 = 100_000_000;
 /// Shortest time limit of a read for a device that is known to exceed its declared time, in
 /// nanoseconds.
@@ -195,8 +196,8 @@ impl Offered {
 }
 
 /// Sends CMD1 until the device has powered up, with no other command in between: CMD0 makes some
-/// devices inactive during their power-up [eMMC 6.4.3]. No inquiry is sent before: it makes some
-/// devices ready, which then respond to no further CMD1.
+/// devices inactive during their power-up [eMMC 6.4.3]. No CMD1 that only inquires is sent before:
+/// an inquiry makes some devices ready, and they then respond to no further CMD1.
 async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
     let request = cmd::send_op_cond(Ocr::V27_36 | Ocr::V170_195, true);
     // No response to the first CMD1 means that no device is present. Later, one lost response is

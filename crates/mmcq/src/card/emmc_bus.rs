@@ -29,8 +29,9 @@ const FIXED: [u8; 26] = [
     236, 237, 238, 239, 253,
 ];
 
-/// Value to add to BUS_WIDTH for DDR; the next constant is for enhanced strobe [eMMC 7.4.67].
+/// Value to add to BUS_WIDTH for DDR [eMMC 7.4.67].
 const DDR: u8 = 4;
+/// Value to add to BUS_WIDTH for enhanced strobe [eMMC 7.4.67].
 const STROBE: u8 = 0x80;
 
 /// Power classes that the device needs in each timing: the bytes PWR_CL_ff_vvv, with the class for
@@ -59,7 +60,7 @@ impl PowerClasses {
     }
 
     /// Returns the highest power class of this timing and of the timings through which the device
-    /// reaches it. With one data line, class 0 is sufficient.
+    /// reaches it. With one data line the device needs only class 0.
     fn on_the_way_to(&self, timing: Timing, width: Width) -> u8 {
         let class = |byte: u8| match width {
             Width::W1 => 0,
@@ -208,7 +209,7 @@ pub(super) async fn go_to<B: Platform, const N: usize>(
 }
 
 /// Finds a new sampling point in the present timing; for HS400 the device is switched back to HS200
-/// for it [eMMC 6.6.2.3].
+/// before it is tuned [eMMC 6.6.2.3].
 pub(super) async fn retune<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     options: Options,

@@ -14,9 +14,9 @@ use crate::task::{Platform, Stack};
 
 /// The command class of erase commands [SD 4.7.3], [eMMC 6.10.3].
 const CLASS_ERASE: u8 = 5;
-/// SD: erase unit in blocks (4 MiB) if the card declares no allocation unit. The next constant is
-/// the time of its erase in milliseconds, if the card declares none.
+/// SD: erase unit in blocks (4 MiB) if the card declares no allocation unit.
 const UNIT_BLOCKS: u32 = 8192;
+/// SD: time to erase one unit, in milliseconds, if the card declares no time.
 const UNIT_MS: u32 = 1_000;
 /// eMMC: unit of the erase timeouts, in milliseconds [eMMC 7.4].
 const ERASE_MS: u32 = 300;
@@ -26,12 +26,12 @@ const INAND_ARGUMENT: u8 = 113;
 const FIXED_SECURE_MS: u32 = 2_000;
 
 /// Enables erase, write-zeroes, durable writes and partition accesses for this card. Call it once
-/// after each bring-up. Bring-up itself does not, so that a program that only reads and writes does
-/// not contain the code. [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
-/// [`erase`](crate::block::BlockDevice::erase) need it. With it, a durable write is one reliable
-/// write if the card supports reliable writes. Zeroes are written by an erase if the erase clears
-/// exactly the requested blocks. Both also work without this call, in more steps. `scratch`
-/// ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
+/// after each bring-up. Bring-up does not call it, so that a program that only reads and writes
+/// does not contain the code. [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
+/// [`erase`](crate::block::BlockDevice::erase) need this call. After the call, a durable write is
+/// one reliable write if the card supports reliable writes, and zeroes are written by an erase if
+/// the erase clears exactly the requested blocks. Durable writes and zeroes also work without this
+/// call, in more steps. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
 pub async fn enable_extended_ops<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -16,17 +16,18 @@ use crate::task::{Platform, Stack};
 /// Standard function codes of the register sets [SD 5.8].
 const POWER: u16 = 1;
 const PERFORMANCE: u16 = 2;
-/// Largest number of sets in the list: as many as fit on its page.
+/// Largest number of register sets in the general information: as many as fit on its page.
 const SETS_MAX: usize = 8;
-/// Offsets in the performance set: bit 0 of the first byte enables the cache, bit 0 of the second
-/// starts a flush.
+/// Offset in the performance set: bit 0 of this byte enables the cache.
 const CACHE_ENABLE: u16 = 260;
+/// Offset in the performance set: bit 0 of this byte starts a flush.
 const CACHE_FLUSH: u16 = 261;
-/// Offsets in the power management set: bit 0 of the first byte notifies the card of power-off, bit
-/// 0 of the second shows that the card is ready for it.
+/// Offset in the power management set: bit 0 of this byte notifies the card of power-off.
 const POWER_OFF: u16 = 2;
+/// Offset in the power management set: bit 0 of this byte shows that the card is ready for
+/// power-off.
 const POWER_OFF_READY: u16 = 1;
-/// Time between two polls for that readiness, in nanoseconds.
+/// Time between two polls for a card that is ready for power-off, in nanoseconds.
 const ASK_NS: u64 = 1_000_000;
 
 /// Properties of a card that its extension registers declare.

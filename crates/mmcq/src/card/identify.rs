@@ -13,9 +13,9 @@ use crate::task::Platform;
 /// Time without power, in nanoseconds. The supply must have fallen before it rises again, or a card
 /// keeps 1.8 V on its signal lines.
 const POWER_OFF_NS: u32 = 2 * timing::sd::POWER_OFF_NS as u32;
-/// Time for the supply to rise, in nanoseconds. The next constant is the time for 74 clocks at 400
-/// kHz, with a margin.
+/// Time for the supply to rise, in nanoseconds.
 const POWER_UP_NS: u32 = 2 * timing::sd::POWER_UP_NS as u32;
+/// Time for 74 clocks at 400 kHz, in nanoseconds, with a margin.
 const CLOCKS_74_NS: u32 = 500_000;
 /// The check pattern of CMD8, which the card echoes.
 const PATTERN: u8 = 0xaa;
@@ -24,15 +24,16 @@ const SUPPLY_3V3: u8 = 1;
 
 /// Number of tries of each command, since a single lost response proves nothing.
 const QUESTIONS: u32 = 2;
-/// Number of ACMD41 to a card that has responded to CMD8. The next constant is the pause after each
-/// one without a response: a cold card may not respond to CMD55 for its first 30 ms.
+/// Largest number of ACMD41 without a response from a card that has responded to CMD8: a cold card
+/// sometimes does not respond to CMD55 for its first 30 ms.
 const COLD_QUESTIONS: u32 = 6;
+/// Pause after each ACMD41 without a response, in nanoseconds.
 const COLD_PAUSE_NS: u64 = 10_000_000;
 
 /// The card families that a slot accepts. It is a type, so that code for other families is not
 /// linked.
 pub(super) trait Families {
-    /// Whether the slot accepts SD memory cards; the next constant, eMMC devices.
+    /// Whether the slot accepts SD memory cards.
     const SD: bool;
     const EMMC: bool;
 

@@ -15,9 +15,9 @@ const PACKED_FAILURE: u8 = 1 << 3;
 const SWITCH_NS: u64 = 2_550_000_000;
 
 /// Enables packed commands for this eMMC: reads, or writes to different addresses, are sent as one
-/// transfer if that is faster. Call it once after each bring-up. It needs a profile with that lane
-/// ([`Packed`](crate::sched::Packed)). The engine keeps `page` (512 bytes) for the headers, and
-/// returns the page that it had before (an empty one if it had none).
+/// transfer if that is faster. Call it once after each bring-up. The call needs a profile with the
+/// lane of packed commands ([`Packed`](crate::sched::Packed)). The engine keeps `page` (512 bytes)
+/// for the headers, and returns the page that it had before (an empty one if it had none).
 /// [`Engine::pack_stats`](crate::engine::Engine::pack_stats) has the counters of the lane.
 ///
 /// If the engine has stopped using packs on this card, a call enables them again.

@@ -26,14 +26,14 @@ pub enum Off {
 const POWERED_ON: u8 = 1;
 const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;
-/// EXT_CSD_REV of eMMC version 4.5, the first with this notification.
+/// EXT_CSD_REV of eMMC version 4.5, the first with power-off notification.
 const REVISION_NOTIFIES: u8 = 6;
 /// Largest number of flushes while other clients still write.
 const ROUNDS: u32 = 16;
 
 /// Flushes the cache, notifies the card of power-off, and switches its supply off. The supply is
-/// off when this returns, even after an error. An error comes from the flush (data may be lost) or
-/// from the notification. [`Error::CacheLost`]: other clients wrote all the time, and their last
+/// off when the call returns, even after an error. An error comes from the flush (data may be lost)
+/// or from the notification. [`Error::CacheLost`]: other clients wrote all the time, and their last
 /// writes are lost; the next flush reports that too.
 ///
 /// # Errors

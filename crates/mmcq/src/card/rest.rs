@@ -3,7 +3,7 @@
 //!
 //! The supervisor puts the card to rest when the engine reports that nothing has used it for a
 //! while. Requests that arrive during the rest wait in the queue until the supervisor has woken the
-//! card. This takes one change of the clock; for a sleeping eMMC also CMD5, CMD7 and CMD13.
+//! card. Waking takes one change of the clock; for a sleeping eMMC also CMD5, CMD7 and CMD13.
 
 use super::power::{fall_asleep, wake};
 use super::session::{Failed, Session};
@@ -45,8 +45,8 @@ impl Rest {
     }
 }
 
-/// Guard of a rest that has begun. If it is dropped during a transition, it either leaves the card
-/// usable or removes the card from the engine.
+/// Guard of a rest that has begun. If the guard is dropped while the card goes to rest or wakes,
+/// either the card stays usable or the guard removes the card from the engine.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     clock_hz: u32,

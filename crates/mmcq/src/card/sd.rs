@@ -17,18 +17,19 @@ use crate::spec::timing::sd as limits;
 use crate::task::Platform;
 use cmd::{Group, OcrRequest, SwitchFunc};
 
-/// Time between two ACMD41, in nanoseconds. The next constant is the time between the inquiry and
-/// the first ACMD41; some cards never become ready without it.
+/// Time between two ACMD41, in nanoseconds.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
+/// Time between the inquiry and the first ACMD41, in nanoseconds; some cards never become ready
+/// without this pause.
 const INQUIRY_NS: u64 = 1_000_000;
 /// Largest number of ACMD41: five times the standard's time, which some cards on the market exceed.
 const POWER_UP_POLLS: u32 = (5 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// Number of tries of the switch to 1.8 V, so that a single lost response does not exclude all
 /// UHS-I modes.
 const VOLTAGE_SWITCHES: u32 = 2;
-/// Number of restarts after which bring-up continues without SD status; the next constant, without
-/// CMD6.
+/// Number of restarts after which bring-up continues without SD status.
 pub(super) const WITHOUT_STATUS: u32 = 2;
+/// Number of restarts after which bring-up continues without CMD6 as well.
 pub(super) const WITHOUT_SWITCH: u32 = 3;
 /// CSD command class 10, switch (CMD6).
 const CLASS_SWITCH: u8 = 10;
@@ -50,8 +51,8 @@ pub struct Sd {
 }
 
 impl Sd {
-    /// Returns the number of restarts with which bring-up finds this card. It is not 0 if the card
-    /// has no SD status, or no CMD6.
+    /// Returns the number of restarts after which bring-up leaves out what this card does not have:
+    /// CMD6, or the SD status. 0: the card has both.
     pub(super) fn starts(&self) -> u32 {
         match (self.switch == [0; 64], self.ssr == [0; 64]) {
             (true, true) => WITHOUT_SWITCH,

@@ -2,7 +2,7 @@
 //!
 //! The command queue of some cards on the market returns wrong data without an error, or hangs. So
 //! the queue stays disabled unless the card is on a list, or the caller allows any card. A test,
-//! which writes nothing, can run before.
+//! which writes nothing, can check the queue before its first use.
 
 use super::extension;
 use super::quirk::Quirks;
@@ -18,10 +18,11 @@ use crate::task::{Platform, Stack};
 const TOGETHER: usize = 4;
 /// Number of blocks in a test task, if the scratch memory is large enough for them.
 const TEST_BLOCKS: u32 = 8;
-/// Longest time until a test task is ready, in nanoseconds. The next constants are the interval of
-/// polls and the longest time of the switch.
+/// Longest time until a test task is ready, in nanoseconds.
 const READY_NS: u64 = 1_000_000_000;
+/// Time between two polls for ready tasks, in nanoseconds.
 const ASK_NS: u64 = 100_000;
+/// Longest time of the switch of the queue, in nanoseconds.
 const SWITCH_NS: u64 = 12_000_000;
 
 /// Settings for the use of an SD card's command queue.
@@ -53,12 +54,12 @@ impl SdQueue {
 
 /// Enables the command queue of this SD card for reads and writes. Call it once after each
 /// bring-up, before other code uses the card, and after
-/// [`extension::enable_cache`](super::extension::enable_cache). It needs a profile with that lane
-/// ([`Queued`](crate::sched::Queued)). Returns the number of tasks in the card's queue. 0 means
-/// that the queue is not used: the card has no queue or no power-off notification, its cache is
-/// off, it is on no list, its addresses have 38 bits, or the profile has no lane for it. Then
-/// requests work as before. [`Engine::task_stats`](crate::engine::Engine::task_stats) has the
-/// counters of the lane.
+/// [`extension::enable_cache`](super::extension::enable_cache). The call needs a profile with the
+/// lane of tasks ([`Queued`](crate::sched::Queued)). Returns the number of tasks in the card's
+/// queue. 0 means that the queue is not used: the card has no queue or no power-off notification,
+/// its cache is off, the card is on no list, the card's addresses have 38 bits, or the profile has
+/// no lane of tasks. Then requests work as before.
+/// [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
 ///
 /// `scratch` (at least [`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned. With 4096 bytes the
 /// test reads tasks of 4 KiB, otherwise single blocks. If this call is dropped during the test, the

@@ -85,7 +85,8 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     scratch: DmaBuf,
     /// The card's relative address; 0 before it has one.
     pub rca: u16,
-    /// Number of the card to which commands go; any card before the card is known.
+    /// Number of the card to which commands are sent. Before the card is known, this is the number
+    /// that stands for any card.
     pub card: CardNumber,
     /// The exchange in progress, if there is one.
     op: Option<RequestFuture<'a, B, N>>,
@@ -97,10 +98,11 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     late: bool,
     /// Whether the last exchange completed tuning.
     tuned: bool,
-    /// Number of restarts of this bring-up; after several restarts it leaves out steps that are not
-    /// required.
+    /// Number of restarts of this bring-up; after several restarts, bring-up leaves out steps that
+    /// are not required.
     pub starts: u32,
-    /// Whether the engine has stopped its queue for this session, so that its requests go first.
+    /// Whether the engine has stopped its queue for this session, so that the session's requests go
+    /// first.
     pub urgent: bool,
     /// Whether the next power cycle leaves the supply on.
     pub warm: bool,
@@ -296,8 +298,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
-    /// Returns a value from the host; `nested` is passed to a nested call. All values share one
-    /// copy of the code, to save code size.
+    /// Returns what `question` reads from the host. If the call comes from inside another call of
+    /// the stack, returns `nested` instead. All values share one copy of the code, to save code
+    /// size.
     #[inline(never)]
     pub fn asked(&self, nested: u32, question: fn(&B::Host) -> u32) -> u32 {
         self.stack.enter(nested, |engine| question(engine.host()))
@@ -449,8 +452,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Tunes by this command, which reads blocks of `bytes` bytes [SD 4.2.4.5], [eMMC 6.6.5]. The
-    /// controller compares them, and reports when it has found its sampling point. Fails with
-    /// [`Error::Silent`] if the card left most of them without a response, which proves nothing
+    /// controller compares the blocks, and reports when it has found its sampling point. Fails with
+    /// [`Error::Silent`] if the card did not respond to most of the commands, which proves nothing
     /// about the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;

@@ -5,7 +5,7 @@ use super::{Card, Options};
 use crate::host::{Caps, Timing, Width};
 use crate::task::Platform;
 
-/// Returns, as bits, this timing and the timings that can only be reached through it.
+/// Returns, as bits, `timing` and the timings that a card reaches only through `timing`.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     let bit = Caps::timing_bit;
     match timing {
@@ -45,8 +45,9 @@ pub(super) struct Bounds {
     max_width: Width,
     /// Allowed timings, as the bits of [`Caps::timings`].
     pub timings: u16,
-    /// Whether 1.8 V signaling is allowed; the next field says that it is the only one.
+    /// Whether 1.8 V signaling is allowed.
     pub signal18: bool,
+    /// Whether 1.8 V is the only signaling voltage.
     pub fixed18: bool,
 }
 

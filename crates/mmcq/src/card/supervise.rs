@@ -26,8 +26,8 @@ const PROBES: u32 = 8;
 /// Number of tries of each command, since a single lost response proves nothing.
 const QUESTIONS: u32 = 2;
 
-/// Wait, once, if a card does not respond when it is initialised again: its supply may come back.
-/// In nanoseconds.
+/// Length of the single wait when a card does not respond to its new initialisation, in
+/// nanoseconds: its supply may come back.
 const SUPPLY_NS: u64 = 300_000_000;
 
 /// Events that the user of a card must know.
@@ -38,9 +38,9 @@ pub enum Event {
     /// The card was removed, and the slot has been empty for a moment. The card's requests have
     /// failed with [`Error::Removed`].
     Removed,
-    /// A card was inserted, perhaps the same one. With `Ok` it is ready for requests. After an
-    /// error the next call tries again while the card is in the slot, after pauses that grow from a
-    /// tenth of a second to ten seconds; each try is reported.
+    /// A card was inserted, perhaps the same one. With `Ok` the card is ready for requests. After
+    /// an error the next call tries again while the card is in the slot, after pauses that grow
+    /// from a tenth of a second to ten seconds; each try is reported.
     Inserted(Result<Card, Error>),
     /// Another card is in the slot, but the host has not reported a removal. The new card is ready
     /// for requests. Requests for the earlier card have failed with [`Error::Changed`].

@@ -10,11 +10,11 @@ use crate::task::{Platform, Stack};
 /// EXT_CSD_REV of eMMC version 5.1, the first with a command queue.
 const REV_5_1: u8 = 8;
 
-/// Enables the command queue of this eMMC for reads and writes
-/// ([`enable_sd_task_queue`](super::enable_sd_task_queue) does it for an SD card). Call it once
-/// after each bring-up. It needs a profile with that lane ([`Queued`](crate::sched::Queued)).
-/// Returns the number of tasks in the card's queue. 0 means that the card has no queue or too small
-/// a one, or that the profile has no lane for it; then requests work as before.
+/// Enables the command queue of this eMMC for reads and writes (for an SD card, call
+/// [`enable_sd_task_queue`](super::enable_sd_task_queue)). Call it once after each bring-up. The
+/// call needs a profile with the lane of tasks ([`Queued`](crate::sched::Queued)). Returns the
+/// number of tasks in the card's queue. 0 means that the card has no queue, that its queue is too
+/// small, or that the profile has no lane of tasks; then requests work as before.
 /// [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
 /// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
 ///

@@ -97,7 +97,7 @@ impl Exception {
 /// Time for which performance may suffer before background operations begin although requests wait,
 /// in nanoseconds.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// Time for which these requests then wait, in nanoseconds.
+/// Time for which background operations run while requests wait for them, in nanoseconds.
 const SLICE_NS: u64 = 500_000_000;
 /// Time between two polls for the end of background operations, in nanoseconds.
 const ASK_NS: u64 = 2_000_000;
@@ -185,7 +185,7 @@ impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
 }
 
 /// Gives a device time for its background operations, until they end or a request needs the card. A
-/// request that waits already waits for [`SLICE_NS`] more.
+/// request that waits from the start waits for [`SLICE_NS`].
 pub(super) async fn work<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,

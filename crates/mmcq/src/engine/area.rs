@@ -3,9 +3,9 @@
 //! The engine either knows the partition for certain or marks it as unknown: from CMD6 until the
 //! card's status shows that the switch was made, the card may be in either partition. Requests for
 //! blocks of the user area start in the user area only. The switch back to the user area belongs to
-//! no request. The engine sends it before anything else but another partition access, and before
-//! recovery's commands to a card that has no fault. After two failures in a row the card is
-//! initialised again.
+//! no request. The engine sends that switch before anything else except another partition access,
+//! and before recovery's commands to a card that has no fault. After two failures in a row the card
+//! is initialised again.
 
 use super::extras::Place;
 use super::phases::Stage;

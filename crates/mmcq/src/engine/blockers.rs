@@ -51,7 +51,7 @@ const CHAINED: u32 = 1 << 12;
 const AREA: u32 = 1 << 13;
 /// The engine polls the card for its interrupt, because the host does not signal it.
 const LOOKING: u32 = 1 << 14;
-/// Writes are complete whose status the card has not sent yet.
+/// The engine has completed writes before the card has sent their status.
 const UNSETTLED: u32 = 1 << 15;
 /// The profile, the scheduler or the host has no fast path.
 const GENERAL: u32 = 1 << 16;

@@ -20,8 +20,8 @@ pub struct DmaBuf {
     skipped: u32,
 }
 
-/// Identifies the owner of a buffer for [`Engine::reclaim`](super::Engine::reclaim). Made from the
-/// buffer before it goes into a request.
+/// Identifies the owner of a buffer for [`Engine::reclaim`](super::Engine::reclaim). A claim is
+/// made from the buffer before the buffer goes into a request.
 ///
 /// Only code that had the buffer can make its claim, so no client gets another client's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

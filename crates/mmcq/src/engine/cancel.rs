@@ -93,8 +93,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Passes the loss or late error that this flush was to report to the next flush, if no client
-    /// has read the result of this one.
+    /// If no client has read the result of this flush, lets the next flush report the loss or the
+    /// late error that this flush was to report.
     #[cold]
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);

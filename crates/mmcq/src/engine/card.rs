@@ -122,7 +122,7 @@ impl Card {
         &self.plan
     }
 
-    /// Returns the card's abilities besides reading and writing.
+    /// Returns what the card can do in addition to reads and writes.
     #[inline(always)]
     pub fn abilities(&self) -> &Abilities {
         &self.abilities

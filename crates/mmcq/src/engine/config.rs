@@ -11,7 +11,7 @@ use crate::spec::timing::sd as limits;
 /// How the engine flushes the cache of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushBy {
-    /// The card has no volatile cache switched on: its status (CMD13) is enough.
+    /// The card has no volatile cache switched on: a flush only reads the card's status (CMD13).
     Status,
     /// CMD6 writes `FLUSH_CACHE` in EXT_CSD [eMMC 6.6.31].
     EmmcCache {
@@ -103,7 +103,7 @@ impl CardParams {
     };
 }
 
-/// The abilities of a card besides reads and writes.
+/// What a card can do in addition to reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abilities {
@@ -197,10 +197,10 @@ pub struct Config {
     pub prepared: u8,
     /// Most blocks of a merged transfer; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
-    /// Most blocks of a merged transfer if a request joins that came in later than one that stays
-    /// behind. So this limits how much longer the oldest request waits because of later ones.
-    /// Longer runs that start before the oldest request have fewer blocks than this together;
-    /// requests that continue an open transfer have fewer than four times this.
+    /// Most blocks of a merged transfer into which a younger request is taken while an older
+    /// request stays behind. So this limits how much longer the oldest request waits because of
+    /// later ones. Longer runs that start before the oldest request have fewer blocks than this
+    /// together; requests that continue an open transfer have fewer than four times this.
     pub fair_blocks: u32,
     /// Longest next transfer, in blocks, before which no extra CMD13 is sent. A write is complete
     /// when the card's next status shows that it was programmed. If the next transfer is longer

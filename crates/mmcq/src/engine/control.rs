@@ -103,8 +103,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Continues a flush after the response of CMD6. The card reports once what its cache could not
-    /// write earlier. If this response has that error, it is the result of the flush.
+    /// Continues a flush after the response of CMD6. The card reports only one time what its cache
+    /// could not write earlier. If this response has that error, it is the result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
         self.flush_started(now_ns);
@@ -237,9 +237,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_slot(index, result);
     }
 
-    /// Stores an error of any response while complete writes may be lost. The card reports once, in
-    /// the next response, what its cache could not write, and no host knows whose block it was. So
-    /// the next flush reports the error.
+    /// Stores an error of any response while complete writes may be lost. The card reports only one
+    /// time, in the next response, what its cache could not write, and no host knows whose block it
+    /// was. So the next flush reports the error.
     #[cold]
     pub(super) fn owe_late_status(&mut self, status: u32) {
         let told = status & (R1::ERROR | R1::CC_ERROR) != 0;

@@ -14,9 +14,10 @@ use crate::host::{Direction, Host};
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// Largest number of requests that counts as few.
+/// Factor: requests in the engine count as few up to this many for each request of the transfer in
+/// progress.
 const FEW: u32 = 4;
-/// Status bits about earlier writes, which the card reports once.
+/// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
 /// The bits of R1 that were already handled for the transfer in progress.
@@ -53,7 +54,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether few requests are in the engine, besides a transfer of this many.
+    /// Returns whether few requests are in the engine, compared with the `moving` requests of the
+    /// transfer in progress.
     #[inline(always)]
     pub(super) fn are_few(&self, moving: u8) -> bool {
         u32::from(self.slots.mapped()) <= FEW * u32::from(moving)

@@ -29,7 +29,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_slot(index, Err(error));
     }
 
-    /// Makes a request, or its rest, the oldest again.
+    /// Makes a request, or the part of it that is still to be sent, the oldest again.
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
         if let Some(waiting) = self.policy_view(index) {
@@ -83,7 +83,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Finds the requests that a late programming error belongs to: those of the last transfer that
-    /// are not complete. A request whose rest is still to be sent is one of them.
+    /// are not complete. A request of which a part is still to be sent is one of them.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();

@@ -2,12 +2,12 @@
 //! 6.6.9 to 6.6.12].
 //!
 //! An erase is done in pieces of whole units (erase groups, allocation units). After each piece the
-//! rest of the erase moves behind the waiting requests that do not overlap it. So a waiting request
-//! waits for one piece of each erase that was there before. Requests that overlap the rest stay
-//! behind it, and so does everything behind a barrier. If the card is initialised again in the
-//! middle of a piece, that piece is erased twice; nothing can have been written to its blocks
-//! meanwhile. A piece that fails is not tried again, nor one that was aborted because it did not
-//! end.
+//! remaining blocks of the erase move behind the waiting requests that do not overlap them. So a
+//! waiting request waits for one piece of each erase that was there before. Requests that overlap
+//! the remaining blocks stay behind the erase, and so does everything behind a barrier. If the card
+//! is initialised again in the middle of a piece, that piece is erased twice; nothing can have been
+//! written to its blocks meanwhile. A piece that fails, or that was aborted because it did not end,
+//! is not tried again.
 //!
 //! If an erase takes longer than the declared time, the engine polls the card for a minute (ten for
 //! a secure erase). If the card becomes ready without an error, the piece counts as erased.
@@ -118,7 +118,7 @@ impl Erasing {
     /// The bit of [`Erase::SecureTrim`].
     pub const SECURE_TRIM: u8 = 16;
 
-    /// How a card erases that cannot erase.
+    /// The value for a card that cannot erase.
     pub const NONE: Erasing = Erasing {
         kinds: 0,
         emmc: false,
@@ -161,7 +161,7 @@ impl Erasing {
         }
     }
 
-    /// Returns how many blocks this kind of erase can erase as one, at least.
+    /// Returns the smallest number of blocks that this kind of erase can erase.
     pub const fn grain_blocks(&self, how: Erase) -> u32 {
         match how {
             Erase::Erase | Erase::SecureErase(_) if self.group_blocks > 1 => self.group_blocks,
@@ -235,7 +235,7 @@ pub(super) struct Round {
 impl Round {
     pub const NONE: Round = Round { piece_blocks: 0, second: false, units: 0 };
 
-    /// Clears what was learned: the card may be another.
+    /// Clears what was learned: another card may be in the slot.
     pub fn unlearn(&mut self) {
         self.units = 0;
     }
@@ -311,8 +311,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ))
     }
 
-    /// Sends the address of the piece's first block, with its upper bits before where they are
-    /// needed.
+    /// Sends the address of the piece's first block. Where the address has more than 32 bits, CMD22
+    /// sends the upper bits first.
     fn erase_from(&mut self, now_ns: u64) {
         let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         if target.extended_address {
@@ -380,8 +380,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the card has accepted the erase, and only its end was not seen in time.
-    /// `surely`: true needs a report of the card or of its controller.
+    /// Returns whether the card has accepted the erase, and only its end was not seen in time. With
+    /// `surely`, returns true only if the card or the controller has reported this.
     pub(super) fn awaits_end_of_erase(&self, surely: bool) -> bool {
         let erases = P::RECOVERS
             && self.lane.has_control()

@@ -158,9 +158,9 @@ pub(super) struct Memory {
     began_ns: u64,
     /// The partition the card is in.
     area: Area,
-    /// Transfers that the partition access has done; and the memory mapped for the current
-    /// transfer.
+    /// Number of transfers that the partition access has done.
     moves: u8,
+    /// The memory that is mapped for the transfer in progress of the partition access.
     mapped: Option<(Segment, Direction)>,
     /// The result of the earlier pieces of the write in progress.
     pieces: Pieces,
@@ -313,14 +313,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
 
-    /// Sets the card's abilities besides reading and writing. Must be called again after
+    /// Sets what the card can do in addition to reads and writes. Must be called again after
     /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.card.set_abilities(abilities);
         self.services.memory_mut().erasing.unlearn();
     }
 
-    /// Returns the card's abilities besides reading and writing, as far as they were set.
+    /// Returns what the card can do in addition to reads and writes, as far as this was set.
     pub fn abilities(&self) -> &Abilities {
         self.card.abilities()
     }
@@ -338,11 +338,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Sets a block of memory for the extension registers of SD cards. Returns the block before.
+    /// Sets a block of memory for the extension registers of SD cards. Returns the block that was
+    /// set before.
     ///
     /// # Errors
-    /// The controller still uses the block before for a flush. The new block is returned, and the
-    /// call may be tried again later.
+    /// An error means that the controller still uses the earlier block for a flush. The error
+    /// returns the new block, and the call may be tried again later.
     pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> {
         if self.services.memory().mapped.is_some() {
             return Err(page);

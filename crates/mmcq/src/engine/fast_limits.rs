@@ -10,7 +10,7 @@ use crate::sched::Profile;
 /// The limits of the fast path, as far as they are known before a request comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastLimits {
-    /// The end of the card: the number after its last block.
+    /// The block number after the card's last block.
     sectors: u64,
     /// Most blocks of a read and of a write; 0: no request of this direction takes the fast path.
     blocks: [u32; 2],

@@ -19,7 +19,7 @@ impl Functions {
         Functions { asks: false, waker: None, run: 0 }
     }
 
-    /// Notes that a function requests attention, or may.
+    /// Notes that a function requests attention, or perhaps requests it.
     #[inline(always)]
     pub fn ask(&mut self) {
         self.asks = true;

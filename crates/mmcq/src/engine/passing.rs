@@ -10,10 +10,11 @@
 //! *Written bound: a request is overtaken in this way by at most [`PASSES`] younger ones, all of
 //! its own direction. After it became the oldest, they transfer fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if one of them
-//! continues an open transfer. None overtakes it where requests of the other direction or a barrier
-//! wait, and no longer run does where fewer than a quarter of the slots are free.* The engine does
-//! this only with a policy that [yields](Policy::yields), and only on a host that can continue a
-//! transfer: on other hosts it slows as many cases of the laboratory's sweep as it speeds up.
+//! continues an open transfer. No request overtakes in this way while requests of the other
+//! direction or a barrier wait. A run does not overtake because of its length while fewer than a
+//! quarter of the slots are free.* The engine does this only with a policy that
+//! [yields](Policy::yields), and only on a host that can continue a transfer: on other hosts it
+//! slows as many cases of the laboratory's sweep as it speeds up.
 
 use super::Engine;
 use super::order::may_lead;

@@ -1,5 +1,5 @@
-//! The plan: how transfers are sent to this card by this controller. The plan is made once; its
-//! functions are pure.
+//! The plan: how transfers are sent to this card by this controller. The plan is made when the
+//! card's parameters are set; its functions are pure.
 //!
 //! Every transfer of reads and writes is made here, also the transfers of the fast path.
 

@@ -73,7 +73,7 @@ impl Run {
         }
     }
 
-    /// Returns which case of learning the run is in.
+    /// Returns the case to which the pause after this run belongs, for learning.
     #[inline(always)]
     fn case(&self) -> Case {
         if self.on { Case::Run } else { Case::First }

@@ -46,7 +46,7 @@ pub(super) struct Slot {
     solo: bool,
     /// Whether the request was written a second time, because the result of the first was lost.
     redone: bool,
-    /// Whether `segment` is mapped.
+    /// Whether the request's memory (`segment`) is mapped for the controller.
     mapped: bool,
     generation: u32,
     /// Blocks already transferred (a request larger than a transfer goes in pieces).
@@ -139,30 +139,34 @@ pub(super) struct Slots<const N: usize> {
     next_age: u32,
     /// A bit for each free slot.
     free: SlotSet,
-    /// A bit for each slot: in state Settling (`settling`), in state Ended (`ended`), in state Done
-    /// and not reported yet (`unreported`).
+    /// A bit for each slot in state Settling.
     settling: SlotSet,
+    /// A bit for each slot in state Ended.
     ended: SlotSet,
+    /// A bit for each slot in state Done that was not reported yet.
     unreported: SlotSet,
     /// A bit for each slot whose waker will not be woken, and is dropped outside of the lock.
     stale: SlotSet,
-    /// Three sets, a bit for each queued request: the reads, the writes, all others.
+    /// A bit for each queued read.
     reads: SlotSet,
+    /// A bit for each queued write.
     writes: SlotSet,
+    /// A bit for each other queued request.
     barriers: SlotSet,
     /// The slots of requests that came by the fast path and have no neighbour in the queue: none of
     /// them is a special case.
     lone: SlotSet,
-    /// A bit for each phase of an I/O function; these are not in the list.
+    /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
+    /// queue's list.
     ios: SlotSet,
     /// The slots of `ios` whose requests may start while the engine is stopped.
     urgents: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],
     spans: [Span; N],
-    /// Two indexes of the queued reads and writes: by a hash of where they begin, and of where they
-    /// end.
+    /// The queued reads and writes, by a hash of the block at which each begins.
     starts: [SlotSet; N],
+    /// The queued reads and writes, by a hash of the block at which each ends.
     ends: [SlotSet; N],
 }
 
@@ -352,7 +356,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Adds a phase of an I/O function to those that wait besides the queue.
+    /// Adds a phase of an I/O function to those that wait outside of the queue.
     pub fn push_io(&mut self, index: u8) {
         self.next_age = self.next_age.wrapping_add(1);
         self.ios |= 1 << (index as usize % N);
@@ -365,7 +369,7 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
-    /// Adds an urgent request, a part of the recovery, to those that wait besides the queue.
+    /// Adds an urgent request, a part of the recovery, to those that wait outside of the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);

@@ -27,8 +27,8 @@ pub(super) struct Timers {
     wake_ns: u64,
     /// When the engine gives up the phase.
     limit_ns: u64,
-    /// When the engine gives up the command during data; while no such command is sent, when it
-    /// tries the next one again.
+    /// When the engine gives up the command during data; while no such command is sent, when the
+    /// engine tries again to send the next one.
     concurrent_ns: u64,
     /// When the card is polled for a function that requests attention.
     look_ns: u64,
@@ -169,7 +169,7 @@ impl Timers {
     }
 }
 
-/// Deadlines of what runs besides the phase, or lasts longer.
+/// Deadlines of what runs at the same time as the phase, or lasts longer.
 impl Timers {
     pub fn concurrent_at(&mut self, at_ns: u64) {
         self.concurrent_ns = at_ns;
@@ -189,8 +189,8 @@ impl Timers {
         self.look_ns != NEVER
     }
 
-    /// Takes a due poll for the card interrupt. Returns whether it was due; the next one has to be
-    /// set.
+    /// Takes a due poll for the card interrupt. Returns whether a poll was due; the caller has to
+    /// set the time of the next one.
     #[inline]
     pub fn take_look(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.look_ns;

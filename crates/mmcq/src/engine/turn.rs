@@ -130,7 +130,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Does all that is due. The platform calls it when a deadline has come and when completions
-    /// were deferred. It may be called at any other time.
+    /// were deferred. The platform may also call it at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.finish();
         if P::RECOVERS && self.slots.are_cramped() {
@@ -208,7 +208,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Does what is due by time: retries, steps, polls, deadlines. One turn of each at most.
+    /// Does what is due by time, at most one turn each of retries, steps, polls and deadlines.
     fn advance(&mut self, now_ns: u64) {
         if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
             self.concurrent_turn(Beside::Due, now_ns);

@@ -1,10 +1,11 @@
 //! Upkeep of a card that has no fault: a new tuning before drift spoils the old one, a read of what
-//! its exception bit means, time for background operations.
+//! the card's exception bit means, time for background operations.
 //!
-//! The engine only knows when; the supervisor does the work, on a [`ServiceRequest`] between two
-//! transfers. Each chore has two times: after the first it is done as soon as no request waits;
-//! after the second all requests wait for it. So an idle card is served at once, a busy one in
-//! time. A card that no request uses is left alone, because tuning an unused card only burns power.
+//! The engine only knows when a chore is due; the supervisor does the work, on a [`ServiceRequest`]
+//! between two transfers. Each chore has two times. After the first time the chore is done as soon
+//! as no request waits; after the second time all requests wait for the chore. So an idle card is
+//! served at once, a busy one in time. A card that no request uses is left alone, because tuning an
+//! unused card only burns power.
 
 use super::slot::NONE;
 use super::timers::NEVER;
@@ -22,25 +23,27 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// The chores and their times.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// `listens`: the supervisor wants to know what the exception bit means. `seen`: the bit was
-    /// seen. `look_ns`: when the exceptions may be read next.
+    /// Whether the supervisor wants to know what the exception bit means.
     listens: bool,
+    /// Whether the exception bit was seen.
     seen: bool,
+    /// When the exceptions may be read next.
     look_ns: u64,
     /// The exceptions that the last read found.
     known: u16,
     /// When waiting background operations begin at the latest.
     work_by_ns: u64,
-    /// Interval of tunings in nanoseconds, 0: never; when the last tuning was, and the number of
-    /// transfers so far at that time.
+    /// Interval of tunings in nanoseconds; 0: the card is never tuned by time.
     tune_every_ns: u64,
+    /// When the card was tuned last.
     tuned_ns: u64,
     tuned_transfers: Count,
     /// Whether the controller has requested a tuning while something else was done.
     tune_soon: bool,
-    /// Length of the pause after which the card rests, [`NEVER`]: it does not; and the time from
-    /// which that pause counts.
+    /// Length of the pause after which the card rests, in nanoseconds; [`NEVER`]: the card does not
+    /// rest.
     rest_after_ns: u64,
+    /// The time from which the pause before a rest is counted.
     rest_from_ns: u64,
 }
 
@@ -63,7 +66,7 @@ impl Upkeep {
         }
     }
 
-    /// Clears what was planned: the card may be another, with other tunings and exceptions.
+    /// Clears what was planned: another card may be in the slot, with other tunings and exceptions.
     pub fn forget(&mut self) {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
@@ -136,8 +139,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         new
     }
 
-    /// Plans background operations for a quiet moment, and at this time at the latest; `None`: none
-    /// are planned.
+    /// Plans background operations for a moment in which no request waits, and at this time at the
+    /// latest; `None`: no background operations are planned.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
         self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {

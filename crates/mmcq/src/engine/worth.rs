@@ -62,9 +62,11 @@ pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
     /// known.
     close_ns: u32,
-    /// Time of a transfer besides its time on the wire: with a command, and continuing an open one;
-    /// 0: not known.
+    /// Time that a transfer that begins with a command takes in addition to its time on the wire,
+    /// in nanoseconds; 0: not known.
     anew_ns: u32,
+    /// Time that a transfer that continues an open one takes in addition to its time on the wire,
+    /// in nanoseconds; 0: not known.
     on_ns: u32,
     cases: [Lean; 3],
 }
@@ -106,7 +108,8 @@ impl Worth {
         learn(&mut self.close_ns, took_ns);
     }
 
-    /// Learns the time of a transfer besides its time on the wire. `on`: it continued an open one.
+    /// Learns the time that a transfer takes in addition to its time on the wire. `on`: it
+    /// continued an open one.
     pub fn moved(&mut self, beside_ns: u64, on: bool) {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }
@@ -120,8 +123,8 @@ impl Worth {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
 
-    /// Learns from a pause of this length, after which the next request has continued the transfer
-    /// or not.
+    /// Learns from a pause of this length, and from whether the next request has continued the
+    /// transfer.
     ///
     /// A write that is closed at once is complete when it is closed, so its client waits for all of
     /// the close. The close of a read passes during its client's pause. A read that is not kept

@@ -23,9 +23,9 @@ const PIECES_MAX: usize = 64;
 /// A mapping that uses the pool.
 #[derive(Clone, Copy, Debug)]
 struct Used {
-    /// Bus address of the mapping, and its length in bytes; a length of 0 means that no mapping
-    /// begins at this piece.
+    /// Bus address of the mapping.
     bus: u64,
+    /// Length of the mapping in bytes; 0: no mapping begins at this piece.
     bytes: usize,
 }
 
@@ -43,9 +43,9 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     taken: Cell<u64>,
     /// For each piece: the mapping that begins at it.
     used: [Cell<Used>; PIECES],
-    /// Address range of the memory for which the last pieces are reserved; the next field is their
-    /// number.
+    /// Address range of the memory for which the last pieces of the pool are reserved.
     reserved_for: (usize, usize),
+    /// Number of the reserved pieces.
     reserved: usize,
 }
 

@@ -37,7 +37,7 @@ pub struct Caps {
     /// Whether the controller itself can send CMD23 before a transfer.
     pub auto_count: bool,
     /// Whether CMD23 must not be sent, neither by the controller itself nor as a phase, because the
-    /// controller cannot.
+    /// controller does not support it.
     pub no_count: bool,
     /// Whether the data of an open transfer (CMD18 or CMD25 without an end) can be transferred in
     /// several phases: see [`Auto::Continue`](super::Auto::Continue).

@@ -72,8 +72,8 @@ impl core::error::Error for ChainError {
     }
 }
 
-/// A failed chain. After the next reset of the lines the controller executes nothing of the chain
-/// any more; until then it may access the chain's memory.
+/// A failed chain. From the next reset of the lines on, the controller executes nothing of the
+/// chain; until then it may access the chain's memory.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainFault {

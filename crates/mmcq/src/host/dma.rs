@@ -54,7 +54,7 @@ pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> 
 /// an address, and a driver that writes descriptors calls [`piece`](Dma::piece) for the real
 /// address.
 ///
-/// Invalidating a cache line destroys what the CPU has written to the rest of the line. So a
+/// Invalidating a cache line destroys what the CPU has written to the other bytes of the line. So a
 /// platform with such caches reports the length of a line ([`line_bytes`](Dma::line_bytes)). Memory
 /// that is mapped for a read then consists of whole lines: `ptr` and `len` are multiples of the
 /// line length, and the lines contain no other data.

@@ -143,7 +143,7 @@ pub struct Faulty<H, const M: usize> {
     phase: Option<Phase>,
     /// Whether the phase was not passed to the wrapped driver.
     unsent: bool,
-    /// The end of a phase that is held back, and the number of polls until it is reported.
+    /// The end of a phase that is held back, with the number of polls until it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
     /// A byte of read data that is to be damaged when the CPU gets it: its address, and the bit
     /// mask.
@@ -270,7 +270,7 @@ impl<H, const M: usize> Faulty<H, M> {
         self.kept = None;
     }
 
-    /// Returns the end of a phase as the engine shall see it now.
+    /// Returns the end of a phase as the engine is to see it now.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
         // A phase that failed by itself needs no injected failure.

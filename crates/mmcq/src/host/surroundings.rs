@@ -155,8 +155,9 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
 pub struct Surrounded<H, S> {
     host: H,
     board: S,
-    /// Index of the part in progress; the next field says whether the part has begun.
+    /// Index of the part in progress.
     at: u8,
+    /// Whether the part in progress has begun.
     begun: bool,
     /// Time until which RST_n keeps its level, in nanoseconds.
     until_ns: u64,

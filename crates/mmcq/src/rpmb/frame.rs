@@ -43,7 +43,7 @@ impl Ask {
     }
 }
 
-/// The fields of a frame besides data and MAC.
+/// The fields of a frame, except data and MAC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// The number that the response must repeat.

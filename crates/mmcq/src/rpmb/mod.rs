@@ -46,8 +46,8 @@ pub enum RpmbError {
     Forged,
     /// The write was not done, because of this error. It may be tried again.
     NotWritten(engine::Error),
-    /// Unknown whether the write was done: its response was lost, and the write counter could not
-    /// be read either.
+    /// It is not known whether the write was done: its response was lost, and the write counter
+    /// could not be read either.
     Ambiguous,
     /// The data are not whole units of 256 bytes, or not as many as one write may have.
     Size {
@@ -270,8 +270,9 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, with
     /// `nonces[0]`, and after a lost response, with `nonces[1]`: two numbers never used before.
     ///
-    /// The write is sent once. `Ok`: the card has counted it. [`RpmbError::Ambiguous`]: it is not
-    /// known. Every other error: no write was counted.
+    /// The write is sent only one time. `Ok`: the card has counted the write.
+    /// [`RpmbError::Ambiguous`]: it is not known whether the card has counted it. Every other
+    /// error: no write was counted.
     ///
     /// An attacker on the bus may hold back a signed write and replay it later, in place of the
     /// next one with the same counter. After [`RpmbError::NotWritten`] or [`RpmbError::Forged`] on

@@ -1,8 +1,8 @@
 //! The scheduler that sends batches in address order, with an expiry for each direction.
 //!
 //! Source: the published behaviour and defaults of Linux' mq-deadline (read expiry 500 ms, write
-//! expiry 5 s, two read batches before a write batch, 16 requests a batch), without its priority
-//! classes and zones.
+//! expiry 5 s, two read batches before a write batch, 16 requests in each batch), without its
+//! priority classes and zones.
 //!
 //! A batch has requests of one direction, and proceeds to higher addresses only. A batch ends when
 //! it is full, or when no request of its direction has a higher address. The next batch is reads,
@@ -53,7 +53,7 @@ impl DeadlineConfig {
 
     /// Makes settings: expiries in nanoseconds (0 starts every batch with the oldest request); the
     /// number of read batches that may go before waiting writes (1 to 255; 0 would starve reads);
-    /// requests a batch (1 to 255).
+    /// the number of requests in a batch (1 to 255).
     pub const fn new(
         read_expire_ns: u64,
         write_expire_ns: u64,

@@ -1,10 +1,11 @@
 //! Schedulers: which of the waiting requests is next.
 //!
 //! The engine calls a [`Policy`] whenever the controller is free, with every request that waits
-//! before the next barrier. It sends the request that the policy picks, together with the requests
-//! that continue it on either side. The engine never lets a request overtake an older one on the
-//! same blocks where one of the two writes, whatever the policy picks. The rest of a long request,
-//! and requests that failed together with others, go first without a call of the policy.
+//! before the next barrier. The engine sends the request that the policy picks, together with the
+//! requests that continue it on either side. The engine never lets a request overtake an older one
+//! on the same blocks where one of the two writes, whatever the policy picks. The remaining pieces
+//! of a long request, and requests that failed together with others, go first without a call of the
+//! policy.
 //!
 //! A [`Profile`] selects what else the firmware contains. Each policy is also the full profile;
 //! [`Prompt`] and [`Lean`] contain less.
@@ -134,7 +135,8 @@ pub trait Policy {
     }
 
     /// Notes that a request that was sent is over; `request` as it was sent. Called also for a
-    /// piece of a request that was too long for a transfer; the rest is reported as a new arrival.
+    /// piece of a request that was too long for a transfer; the part that is still to be sent is
+    /// reported as a new arrival.
     fn done(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }

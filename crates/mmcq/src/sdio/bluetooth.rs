@@ -10,13 +10,17 @@ use crate::engine::{self, DmaBuf};
 use crate::task::Platform;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Registers of the function, in this order: packets; acknowledge (0) or request again (1); send
-/// again; interrupt; interrupt enable; mode.
+/// FIFO register of the function, through which the packets go.
 const DATA: At = At::Fifo(0x00);
+/// Register of the function: 0 acknowledges a received packet, 1 requests it again.
 const READ_RETRY: u32 = 0x10;
+/// Register of the function that requests a sent packet again.
 const WRITE_RETRY: u32 = 0x11;
+/// Interrupt register of the function.
 const INTERRUPT: u32 = 0x13;
+/// Interrupt enable register of the function.
 const INTERRUPT_ENABLE: u32 = 0x14;
+/// Mode register of the function.
 const MODE: u32 = 0x20;
 
 /// Size of the header before each packet in bytes: length and type.

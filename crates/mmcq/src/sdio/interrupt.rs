@@ -104,8 +104,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     }
 
     /// Waits until the card requests attention. Returns at once if a request was not acknowledged
-    /// yet. It also returns when the host sees that the card was removed; then the next command to
-    /// a function fails.
+    /// yet. The call also returns when the host sees that the card was removed; then the next
+    /// command to a function fails.
     ///
     /// # Errors
     /// Only if the host has no card interrupt: polling the card failed.

@@ -16,8 +16,8 @@
 //!
 //! 1. End the driver's work in progress. Buffers of dropped transfers are returned by
 //!    [`reclaim`](crate::engine::Engine::reclaim).
-//! 2. Call [`bring_up_io`](crate::card::bring_up_io) again, until it finds a card. It switches the
-//!    slot's power off and on. `NoCard` means: no card yet.
+//! 2. Call [`bring_up_io`](crate::card::bring_up_io) again, until it finds a card. The call
+//!    switches the slot's power off and on. `NoCard` means: no card yet.
 //! 3. Make each [`Function`] again from the new [`IoCard`](crate::card::IoCard); enable it, and set
 //!    its block size and interrupt again.
 //!

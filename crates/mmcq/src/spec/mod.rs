@@ -22,7 +22,7 @@ pub mod timing;
 
 use core::fmt;
 
-/// A field of a register whose code decides how the rest of the register is decoded.
+/// A field of a register whose code decides how the other fields of the register are decoded.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

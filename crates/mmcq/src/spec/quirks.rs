@@ -39,7 +39,7 @@ impl Quirks {
     /// The last block must be read alone: after a CMD18 that reaches it the card does not respond.
     pub const LAST_BLOCK_ALONE: Quirks = Quirks(1 << 14);
     /// I/O: the standard interface code (FBR) of the card's functions must not be read; the
-    /// functions have none.
+    /// functions have no standard interface.
     pub const IO_NO_STANDARD_INTERFACE: Quirks = Quirks(1 << 15);
     /// I/O: the pull-up on DAT3 must be switched off even with one data line, and not only with
     /// four.

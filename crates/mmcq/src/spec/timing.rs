@@ -205,8 +205,8 @@ pub mod emmc {
     pub const IDENTIFY_MAX_HZ: u32 = 400_000;
     /// Time for the supply to rise and be stable before the first command [eMMC 10.1].
     pub const POWER_UP_NS: u64 = 1_000_000;
-    /// Longest time from the first CMD1 until the device is ready [eMMC 6.4.2]. After partitioning
-    /// it is once longer, see `ExtCsd::first_power_up_time_ns`.
+    /// Longest time from the first CMD1 until the device is ready [eMMC 6.4.2]. The first power-up
+    /// after partitioning takes longer, see `ExtCsd::first_power_up_time_ns`.
     pub const INIT_NS: u64 = 1_000_000_000;
     /// Longest busy of CMD6 if EXT_CSD declares none. The standard has no value; hosts usually use
     /// this one.

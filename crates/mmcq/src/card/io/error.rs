@@ -90,7 +90,8 @@ pub enum IoError {
         /// The value that was read back.
         read: u8,
     },
-    /// A driver may not write this register of function 0.
+    /// A driver is not allowed to write this register of function 0: only the vendor's registers
+    /// are open to it.
     NotVendors {
         /// Address of the register.
         addr: u32,

@@ -230,7 +230,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.refuse(Breach::Access)
     }
 
-    /// Resets both parts of the card. Returns true if the card responds to CMD8.
+    /// Resets the I/O part and the memory part of the card. Returns true if the card responds to
+    /// CMD8.
     async fn wake(&mut self) -> Result<bool, Failed> {
         // CMD0 does not reset the I/O part. A card without an I/O part does not respond to this
         // command.

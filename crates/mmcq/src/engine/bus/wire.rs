@@ -2,7 +2,7 @@
 //! sampling point is valid.
 //!
 //! Each bus operation that the driver has finished is passed to this module; nothing else changes
-//! its state.
+//! the state of this module.
 
 use crate::host::{BusOp, Timing, Width};
 use crate::spec::bus::Bus;
@@ -111,7 +111,7 @@ impl Wire {
     }
 
     /// Clears the doubt: a tuning has run or was attempted, or a caller has noted the doubt.
-    /// Returns true if there was one.
+    /// Returns true if there was a doubt.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

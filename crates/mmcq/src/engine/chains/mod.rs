@@ -44,10 +44,10 @@ impl<E, T: Lanes> Lane<E, T> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
-    /// where several wait. Fewer than two switches chains off. A call tries chains again that were
-    /// given up. The setting holds for every card. Returns false if the profile has no such lane
-    /// ([`Chained`](crate::sched::Chained)), or the controller executes no chains
-    /// ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says why).
+    /// where several wait. A `most` below two switches chains off. If the engine has given chains
+    /// up, the call lets it try them again. The setting holds for every card. Returns false if the
+    /// profile has no such lane ([`Chained`](crate::sched::Chained)), or the controller executes no
+    /// chains ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says why).
     pub fn set_chains(&mut self, most: u8) -> bool {
         if self.lane.chains().is_none() {
             return false;
@@ -85,7 +85,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Returns whether another transfer waits besides the one that is collected.
+    /// Returns whether another transfer waits, in addition to the one that is being collected.
     fn has_other_link(&self, part: &Batch<N>) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         let may = |at: u8| self.slots.at(at).direction().is_some_and(|way| self.is_packable(at, way).0);
@@ -191,8 +191,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests the next link of the chain. Returns false if they cannot be
-    /// one; then they wait as before.
+    /// Makes the collected requests the next link of the chain. Returns false if the requests
+    /// cannot be a link; then they wait as before.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();

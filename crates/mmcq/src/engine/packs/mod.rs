@@ -57,7 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// after [`set_card_params`](Self::set_card_params) with `None`. The header is in the engine's
     /// [page](Self::set_page). Returns false if the profile has no such lane
     /// ([`Packed`](crate::sched::Packed)), the engine has no page, or the card or its controller
-    /// cannot do it.
+    /// does not support packed commands.
     pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool {
         let counts = self.card.target().is_some_and(|t| t.emmc && t.count && !t.extended_address);
         let can = counts
@@ -138,8 +138,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         counts && header && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Returns whether another request waits that could be an entry besides the one that is
-    /// collected.
+    /// Returns whether another request waits that could be an entry, in addition to the one that is
+    /// being collected.
     fn has_second(&self, part: &Batch<N>, direction: Direction) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         if P::Policy::IN_ORDER {

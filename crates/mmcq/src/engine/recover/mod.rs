@@ -44,7 +44,7 @@ pub(super) use failed::Failed;
 pub(super) use help::Helping;
 use questions::{STATE_DOUBLINGS, STATE_INTERVAL_MAX_NS, STATE_QUESTIONS_MAX, STATE_WAIT_NS, state_pause_ns};
 
-/// Longest time of an incident, besides the card's own times for a read and a write.
+/// Longest time of an incident, in addition to the card's own times for a read and a write.
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
@@ -65,17 +65,19 @@ pub(super) struct Incident {
     failed: Failed,
     /// Whether an incident is under way.
     open: bool,
-    /// `tries`: number of failed tries of the same transfer. `owner` and `generation`: the slot
-    /// that was first in it.
+    /// Number of failed tries of the same transfer.
     tries: u8,
+    /// The slot that was the first of that transfer.
     owner: u8,
+    /// The number of uses of the slot `owner` at that time.
     generation: u32,
     class: Class,
     /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
-    /// Whether the transfer failed at CMD23 (`counting`), and whether at CMD25 (`multiple`).
+    /// Whether the transfer failed at CMD23.
     counting: bool,
+    /// Whether the transfer failed at CMD25.
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
@@ -86,8 +88,9 @@ pub(super) struct Incident {
     unheard: bool,
     /// Number of resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
-    /// Counters of this pass: failed phases, CMD12 sent.
+    /// Number of failed phases in this pass.
     faults: u8,
+    /// Number of CMD12 that recovery has sent in this pass.
     stops: u8,
     /// Whether a response is lost that may have had the status of earlier writes.
     status_lost: bool,

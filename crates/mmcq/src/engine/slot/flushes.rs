@@ -94,9 +94,9 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// Takes from the queue what the flush that just ended well has served besides its `owner`:
-    /// written durable writes, and (`joins`) flushes with nothing before them but reads and
-    /// flushes, so that no change of the card comes between.
+    /// Takes from the queue what the flush that just ended well has served in addition to its
+    /// `owner`: written durable writes, and (`joins`) flushes with nothing before them but reads
+    /// and flushes, so that no change of the card comes between.
     pub fn take_served(&mut self, owner: u8, joins: bool) -> SlotSet {
         let written = self.queue().filter(|&at| self.at(at).awaits_flush()).fold(0, |set, at| set | 1 << at);
         for index in bits(written) {

@@ -179,7 +179,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Restarts writes of which some blocks are written, and whose rest waits.
+    /// Restarts writes of which some blocks are written while the others still wait.
     #[cold]
     pub(in super::super) fn restart_waiting_pieces(&mut self) {
         for index in bits(self.slots.queued_writes()) {

@@ -1,5 +1,6 @@
 //! What differs for the queue of an SD card: an extension register of the performance function
-//! (CMD49) switches it, next to the register that flushes the cache [SD 4.19, 5.8.2].
+//! (CMD49) switches the queue; that register is next to the one that flushes the cache [SD 4.19,
+//! 5.8.2].
 //!
 //! A card may take its time for the switch, so the register is read (CMD48) until it has the value
 //! that was written. Both commands transfer one block, in the engine's own page.
@@ -18,11 +19,14 @@ use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Time between two reads of the switch, and most reads: a driver of Linux waits 10 ms.
+/// Time between two reads of the register that switches the queue, in nanoseconds: a driver of
+/// Linux waits 10 ms in all.
 const CONFIRM_NS: u64 = 1_000_000;
+/// Largest number of reads of the register that switches the queue.
 const CONFIRMS_MAX: u8 = 12;
-/// Bits of the register that switches the queue: on, and in sequential mode.
+/// Bit of the register that switches the queue: the queue is on.
 const ON: u8 = 1;
+/// Bit of the register that switches the queue: the card executes tasks in the order of arrival.
 const SEQUENTIAL: u8 = 2;
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -33,10 +37,10 @@ impl<E, T: Lanes> Lane<E, T> {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
-    /// things are needed: its cache is on ([`FlushBy::SdCache`]), since the queue's register is
-    /// found by the place of the cache's; and the engine has a page ([`set_page`](Self::set_page)).
-    /// Returns false if one of these is missing, the card has addresses of 38 bits, or the queue is
-    /// too small to be of use.
+    /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]), since the place of
+    /// the queue's register follows from that of the cache's register; and the engine must have a
+    /// page ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
+    /// addresses of 38 bits, or the queue is too small to be of use.
     ///
     /// The queue of some cards damages data without an error.
     /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity

@@ -16,8 +16,9 @@
 //! recovery ladder; the others wait again. Then the card discards its tasks and its queue is
 //! switched off, as after any failure of the lane. *Written bounds: if no task ends in the longest
 //! time of a task, the queue engine is halted. The halt may take half a second, and the clearing
-//! after it a tenth; then a reset takes the memory from the queue engine. A task that has waited
-//! for 20 ms is searched in the registers, and no task is rung that could keep it waiting.*
+//! after it a tenth of a second; then a reset takes the memory from the queue engine. A task that
+//! has waited for 20 ms is searched in the registers, and no task is rung that could keep it
+//! waiting.*
 
 use super::super::blockers::TASKS;
 use super::super::bus::SLACK_NS;
@@ -30,8 +31,8 @@ use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
 use crate::sched::{Demotion, Lanes, Profile};
 
-/// Time between polls of the card by the queue engine while no task is ready: one poll takes half a
-/// microsecond, and no interrupt.
+/// Time between polls of the card by the queue engine while no task is ready, in nanoseconds: one
+/// poll takes half a microsecond, and causes no interrupt.
 const POLL_NS: u64 = 5_000;
 
 impl<E, T: Lanes> Lane<E, T> {

@@ -30,9 +30,9 @@ pub struct MshcConfig {
     /// divided by at least 2, so the source must be above 52 MHz.
     pub ddr: bool,
     /// Whether the board can switch the signal lines to 1.8 V, by a level shifter or the supply of
-    /// the pads. It allows SDR12 and SDR25. With a selectable sampling point
-    /// ([`sample_delay`](Self::sample_delay), [`MshcBoard::taps`](super::MshcBoard::taps)) it also
-    /// allows SDR50, SDR104 and HS200.
+    /// the pads. The voltage of 1.8 V allows SDR12 and SDR25. With a selectable sampling point
+    /// ([`sample_delay`](Self::sample_delay), [`MshcBoard::taps`](super::MshcBoard::taps)) 1.8 V
+    /// also allows SDR50, SDR104 and HS200.
     /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches
     /// the voltage.
     pub signal18: bool,

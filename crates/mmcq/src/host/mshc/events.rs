@@ -10,7 +10,8 @@ use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response, State};
 use crate::spec::timing::{TUNING_64, TUNING_128};
 
-/// Largest number of words that one call transfers. The FIFO raises another interrupt for the rest.
+/// Largest number of words that one call transfers. The FIFO raises another interrupt for the
+/// remaining words.
 const WORDS_MAX: u32 = 256;
 /// The R1 of a card that accepted a data command without errors: state `tran`, ready for data.
 const TAKEN: u32 = 4 << 9 | R1::READY_FOR_DATA;

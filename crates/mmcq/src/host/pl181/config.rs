@@ -6,13 +6,14 @@ use core::fmt;
 
 /// Card clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
-/// Part numbers of PL180 and PL181 in bits 11:0 of MCIPeriphID; the next constant is ARM's designer
-/// number in bits 19:12.
+/// Part numbers of PL180 and PL181 in bits 11:0 of MCIPeriphID.
 const PARTS: [u32; 2] = [0x180, 0x181];
+/// ARM's designer number in bits 19:12 of MCIPeriphID.
 const DESIGNER_ARM: u32 = 0x41;
-/// Number of words in the FIFO. The second constant is for ARM's FPGA images, which the upper byte
-/// of MCIPeriphID identifies.
+/// Number of words in the FIFO of a chip.
 const FIFO_WORDS: u16 = 16;
+/// Number of words in the FIFO of ARM's FPGA images, which the upper byte of MCIPeriphID
+/// identifies.
 const FIFO_WORDS_EXTENDED: u16 = 128;
 
 /// Settings that the board gives the driver. Start from [`Pl181Config::new`].
@@ -55,7 +56,7 @@ setters!(Pl181Config {
 
 impl Pl181Config {
     /// Makes settings for one data line and default speed; the FIFO has the size that the
-    /// identification tells.
+    /// identification registers show.
     pub const fn new(mclk_hz: u32, pclk_hz: u32) -> Self {
         Pl181Config {
             mclk_hz,

@@ -8,7 +8,7 @@ use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
 /// Largest number of words that one call transfers, unless the FIFO is longer: a block of 512
-/// bytes. The FIFO raises another interrupt for the rest.
+/// bytes. The FIFO raises another interrupt for the remaining words.
 const WORDS_MAX: u32 = 128;
 const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | START_BIT;
 

@@ -27,8 +27,8 @@ pub use config::{Pl181Config, Pl181InitError};
 use phase::{Active, Transfer};
 use regs::*;
 
-/// The driver of a controller with registers `R`. They include the identification registers at
-/// FE0h, unless [`Pl181Config::fifo_words`] is given.
+/// The driver of a controller with registers `R`. The registers include the identification
+/// registers at FE0h, unless [`Pl181Config::fifo_words`] is given.
 ///
 /// [`new`](Pl181::new) writes no register; [`BusOp::ResetAll`] and [`BusOp::PowerOn`] initialise
 /// the controller.

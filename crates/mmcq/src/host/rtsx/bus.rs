@@ -7,8 +7,9 @@ use super::tuning::Sweep;
 use super::{Condition, Rtsx, RtsxConfig};
 use crate::host::{BusOp, Dma, Regs, Step, Timing};
 
-/// Fastest SD clock in hertz; the next constant is the slowest one in every mode.
+/// Fastest SD clock in hertz.
 pub(super) const CLOCK_HZ_MAX: u32 = 208_000_000;
+/// Slowest SD clock in hertz that every mode can have.
 pub(super) const CLOCK_HZ_MIN: u32 = 40_040;
 /// Frequencies that the PLL can generate, in MHz.
 const PLL_MHZ: core::ops::RangeInclusive<u32> = 82..=210;
@@ -20,8 +21,9 @@ const PLL_NS: u32 = 130_000;
 const SOFT_START_NS: u32 = 150_000;
 /// Time until the pads' supply has reached another voltage, in nanoseconds [SD 4.2.4.2].
 const VOLTAGE_NS: u32 = 5_000_000;
-/// Longest time of one register access in nanoseconds; the next constant is the interval of polls.
+/// Longest time of one register access, in nanoseconds.
 const ACCESS_NS: u64 = 10_000_000;
+/// Interval of polls for the end of a register access, in nanoseconds.
 const ACCESS_POLL_NS: u64 = 10_000;
 /// Number of polls for one access before the function returns and must be called again.
 const LOOKS: u32 = 8;
@@ -80,8 +82,9 @@ impl Script {
 pub(super) struct Bus {
     script: Script,
     wait: Wait,
-    /// Mode bits of SD_CFG1; the next field has the bus width.
+    /// Mode bits of SD_CFG1.
     mode: u8,
+    /// Bus width bits of SD_CFG1.
     width: u8,
     pads: u8,
     /// Whether the operation in progress lets the SD clock run between transfers.

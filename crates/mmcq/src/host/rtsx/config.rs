@@ -128,7 +128,7 @@ pub enum RtsxInitError {
         device: u16,
     },
     /// The platform invalidates cache lines of this many bytes. The chip writes single bytes by
-    /// DMA, and the invalidation would destroy the rest of a line.
+    /// DMA, and the invalidation would destroy the other bytes of a line.
     CacheLines(u32),
     /// The list's memory cannot be mapped, or the chip cannot reach it (32-bit addresses).
     List(DmaError),

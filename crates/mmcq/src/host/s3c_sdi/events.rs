@@ -160,8 +160,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Some
     }
 
-    /// Handles the end of data from the card on the bus. The rest of the data is in the FIFO, or
-    /// the transfer was cut short.
+    /// Handles the end of data from the card on the bus. The remaining data are in the FIFO, or the
+    /// transfer was cut short.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);

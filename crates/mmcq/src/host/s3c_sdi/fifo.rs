@@ -8,7 +8,7 @@ use crate::host::pio::Cursor;
 use crate::host::{Dma, Regs, Segment};
 use core::ptr::NonNull;
 
-/// The rest of a transfer by the CPU.
+/// The part of a transfer by the CPU that is still to be done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) cursor: Cursor,

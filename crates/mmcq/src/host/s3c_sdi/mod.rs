@@ -8,8 +8,8 @@
 //! The FIFO has 64 bytes. [`ack`](Host::ack) transfers the words that the FIFO holds, or has space
 //! for, at most 16, and returns. It does so in the context that calls it, the interrupt or a
 //! tasklet. Meanwhile the controller stops the SD clock, so no data are lost. With [`DmaUse::From`]
-//! the board's DMA controller transfers large buffers instead. It uses one segment of memory, so
-//! [`Caps::max_segments`] is 1 then.
+//! the board's DMA controller transfers large buffers instead. That DMA controller uses one segment
+//! of memory, so [`Caps::max_segments`] is 1 then.
 //!
 //! The controller reports the end of data on the bus. The driver reports the end when the FIFO is
 //! empty and the DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty*
@@ -37,11 +37,11 @@
 //! The controller detects the falling edge of DAT1 only while it is idle. So the driver itself
 //! reads the level (a GPIO, [`regs::DAT1`]) after each phase, when the engine enables the card
 //! interrupt, after a reset, and whenever an idle controller is acknowledged. If the engine enables
-//! it during a phase, the driver reads the level at the end of the phase. A low level while no
-//! phase is in progress must be reported although no edge will follow. The driver then enables the
-//! interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so that the next
-//! `ack` reports the card interrupt. On a chip that raises no interrupt in this case, the platform
-//! code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
+//! the card interrupt during a phase, the driver reads the level at the end of the phase. A low
+//! level while no phase is in progress must be reported although no edge will follow. The driver
+//! then enables the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so
+//! that the next `ack` reports the card interrupt. On a chip that raises no interrupt in this case,
+//! the platform code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
 //! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
 //!
 //! # Limitations
@@ -95,8 +95,9 @@ pub struct S3cSdi<R: Regs, D: Dma> {
     idle: bool,
     /// Whether the engine has enabled the card interrupt.
     card_irq: bool,
-    /// Enabled interrupts, except the card interrupt; the next field is IMSK as last written.
+    /// Enabled interrupts, except the card interrupt.
     events: u32,
+    /// IMSK as last written; `None` if unknown.
     imsk: Option<u32>,
     /// BSIZE as last written; `None` if unknown.
     block_bytes: Option<u32>,

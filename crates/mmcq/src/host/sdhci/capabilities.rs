@@ -133,7 +133,8 @@ impl Model {
     }
 
     /// Returns the time in nanoseconds after which tuning must be repeated, in any of the three
-    /// re-tuning modes. Count 0 stands for none, 15 for another source; 12 to 14 are reserved.
+    /// re-tuning modes. Count 0 means that there is no timer, 15 that the value has another source;
+    /// 12 to 14 are reserved.
     pub(super) fn retune_ns(&self) -> u64 {
         match self.retune_count {
             count @ 1..=11 if self.version >= VERSION_3_00 => 1_000_000_000 << (count - 1),

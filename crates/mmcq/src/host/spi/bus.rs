@@ -45,7 +45,8 @@ enum What {
     /// Sends CMD0; the next value waits for its response.
     Reset,
     Answer,
-    /// Drains the rest of a block; if CMD0 follows, also ends open transfers.
+    /// Receives and drops the bytes of a block that the card may still send; if CMD0 follows, also
+    /// ends open transfers.
     Drain(u8),
     StopToken,
     /// Waits until the card's line is high.

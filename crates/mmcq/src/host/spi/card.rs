@@ -9,14 +9,19 @@ use crate::spec::response::{R1, Response};
 const RCA: u32 = 1;
 /// OCR bit: the card has finished its power-up.
 const OCR_READY: u32 = 1 << 31;
-/// OCR bits: the card has, or the host supports, more than 2 GB; and the voltage range.
+/// OCR bit: the card has, or the host supports, more than 2 GB.
 const OCR_HCS: u32 = 1 << 30;
+/// OCR bits: the voltage range.
 const OCR_VOLTAGES: u32 = 0x00ff_ffff;
-/// States of a card as CURRENT_STATE in R1, bits 12:9, on the SD bus [SD 4.10.1].
+/// State `stby` of a card as CURRENT_STATE in R1, bits 12:9, on the SD bus [SD 4.10.1].
 const STBY: u32 = 3 << 9;
+/// State `tran` of a card, in the form of [`STBY`].
 const TRAN: u32 = 4 << 9;
+/// State `data` of a card, in the form of [`STBY`].
 const DATA: u32 = 5 << 9;
+/// State `rcv` of a card, in the form of [`STBY`].
 const RCV: u32 = 6 << 9;
+/// State `prg` of a card, in the form of [`STBY`].
 const PRG: u32 = 7 << 9;
 
 /// A transfer of several blocks that is open on the card.

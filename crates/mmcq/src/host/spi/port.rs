@@ -38,10 +38,11 @@ pub enum Progress {
 ///
 /// # Safety
 /// 1. The port accesses a segment's memory from the [`exchange`](Port::exchange) that has it until
-///    [`done`](Port::done) returns [`Progress::Done`] or [`Progress::Failed`], and at no other time.
-///    A port that is dropped before has stopped.
-/// 2. It only reads the memory of [`Exchange::Send`], and accesses no byte outside of a segment.
-/// 3. It keeps no address afterwards.
+///    [`done`](Port::done) returns [`Progress::Done`] or [`Progress::Failed`], and at no other
+///    time. A port that is dropped earlier has stopped the exchange.
+/// 2. The port only reads the memory of [`Exchange::Send`], and accesses no byte outside of a
+///    segment.
+/// 3. The port keeps no address after the exchange.
 pub unsafe trait Port {
     /// Whether other devices are on the same bus. The driver then deselects the card after each
     /// phase, and leaves no transfer open.

@@ -2,8 +2,9 @@
 
 use crate::host::Stage;
 
-/// Bytes that the first poll receives; the next constant is for the longest poll.
+/// Number of bytes that the first poll receives.
 pub(super) const LOOK_FIRST: u8 = 8;
+/// Number of bytes that the longest poll receives.
 const LOOK_LONGEST: u8 = 64;
 
 /// The event that a phase's program waits for, or its next action.
@@ -26,19 +27,25 @@ pub(super) enum Step {
     CrcOn,
     /// Receives a register of 16 bytes, after its token.
     Register,
-    /// Receives a block in four steps: its token, the block, the part of it that did not come with
-    /// the token, its CRC.
+    /// Receives the token of a block.
     Token,
+    /// Receives the block, as far as it did not come with the token.
     Block,
+    /// Receives the part of the block that is still missing.
     Rest,
+    /// Receives the CRC of the block.
     Check,
-    /// Sends a block: the line must become high; then token, data, and the card's data response.
+    /// Before a block is sent: waits until the card's line is high.
     ReadyToWrite,
+    /// Waits until the token of the block is sent.
     Started,
+    /// Waits until the data of the block are sent.
     Sent,
+    /// Waits for the card's data response.
     Accept,
-    /// Ends a write: the line must become high; then the stop token.
+    /// Before the stop token of a write is sent: waits until the card's line is high.
     ReadyToStop,
+    /// Waits until the stop token is sent.
     Stopped,
     /// Waits for the R1 of an automatic CMD12.
     StopRead,

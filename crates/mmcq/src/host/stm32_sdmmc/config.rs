@@ -21,7 +21,7 @@ pub struct Stm32SdmmcConfig {
     /// Whether the board supports high-speed timing, up to 50 MHz.
     pub high_speed: bool,
     /// Whether the board can switch the signal lines to 1.8 V, by a level shifter or the supply of
-    /// the pads. It allows SDR12, SDR25, DDR50 and DDR52; with a delay block
+    /// the pads. The voltage of 1.8 V allows SDR12, SDR25, DDR50 and DDR52; with a delay block
     /// ([`Stm32Board::taps`](super::Stm32Board::taps)) also the other UHS-I timings and HS200.
     /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches
     /// the voltage.

@@ -1,5 +1,5 @@
-//! Learns two costs for each direction: the fixed time of a transfer (besides its blocks), and the
-//! time of a block.
+//! Learns two costs for each direction: the fixed time of a transfer (without the time of its
+//! blocks), and the time of a block.
 
 /// Fixed-point units in one block, for means in integers.
 const UNITS: i64 = 256;
@@ -56,7 +56,8 @@ impl Costs {
         }
     }
 
-    /// Returns the fixed time of a transfer, besides its blocks; `None`: no transfer was seen.
+    /// Returns the fixed time of a transfer, without the time of its blocks; `None`: no transfer
+    /// was seen.
     pub fn fixed_ns(&self) -> Option<u64> {
         let blocks_ns = self.per_block_ns * self.mean_units / UNITS;
         (self.seen > 0).then(|| u64::try_from(self.mean_ns - blocks_ns).unwrap_or(0))

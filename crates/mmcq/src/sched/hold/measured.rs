@@ -21,16 +21,19 @@ pub(super) struct Measured {
     /// Time of a block in sixteenths of a nanosecond: first for starts that are not delayed, second
     /// for delayed ones; 0: not known.
     took: [u32; 2],
-    /// The measure in progress: its begin, its blocks and transfers; whether a start was delayed in
-    /// it (`held`), and whether one was not (`went`).
+    /// When the measure in progress began.
     since_ns: u64,
+    /// Number of blocks in the measure in progress.
     blocks: u32,
+    /// Number of transfers in the measure in progress.
     transfers: u8,
+    /// Whether a start was delayed in the measure in progress.
     held: bool,
+    /// Whether a start was not delayed in the measure in progress.
     went: bool,
-    /// Number of decisions since the last trial, and number of transfers until the present trial
-    /// ends.
+    /// Number of decisions since the last trial.
     chances: u16,
+    /// Number of transfers until the present trial ends.
     trying: u8,
     /// Number of trials in a row that have confirmed the prediction. Each one doubles the interval
     /// to the next trial.

@@ -7,7 +7,7 @@
 //! completed are about to come back.
 //!
 //! The engine learns the times for this decision from events. For each direction it learns the time
-//! of a transfer besides its blocks (`a`) and the time of a block (`b`), fitted to the transfers so
+//! of a transfer without its blocks (`a`) and the time of a block (`b`), fitted to the transfers so
 //! far. For each sequential stream it learns three values: how many requests its clients keep in
 //! flight, counted at each completion; how long the first request takes to come back; and how long
 //! each further one takes. A submitter that handles all completions before it sends the next
@@ -67,8 +67,9 @@ pub(crate) struct Pending {
     pub run: Run,
     /// The slots of the run's requests.
     pub slots: SlotSet,
-    /// Number of requests, and of blocks, that may still join the transfer.
+    /// Number of requests that may still join the transfer.
     pub room_requests: u16,
+    /// Number of blocks that may still join the transfer.
     pub room_blocks: u32,
     /// Number of transferred writes that are complete only after the card's status has been read.
     pub unsettled: u8,
@@ -81,16 +82,17 @@ pub(crate) struct Held {
     until_ns: u64,
     /// Latest time of the start.
     last_ns: u64,
-    /// Fixed time of a transfer, besides its blocks.
+    /// Fixed time of a transfer, without the time of its blocks.
     fixed_ns: u64,
     /// Time after an arrival at which the next request is overdue.
     step_ns: u64,
     /// Number of requests that have not come yet.
     awaited: u8,
-    /// Requests that came during the hold and were not added to the streams yet: their number, when
-    /// the first came, and its first block.
+    /// Number of requests that came during the hold and were not added to the streams yet.
     joined: u8,
+    /// When the first of these requests came.
     joined_ns: u64,
+    /// First block of the first of these requests.
     joined_lba: u64,
     pub pending: Pending,
 }
@@ -121,7 +123,8 @@ pub struct Hold {
     measured: Measured,
     /// Starts in a row that continued no stream.
     dull: u8,
-    /// Number of transfers until the end of a batch may be left out for the next one again.
+    /// Number of transfers until the end of a batch may again be left out, and go with the next
+    /// batch.
     uncut: u8,
     /// Age of the oldest request that later requests have overtaken, and the number of blocks of
     /// those later requests.

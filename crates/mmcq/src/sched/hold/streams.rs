@@ -21,14 +21,16 @@ const JITTER_NS: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// The first block, and the one after the last.
+    /// The first block.
     pub lba: u64,
+    /// The block after the last one.
     pub end: u64,
     pub requests: u8,
     /// The client of the last request.
     pub client: u8,
-    /// When the first and the last request came.
+    /// When the first request came.
     pub first_ns: u64,
+    /// When the last request came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
@@ -59,36 +61,38 @@ pub(super) struct Stream {
     /// Number of requests in flight at the last completion, without waiting requests that were not
     /// reported yet; 0: the number was used already.
     seen: u8,
-    /// Most requests in flight since that number was first below `depth`, and how many times it was
-    /// below.
+    /// Most requests in flight since the number in flight was first below `depth`.
     fewer: u8,
+    /// How many times the number of requests in flight was below `depth`.
     times: u8,
-    /// `missed`: the `depth` before some requests stayed away for too long, 0: none did.
-    /// `answered`: whether the requests that were sent without them are complete.
+    /// The `depth` before some requests stayed away for too long; 0: no requests stayed away.
     missed: u8,
+    /// Whether the requests that were sent without the missing ones are complete.
     answered: bool,
-    /// The first block that is not complete, and the block after the last request.
+    /// The first block that is not complete.
     begin: u64,
+    /// The block after the last request.
     next: u64,
-    /// `first_ns`: usual time from the completion of a group until its first request comes back,
-    /// without the part that grows with the group's size. `gap_ns`: longest time between two
-    /// arrivals. 0: not known.
+    /// Usual time from the completion of a group until its first request comes back, without the
+    /// part that grows with the group's size; 0: not known.
     first_ns: u32,
+    /// Longest time between two arrivals; 0: not known.
     gap_ns: u32,
     /// Additional time until the first request comes back, for each request of the completed group.
     each_ns: u32,
-    /// Mean time until the first request comes back, and mean time until each further one, outliers
-    /// included.
+    /// Mean time until the first request comes back, outliers included.
     mean_first_ns: u32,
+    /// Mean time until each further request comes back, outliers included.
     mean_gap_ns: u32,
-    /// How many times in a row the time of the first request, and that of a further one, was less
-    /// than half of its mean.
+    /// How many times in a row the time of the first request was less than half of its mean.
     first_shorter: u8,
+    /// How many times in a row the time of a further request was less than half of its mean.
     gap_shorter: u8,
     /// When the last request came.
     arrived_ns: u64,
-    /// The last group of completed requests, and the one before.
+    /// The last group of completed requests.
     done: Group,
+    /// The group of completed requests before the last one.
     before: Group,
 }
 
@@ -108,9 +112,9 @@ pub(super) struct Streams {
     /// Time until the first request of a completed group comes back, fitted over the group's size:
     /// a submitter handles all completions before it sends the next request.
     pauses: Costs,
-    /// When the read of a status began whose result completes requests, 0: none is in progress; and
-    /// how long that usually takes.
+    /// When the read of a status that completes requests began; 0: no such read is in progress.
     asked_ns: u64,
+    /// How long the read of a status usually takes.
     ask_ns: u32,
 }
 

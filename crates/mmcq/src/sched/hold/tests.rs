@@ -12,8 +12,9 @@ struct Manner {
     from: u32,
     depth: u32,
     sequential: bool,
-    /// Time from a completion to the next request, and between two requests of one turn.
+    /// Time from a completion to the next request.
     first_ns: u64,
+    /// Time between two requests of one turn.
     gap_ns: u64,
     /// Additional time of the first request for each request that was completed with it. If not 0,
     /// the other requests of a turn come together, one gap after the first.

@@ -80,8 +80,9 @@ const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false
 /// The command in progress for a pack, other than the one with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// CMD23 before the header of a packed read (`HeaderCount`), and the header itself (`Header`).
+    /// CMD23 before the header of a packed read.
     HeaderCount,
+    /// The header of a packed read.
     Header,
     /// A read of EXT_CSD, to see which entry failed.
     Look,

@@ -48,17 +48,19 @@ pub struct Hosted {
     at: At,
     /// Whether the command queue engine drives the card's queue; if false, the software does.
     drives: bool,
-    /// Most blocks of a task (`blocks`), blocks of the largest task so far, and most segments of a
-    /// task.
+    /// Most blocks of a task.
     blocks: u32,
+    /// Number of blocks of the largest task so far.
     largest: u32,
+    /// Most segments of a task.
     segments: u16,
     /// Whether the registers were already read for the end of the oldest task.
     looked: bool,
     stale: u8,
     why: Option<Why>,
-    /// When a task last ended, or the first task was rung; and the time limit of the largest task.
+    /// When a task last ended, or the first task was rung.
     heard_ns: u64,
+    /// Time limit of the largest task.
     longest_ns: u64,
     /// Deadline of the halt or clear that is under way.
     until_ns: u64,

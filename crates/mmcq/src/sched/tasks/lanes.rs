@@ -4,7 +4,7 @@ use super::{Hosted, Tasks};
 use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 
-/// The lanes of an engine besides the single one, which runs one transfer at a time.
+/// The lanes that an engine has in addition to the single lane, which runs one transfer at a time.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
     #[doc(hidden)]

@@ -70,16 +70,19 @@ pub struct Tasks {
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// The task that is described and not announced yet; whether its CMD44 was sent; whether the
-    /// card was polled during the data in progress; the task that is executed.
+    /// The task that is described and not announced yet.
     described: u8,
+    /// Whether CMD44 of the described task was sent.
     has_params: bool,
+    /// Whether the card was polled during the data in progress.
     asked_beside: bool,
+    /// The task that is executed.
     running: u8,
-    /// Three sets of task numbers: tasks that the card knows; of these, the ready ones; tasks that
-    /// write (undefined for a free number).
+    /// The tasks that the card knows, bit n for task n.
     announced: u32,
+    /// The announced tasks that are ready.
     ready: u32,
+    /// The tasks that write; undefined for a free task number.
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
@@ -89,8 +92,9 @@ pub struct Tasks {
     cleanings: u8,
     /// Whether the queue is used for all possible requests, and not only where it pays.
     always: bool,
-    /// Number of executed writes in a row; and the count that [`WANTED_MIN`] describes.
+    /// Number of executed writes in a row.
     dull: u8,
+    /// The count that [`WANTED_MIN`] describes.
     wanted: u8,
     failures: Failures,
     pace: Pace,

@@ -3,7 +3,7 @@ extern crate std;
 use super::*;
 use std::vec::Vec;
 
-/// A queue of so many tasks, on.
+/// Returns a queue that may have `depth` tasks and that is switched on.
 fn queue(depth: u8) -> Tasks {
     let mut tasks = Tasks::NEW;
     assert!(tasks.configure(depth));

@@ -121,8 +121,8 @@ const fn flags_arg(reliable: bool, tag: bool, context: u8, forced: bool) -> u32 
     (reliable as u32) << 31 | (tag as u32) << 29 | ((context & 0xf) as u32) << 25 | (forced as u32) << 24
 }
 
-/// CMD26 `PROGRAM_CID`: writes the CID, once, by the manufacturer; 16 bytes of data follow
-/// [eMMC 6.10.4].
+/// CMD26 `PROGRAM_CID`: the manufacturer writes the CID, which is possible only one time; 16 bytes
+/// of data follow [eMMC 6.10.4].
 pub const fn program_cid() -> Command {
     Command::new(26, 0, Resp::R1)
 }

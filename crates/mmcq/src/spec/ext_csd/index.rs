@@ -50,7 +50,7 @@ pub const PARTITION_SETTING_COMPLETED: u8 = 155;
 pub const PARTITIONS_ATTRIBUTE: u8 = 156;
 /// Byte 161: 1 enables the high-priority interrupt (HPI).
 pub const HPI_MGMT: u8 = 161;
-/// Byte 162: whether RST_n resets the device; can be written once.
+/// Byte 162: whether RST_n resets the device; can be written only one time.
 pub const RST_N_FUNCTION: u8 = 162;
 /// Byte 163: enables background operations: bit 0 manual, bit 1 automatic.
 pub const BKOPS_EN: u8 = 163;

@@ -29,7 +29,7 @@ struct Fake {
     raw: Cell<u32>,
     dma: Cell<u32>,
     fifo: RefCell<VecDeque<u32>>,
-    /// Bits that a reset never clears; the next field says that a clock change never ends.
+    /// Bits that a reset never clears.
     stuck_reset: Cell<u32>,
     stuck_clock: Cell<bool>,
     gone: Cell<bool>,

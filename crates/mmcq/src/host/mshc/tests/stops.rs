@@ -4,9 +4,11 @@
 use super::*;
 use crate::spec::response::R1;
 
-/// R1 of a card in the state `tran`; the next constants are for `data` and `rcv`.
+/// R1 of a card in the state `tran`.
 const COMMAND_R1: u32 = 0x900;
+/// R1 of a card in the state `data`.
 const READ_STOP_R1: u32 = 0xb00;
+/// R1 of a card in the state `rcv`.
 const WRITE_STOP_R1: u32 = 0xd00;
 
 type Found = (Option<u32>, Option<u32>);

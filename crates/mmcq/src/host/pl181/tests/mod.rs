@@ -29,11 +29,10 @@ struct Fake {
     words: RefCell<BTreeMap<u16, u32>>,
     log: RefCell<Vec<Access>>,
     flags: Cell<u32>,
-    /// Words in the FIFO; the next field has the words that the card has still to send.
+    /// The words in the FIFO.
     rx: RefCell<VecDeque<u32>>,
     card: RefCell<VecDeque<u32>>,
-    /// Number of words in the FIFO during a write; the next field has all words that were ever
-    /// written.
+    /// Number of words in the FIFO during a write.
     tx: Cell<usize>,
     sent: RefCell<Vec<u32>>,
     /// Number of words that the bus transfers between two reads of the status.

@@ -35,8 +35,9 @@ struct Fake {
     inner: RefCell<BTreeMap<u16, u8>>,
     writes: RefCell<Vec<(u16, u32)>>,
     reads: Cell<u32>,
-    /// Number of polls of HAIMR until an access ends; the next field counts those that are left.
+    /// Number of polls of HAIMR until an access ends.
     slow: Cell<u32>,
+    /// Number of those polls that are left.
     left: Cell<u32>,
     /// Whether internal registers lose what is written to them.
     broken: Cell<bool>,

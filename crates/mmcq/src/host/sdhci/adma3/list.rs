@@ -11,8 +11,9 @@ use crate::host::{Dma, Segment};
 
 /// Size of a command descriptor in bytes.
 const COMMAND_BYTES: usize = 32;
-/// Words of an integrated descriptor with a 32-bit address, and with a 64-bit address.
+/// Number of words in an integrated descriptor with a 32-bit address.
 const NARROW: usize = 2;
+/// Number of words in an integrated descriptor with a 64-bit address.
 const WIDE: usize = 4;
 
 /// Memory for chains of up to `ENTRIES` transfers, each with up to `PIECES` ADMA2 descriptors. The
@@ -43,8 +44,9 @@ pub(super) struct Words {
 impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
     /// Size of the list in bytes.
     pub const BYTES: usize = size_of::<Self>();
-    /// Offset of the first transfer, and size of each transfer, in bytes.
+    /// Offset of the first transfer in the list, in bytes.
     const TRANSFERS_AT: usize = 16 * ENTRIES;
+    /// Size of each transfer in the list, in bytes.
     const EACH: usize = COMMAND_BYTES + Table::<PIECES>::BYTES;
 
     /// Makes an empty list.

@@ -161,7 +161,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
     }
 
     /// Returns the number of the next integrated descriptor, and the transfer whose ADMA2
-    /// descriptors were read last. The lower halves of the addresses are sufficient, because the
+    /// descriptors were read last. Only the lower halves of the addresses are compared, because the
     /// list does not cross 4 GiB.
     fn stands_at(&self) -> Option<(u8, u8)> {
         let step = ChainList::<ENTRIES, PIECES>::step(self.host.model.wide);

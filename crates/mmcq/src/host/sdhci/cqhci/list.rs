@@ -28,9 +28,9 @@ pub struct TaskList<const PIECES: usize> {
 impl<const PIECES: usize> TaskList<PIECES> {
     /// Size of the memory in bytes.
     pub const BYTES: usize = size_of::<Self>();
-    /// Offset of the first slot's transfer descriptors, and size of each slot's transfer
-    /// descriptors, in bytes.
+    /// Offset of the first slot's transfer descriptors, in bytes.
     pub(super) const PIECES_AT: usize = 8 * LIST_WORDS;
+    /// Size of each slot's transfer descriptors, in bytes.
     pub(super) const SLOT_BYTES: usize = 16 * PIECES;
 
     /// Makes an empty list.

@@ -71,8 +71,8 @@ impl StreamConfig {
 
 /// An SDHCI driver that keeps transfers open where its board has enabled it.
 ///
-/// For other requests it works like the wrapped driver. It needs ADMA2, SDMA Support in the
-/// capabilities, a `Dma` without cache lines, and no quirk that excludes it.
+/// For other requests the driver works like the wrapped driver. The driver needs ADMA2, SDMA
+/// Support in the capabilities, a `Dma` without cache lines, and no quirk that excludes it.
 pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     caps: Caps,
