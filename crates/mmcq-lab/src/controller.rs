@@ -66,7 +66,7 @@ pub enum Controller {
     Stm32Sdmmc(Rc<RefCell<Stm32Sdmmc>>, SdmmcPort),
 }
 
-/// Calls the same method of each model.
+/// Calls a method of the controller's model, whichever kind of model that is.
 macro_rules! model {
     ($self:ident, $model:ident => $call:expr) => {
         match $self {
@@ -225,7 +225,7 @@ impl Controller {
         model!(self, m => m.borrow_mut().take_stats())
     }
 
-    /// Returns what the card's flash did since this was asked last.
+    /// Returns what the card's flash did since the last call of this method.
     pub fn take_work(&self) -> Work {
         model!(self, m => m.borrow_mut().card_mut().map_or_else(Work::default, |card| card.take_work()))
     }
@@ -373,7 +373,7 @@ impl Driver {
     }
 }
 
-/// Calls the same method of each driver.
+/// Calls a method of the driver, whichever kind of driver that is.
 macro_rules! driver {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {

@@ -163,7 +163,8 @@ fn unit(key: &str) -> &'static str {
     UNITS.iter().find(|(end, _)| key.ends_with(end)).map_or("", |(_, unit)| *unit)
 }
 
-/// Collects the values of a table. Each has the source of the innermost group that names one.
+/// Collects the values of a table. Each value gets the source of the innermost group that names a
+/// source.
 fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     let Value::Table(table) = value else {
         return params.push(Param::of(key, value, source));

@@ -144,7 +144,7 @@ pub enum Busy {
     Interrupt,
     /// The driver reads the level of DAT0 in a register.
     Level,
-    /// The controller does not show it: the driver polls the card's status (CMD13).
+    /// The controller does not show the end of busy: the driver polls the card's status (CMD13).
     Status,
 }
 
@@ -170,8 +170,8 @@ pub enum Continue {
     Yes,
     /// The driver leaves only reads open, on an SDHCI.
     Reads,
-    /// The driver leaves reads open, and writes by stops of SDMA that end at a block gap, on an
-    /// SDHCI.
+    /// On an SDHCI, the driver leaves reads and writes open; stops of SDMA at a block gap keep
+    /// writes open.
     Gap,
 }
 

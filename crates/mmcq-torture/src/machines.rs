@@ -325,8 +325,8 @@ impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
 }
 
 impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
-    /// Makes a machine with a mobile storage host. The old one uses high speed at most, the new one
-    /// its highest clock.
+    /// Makes a machine with a mobile storage host. `old` is used for cases with `old_host` and has
+    /// a clock of at most [`HOST_HZ`]; `new` is used for all others and has its highest clock.
     fn mshc(
         [old, new]: [MshcConfig; 2],
         setup: &Setup,

@@ -28,11 +28,11 @@ const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
 /// Long set (`--long`): number of requests, number of power cuts, and length of the programs.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
-/// With all campaigns, the random requests are divided by this for a reader, for hosts, and for a
-/// card's queue.
+/// Divisor of the number of random requests when all campaigns run: for the campaigns of a reader,
+/// of hosts, and of a card's queue.
 const STREAMED: u64 = 5;
-/// With all campaigns, the random requests are divided by this for a card in SPI mode, where each
-/// byte is an event, and for large requests.
+/// Divisor of the number of random requests when all campaigns run: for the campaigns of a card in
+/// SPI mode, where each byte is an event, and of large requests.
 const WIRED: u64 = 100;
 
 /// Names of the campaigns of random runs.

@@ -16,8 +16,9 @@ use std::time::Duration;
 /// Time without a command after which the state of the job's thread is read from the kernel.
 const LOOK: Duration = Duration::from_millis(20);
 /// Number of such reads after which a job that waits for something outside the laboratory lets
-/// other jobs run, and for how long in ns.
+/// other jobs run.
 const LOOKS: u32 = 3;
+/// Time in ns for which such a job lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
 /// Error numbers that the program sees.
 const EIO: i64 = 5;
@@ -41,8 +42,9 @@ struct Job {
     /// Whether the job waited for something outside the laboratory when its state was last read.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
-    /// Number of I/Os taken out of the job's ring; below, the number of those done.
+    /// Number of I/Os taken out of the job's ring.
     taken: u32,
+    /// Number of the job's I/Os that are done.
     done: u32,
     /// Number of I/Os done since the job last ran.
     ready: u64,

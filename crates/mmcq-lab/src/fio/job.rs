@@ -182,7 +182,7 @@ pub struct Continue {
     pub read: bool,
     /// Whether the job continues after a failed write.
     pub write: bool,
-    /// Data that differ from what was written.
+    /// Whether the job continues after a read whose data differ from what was written.
     pub verify: bool,
 }
 

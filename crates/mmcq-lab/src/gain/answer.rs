@@ -108,9 +108,9 @@ pub struct Gain {
     pub point: Point,
     /// Gain over the first setting of the cell in percent.
     pub percent: f64,
-    /// Lowest and highest gain in percent over all ends of values.
+    /// Lowest and highest gain in percent over all runs with a value at its low or high end.
     pub ends: [f64; 2],
-    /// Lowest and highest rate in MiB/s over all ends of values.
+    /// Lowest and highest rate in MiB/s over all runs with a value at its low or high end.
     pub mib_s: [f64; 2],
     /// Effects of values, the largest first. Values without an effect are left out.
     pub effects: Vec<Effect>,

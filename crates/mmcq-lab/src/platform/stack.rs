@@ -2,12 +2,12 @@
 //!
 //! `advance` says which contexts advance the engine, see [`Advance`]. `streams = "off"` closes each
 //! transfer, even if the host could continue it; `"always"` keeps transfers open in a pause.
-//! `hold_us` is how long a transfer stays open in a pause, `owed_us` how long the status of its
-//! writes may be outstanding. `merging = "off"` sends each request alone. With `acknowledge =
-//! "transferred"` a write is complete when its data are transferred, not when the card has
-//! programmed them. `scheduler` is `"fifo"`, `"deadline"` or `"fair"`. `weights = [1, 4]` are the
-//! weights of the fair scheduler by client: the first job is client 0, and clients without a weight
-//! have 1.
+//! `hold_us` is how long a transfer stays open in a pause, `owed_us` how long the status of an open
+//! transfer's writes may be outstanding. `merging = "off"` sends each request alone. With
+//! `acknowledge = "transferred"` a write is complete when its data are transferred, not when the
+//! card has programmed them. `scheduler` is `"fifo"`, `"deadline"` or `"fair"`. `weights = [1, 4]`
+//! are the weights of the fair scheduler by client: the first job is client 0, and clients without
+//! a weight have 1.
 
 use super::{Advance, PlatformError, Scheduler, error, unknown};
 use mmcq::engine::{Acknowledge, Config, StaysOpen};

@@ -62,8 +62,8 @@ it; neither is in the model.
 /// Second card of the experiment, fitted to the published mean without the queue.
 const CARD_B: &str = "fifo-emmc-b-hs200";
 
-/// The experiment's board with an SDHCI instead, on which unmodified Linux can run; and the second
-/// card, fitted for this board.
+/// The experiment's board with an SDHCI in place of its own controller, so that unmodified Linux
+/// can run on it; and the second card, fitted for this board.
 pub const SDHCI: (&str, &str) = ("fifo-sdhci", "fifo-emmc-b");
 
 /// Returns the published job with this `rw=`; each of its eight threads transfers `io_mib` MiB.

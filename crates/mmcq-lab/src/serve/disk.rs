@@ -240,7 +240,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Passes waiting jobs to the engine while it has room.
+    /// Passes waiting jobs to the engine while the engine has free slots.
     fn admit(&mut self) {
         while let Some(progress) = self.waiting.pop_front() {
             if let Some(progress) = self.begin(progress) {

@@ -21,8 +21,8 @@ pub struct Costs {
     pub prep_ns: u64,
     /// Completing a request in the soft interrupt, in ns.
     pub softirq_ns: u64,
-    /// Rest of the system call after the job was woken (copying, decrypting); part of the I/O's
-    /// latency.
+    /// Remaining part of the system call after the job was woken (copying, decrypting); part of the
+    /// I/O's latency.
     pub syscall: Delay,
     /// Time of a job from the end of its system call to its next submission.
     pub user: Delay,
@@ -51,9 +51,9 @@ pub struct Costs {
     pub depth: SleepDepth,
 }
 
-/// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`]; below, the largest number of
-/// blocks that costs nothing.
+/// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`].
 const PIN_BLOCKS: u32 = 1024;
+/// Largest number of blocks of an I/O without this cost.
 const PIN_FREE_BLOCKS: u32 = 2048;
 
 impl Costs {

@@ -195,7 +195,7 @@ pub struct GroupDir {
     pub bytes: u64,
     /// Run time of the shortest entry.
     pub min_run_ms: u64,
-    /// Run time of the longest entry; 0: nothing was transferred.
+    /// Run time in ms of the report entry that ran longest; 0: nothing was transferred.
     pub max_run_ms: u64,
     /// Rate of the slowest entry.
     pub min_bw: u64,

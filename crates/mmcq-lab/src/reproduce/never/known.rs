@@ -1,8 +1,8 @@
 //! Open losses: cells in which mmcq is below the best of Linux, with the known reason.
 //!
-//! Each is printed with its figures. The sweep fails if a cell is below that is not in the list. It
-//! also fails if a cell in the list is not below any more: that cell must then be removed from the
-//! list.
+//! Each open loss is printed with its figures. The sweep fails if a cell that is not in the list is
+//! below. It also fails if a cell in the list is not below any more: that cell must then be removed
+//! from the list.
 
 use super::{Cell, Load};
 

@@ -168,7 +168,8 @@ impl Grid {
         names
     }
 
-    /// Returns its cells, of all boards or of one, and what is left out and why.
+    /// Returns the cells of the grid, on all boards or on one, and the cells that are left out with
+    /// their reasons.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {

@@ -29,7 +29,7 @@ impl Summary {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts these cells, with these open losses.
+    /// Counts these cells by their verdicts, with `open` as the list of open losses.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -66,7 +66,7 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the whole text, with these open losses.
+/// Returns the text of [`text`] with `open` as the list of open losses.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {
