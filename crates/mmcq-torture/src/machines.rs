@@ -41,9 +41,10 @@ const CHAINED: usize = 8;
 /// Number of memory segments in the list of an SDMMC that has linked lists.
 const LISTED: usize = 64;
 
-/// Number and size of the buffers that replace memory which the controller cannot use. They hold
-/// two of the longest requests.
+/// Number of buffers that replace memory which the controller cannot use. All together hold two of
+/// the longest requests.
 const COPIED: usize = 16;
+/// Size in bytes of each of these buffers.
 const COPIED_BYTES: usize = 4096;
 
 /// Driver of an SDHCI controller.
@@ -128,7 +129,7 @@ impl<T> Drop for Lease<T> {
 
 /// Clock of the SPI bus in Hz.
 const SPI_HZ: u32 = 25_000_000;
-/// Highest card clock in Hz that these campaigns use with a mobile storage host or ST's SDMMC.
+/// Highest card clock in Hz with a mobile storage host that does not use modes above high speed.
 const HOST_HZ: u32 = 52_000_000;
 const SDMMC_HZ: u32 = 200_000_000;
 

@@ -20,9 +20,11 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 3;
 /// Time in ns for which such a job lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
-/// Error numbers that the program sees.
+/// Error number for an I/O error, as the program sees it.
 const EIO: i64 = 5;
+/// Error number for a bad address, as the program sees it.
 const EFAULT: i64 = 14;
+/// Error number for an invalid argument, as the program sees it.
 const EINVAL: i64 = 22;
 
 /// Key of an I/O within its job: address, blocks, direction. I/Os with equal keys are

@@ -17,7 +17,7 @@ const LEAST_PERCENT: f64 = 0.1;
 pub struct Point {
     /// Rate of both directions together in MiB/s.
     pub mib_s: f64,
-    /// Requests per second.
+    /// Number of requests per second.
     pub iops: f64,
     /// 99th percentile of the requests' latency in ns; with a durable load, that of the flushes.
     pub p99_ns: u64,

@@ -40,7 +40,7 @@ impl Request {
 /// Statistics of a disk, `[read, write]`, as in /proc/diskstats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Requests that are complete.
+    /// Number of complete requests, `[read, write]`.
     pub ios: [u64; 2],
     /// Number of I/Os and requests that were merged into another request, `[read, write]`.
     pub merges: [u64; 2],
@@ -57,7 +57,7 @@ pub struct Tunables {
     pub max_segments: usize,
     /// Number of requests in a batch of one direction.
     pub fifo_batch: u32,
-    /// How many times reads may be preferred while writes wait.
+    /// Number of times that reads may be preferred while writes wait.
     pub writes_starved: u32,
     /// Time in ns from arrival after which a request expires, `[read, write]`.
     pub expire_ns: [u64; 2],

@@ -36,9 +36,9 @@ pub struct Stack {
     pub advance: Advance,
     /// When transfers stay open after their last request.
     pub streams: StaysOpen,
-    /// How long a transfer stays open in a pause, in ns.
+    /// Time in ns for which a transfer stays open in a pause.
     pub hold_ns: u64,
-    /// How long the status of writes in an open transfer may be outstanding, in ns.
+    /// Longest time in ns for which the status of writes in an open transfer may be outstanding.
     pub owed_ns: u64,
     /// Whether contiguous requests are merged into one transfer.
     pub merging: bool,

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-/// Size in bytes of the pieces of a request for zeros, and of the buffer from which zeros are
-/// written.
+/// Size in bytes of the pieces into which a request for zeros is divided.
 const ZEROS_BYTES: u64 = 16 << 20;
+/// Size in bytes of the buffer from which zeros are written.
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
 /// Text of the refusal of a flush. The card did this flush, but writes before it may be lost.

@@ -137,7 +137,7 @@ impl RegisterBytes {
     }
 }
 
-/// Number of basic commands, and of application commands.
+/// Number of indices of basic commands, and of application commands.
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
 

@@ -31,10 +31,13 @@ enum State {
 
 #[derive(Debug, Default)]
 pub(super) struct Idmac {
-    /// Registers of the DMA: mode, base address of the list, status, interrupt enable.
+    /// Mode register of the DMA.
     pub mode: u32,
+    /// Register with the base address of the descriptor list.
     pub base: u64,
+    /// Status register of the DMA.
     pub status: u32,
+    /// Interrupt enable register of the DMA.
     pub enable: u32,
     /// Address of the next descriptor.
     at: u64,

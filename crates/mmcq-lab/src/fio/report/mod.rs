@@ -144,11 +144,11 @@ impl Origin {
 /// Numbers of threads and processes that fio would have started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
-    /// Workers of jobs with `thread`.
+    /// Number of workers of jobs with `thread`.
     pub threads: u32,
-    /// Workers of other jobs.
+    /// Number of workers of other jobs.
     pub processes: u32,
-    /// Workers whose `iodepth` is limited to 1 by their I/O engine.
+    /// Number of workers whose `iodepth` is limited to 1 by their I/O engine.
     pub capped: u32,
 }
 

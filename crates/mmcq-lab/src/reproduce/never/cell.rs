@@ -80,7 +80,7 @@ pub struct Cell {
     pub load: Load,
     /// Size of a request in bytes; with [`Load::Beside`], of a request of the writers.
     pub bytes: u64,
-    /// Requests that a job has under way; with [`Load::Beside`], a writer.
+    /// Number of requests that a job has under way; with [`Load::Beside`], a writer.
     pub depth: u32,
     /// Number of jobs that run at the same time.
     pub jobs: u32,

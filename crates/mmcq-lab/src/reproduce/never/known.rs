@@ -15,7 +15,7 @@ pub struct Known {
     pub load: Load,
     /// Bytes of a request.
     pub bytes: u64,
-    /// Requests that a job has under way.
+    /// Number of requests that a job has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time.
     pub jobs: u32,

@@ -37,8 +37,9 @@ pub struct Pause {
     pub beside: Beside,
 }
 
-/// Start in bytes of the second job's part of the card, and end of the random places.
+/// Start in bytes of the second job's part of the card.
 const SECOND_BYTES: u64 = 8 << 30;
+/// End in bytes of the random places on the card.
 const LAST_BYTES: u64 = 40 << 30;
 /// Time to wake a thread, in microseconds.
 const WAKE_US: u32 = 20;

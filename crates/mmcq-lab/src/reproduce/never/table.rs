@@ -9,17 +9,17 @@ use std::fmt::Write;
 pub struct Summary {
     /// Number of all cells.
     pub cells: usize,
-    /// Cells by verdict, in the order of [`Verdict`].
+    /// Number of cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Sequential cells without pauses.
+    /// Number of sequential cells without pauses.
     pub sequential: usize,
-    /// Sequential cells in which mmcq is faster.
+    /// Number of sequential cells in which mmcq is faster.
     pub sequential_faster: usize,
-    /// Sequential cells at the limit, where there is nothing to gain.
+    /// Number of sequential cells at the limit, where nothing can be gained.
     pub sequential_at_limit: usize,
-    /// Cells in which a setting is faster than the limit.
+    /// Number of cells in which a setting is faster than the limit.
     pub beyond_limit: usize,
-    /// Cells in the list of open losses that are no longer below.
+    /// Number of cells in the list of open losses that are no longer below.
     pub mended: usize,
 }
 

@@ -5,12 +5,17 @@ use super::*;
 const KINDS: [MshcConfig; 4] =
     [MshcConfig::H3, MshcConfig::D1, MshcConfig::PCI, MshcConfig { wide_dma: true, ..MshcConfig::PCI }];
 
-/// Bits of the internal DMA's status register.
+/// Bit of the internal DMA's status register: the DMA has ended a write to the card.
 const TI: u32 = 1;
+/// Bit of the internal DMA's status register: the DMA has ended a read from the card.
 const RI: u32 = 2;
+/// Bit of the internal DMA's status register: fatal bus error.
 const FBE: u32 = 4;
+/// Bit of the internal DMA's status register: the descriptor in use belongs to the CPU.
 const DU: u32 = 1 << 4;
+/// Bit of the internal DMA's status register: summary of the normal interrupts.
 const NORMAL: u32 = 1 << 8;
+/// Bit of the internal DMA's status register: summary of the abnormal interrupts.
 const ABNORMAL: u32 = 1 << 9;
 
 #[test]
