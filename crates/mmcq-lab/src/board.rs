@@ -119,10 +119,10 @@ pub enum BoardError {
         /// Size of the image in bytes.
         bytes: u64,
     },
-    /// A range has no values between its ends.
+    /// A card's file has a range for a key, and no value of this key.
     #[error("{key}: the card's file has a range for it, and no value; expected both")]
     Range {
-        /// Key of the range.
+        /// Key that has a range and no value.
         key: String,
     },
     /// A range in a file does not contain its value.
@@ -168,7 +168,7 @@ pub enum BoardError {
         card: String,
         /// Reason why the card cannot be brought up.
         error: String,
-        /// Possible reason, or empty.
+        /// Possible reason why bring-up failed; empty: none is known.
         hint: &'static str,
     },
 }

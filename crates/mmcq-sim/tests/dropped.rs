@@ -48,8 +48,9 @@ struct Rig {
     model: Rc<RefCell<Sdhci>>,
     memory: ShadowMemory,
     stack: Stack,
-    /// The buffers that the test gave out, and the claims by which it gets them back.
+    /// Memory of the buffers that the test gave out.
     given: RefCell<Vec<Box<[u64]>>>,
+    /// Claims by which the test gets its buffers back.
     claims: RefCell<Vec<Claim>>,
     back: RefCell<Vec<NonNull<u8>>>,
 }

@@ -76,7 +76,7 @@ mod tests {
         steps: Rc<RefCell<Vec<String>>>,
         stuck: Option<u8>,
         dead: bool,
-        /// The first read returns all ones, as if it were lost.
+        /// Whether the first read returns all ones, as if it were lost.
         loses: bool,
         paused: Cell<Duration>,
     }

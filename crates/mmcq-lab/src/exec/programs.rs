@@ -61,7 +61,7 @@ pub const JOBS_MAX: u32 = 64;
 pub struct Tally {
     /// Number of reads, writes and flushes.
     pub ios: [u64; 3],
-    /// Bytes read and written.
+    /// Number of bytes, `[read, written]`.
     pub bytes: [u64; 2],
     /// Number of flushes that the card has done.
     pub flushed: u64,

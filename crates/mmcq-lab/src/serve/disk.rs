@@ -54,7 +54,7 @@ pub enum Outcome {
 
 /// A job for the disk's thread.
 pub struct Job {
-    /// Number of the connection.
+    /// Number of the connection that sent the job.
     pub client: u64,
     /// Operation to execute.
     pub op: Op,
@@ -99,9 +99,9 @@ pub struct Damage {
 /// State of a job that has not ended.
 struct Progress {
     job: Job,
-    /// Number of bytes done.
+    /// Number of bytes of the job that are done.
     done: u64,
-    /// Data read so far.
+    /// Data that the job has read so far.
     read: Vec<u8>,
     /// Number of this job's change in the map of holes.
     change: Option<u64>,

@@ -172,7 +172,7 @@ struct Turned {
     /// Number of damaged bytes that follow each other; 0: all bytes from `nth` on.
     #[serde(default = "one")]
     times: u64,
-    /// Bits that arrive inverted.
+    /// Bits of the byte that arrive inverted.
     turn: u8,
 }
 

@@ -36,9 +36,9 @@ pub(super) struct Clock {
     pub signal18: bool,
     /// Sampling phase in degrees.
     pub phase: u16,
-    /// Clock state that the last update command has set: the 8-bit divider, and whether the clock
-    /// runs.
+    /// Divider of 8 bits that the last update command has set.
     divider: u32,
+    /// Whether the last update command has started the clock.
     on: bool,
     /// Fault: whether an update command never ends.
     pub hangs: bool,

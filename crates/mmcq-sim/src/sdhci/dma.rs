@@ -57,6 +57,7 @@ pub(super) struct Dma {
     list: Option<u64>,
     /// Address of the next byte that the present descriptor transfers.
     address: u64,
+    /// Number of bytes that the present descriptor still has to transfer.
     left: u32,
     int: bool,
     last: bool,

@@ -13,7 +13,7 @@ pub struct Known {
     pub place: (&'static str, &'static str),
     /// Load of the jobs.
     pub load: Load,
-    /// Bytes of a request.
+    /// Size of a request in bytes.
     pub bytes: u64,
     /// Number of requests that a job has under way.
     pub depth: u32,
@@ -21,7 +21,7 @@ pub struct Known {
     pub jobs: u32,
     /// Time to wake a thread, in microseconds.
     pub wake_us: u32,
-    /// Reason of the loss.
+    /// Reason why mmcq is below Linux in this cell.
     pub reason: &'static str,
 }
 

@@ -29,9 +29,9 @@ pub enum Beside {
 /// A pause after each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Mean length in microseconds.
+    /// Mean length of the pause in microseconds.
     pub us: u32,
-    /// Whether the length is random between nothing and twice the mean.
+    /// Whether the length of the pause is random between 0 and twice the mean.
     pub jitter: bool,
     /// Other job that uses the card.
     pub beside: Beside,

@@ -94,8 +94,9 @@ pub struct SdCard {
     transfer: Transfer,
     erase: EraseRange,
     well_written: u32,
-    /// The command queue (`None`: the card has none), and the number of tasks executed so far.
+    /// The command queue; `None`: the card has none.
     queue: Option<Tasks>,
+    /// Number of tasks executed so far.
     executed: u32,
     spi: spi::Mode,
     /// Number of bytes on an SPI bus so far. The card counts them only if a quirk damages some.

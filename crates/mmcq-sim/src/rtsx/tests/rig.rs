@@ -60,8 +60,9 @@ pub struct Rig {
     pub card: TestCard,
     pub memory: ShadowMemory,
     pub now: u64,
-    /// The list and the table that were started last. They stay mapped until the next ones start.
+    /// Command list that was started last. It stays mapped until the next list starts.
     list: Option<Mapped>,
+    /// SG table that was started last. It stays mapped until the next table starts.
     table: Option<Mapped>,
 }
 
