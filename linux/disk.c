@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* disk.c: a card as a block device. */
+/* disk.c: makes a block device of a card, and removes it. */
 #include <linux/delay.h>
 #include <linux/module.h>
 #include "host.h"
 
-/* A card that was put in answers after some milliseconds. */
+/* A card answers only some milliseconds after it was inserted: number of bring-up tries, and the
+ * pause between them in ms. */
 #define TRIES 20
 #define TRY_MS 50
-/* The library ends everything by itself, in bounded time: a timeout of the block layer changes nothing. */
+/* The block layer's timeout in s. It has no effect (`timed_out` only restarts it), since the
+ * library ends every request in bounded time. */
 #define TIMEOUT_S 120
 
 static blk_status_t status_of(int32_t code)
@@ -31,7 +33,8 @@ static void done(struct mmcq_request *request, int32_t code)
 	bool here;
 
 	if (code == MMCQ_E_DEAD)
-		/* No reset stops it. Its memory is given to others now, so it must not reach any. */
+		/* No reset stops the controller. The request's memory goes to other users now, so
+		 * the controller must not access memory any more. */
 		pci_clear_master(pci);
 	if (code)
 		dev_warn_ratelimited(&pci->dev, "%s of %u blocks at %llu: %s\n", request->op == MMCQ_READ ? "read" : "request", request->blocks,
@@ -41,7 +44,8 @@ static void done(struct mmcq_request *request, int32_t code)
 		atomic_dec(&command->host->changes);
 	here = in_hardirq() && !command->entries && command->cpu == raw_smp_processor_id();
 	mmcq_ko_unmap_request(rq);
-	/* A short one ends where it was sent from, without another interrupt in between. */
+	/* A request of one piece that ends on the CPU that submitted it is completed at once,
+	 * without a further interrupt. */
 	if (here)
 		blk_mq_end_request(rq, command->status);
 	else
@@ -115,7 +119,7 @@ static const struct block_device_operations disk_ops = { .owner = THIS_MODULE, .
 
 static void set_limits(struct request_queue *queue, struct host *host, const struct mmcq_card *card)
 {
-	/* What goes by bounce memory has a limit. */
+	/* If DMA goes through bounce buffers, the size of one mapping is limited. */
 	unsigned int bytes = min_t(size_t, REQUEST_BYTES, dma_max_mapping_size(&host->pci->dev));
 
 	blk_queue_logical_block_size(queue, 512);
@@ -145,7 +149,8 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 	disk->card = *card;
 	disk->tags = (struct blk_mq_tag_set) {
 		.ops = &queue_ops, .nr_hw_queues = 1, .queue_depth = MMCQ_SLOTS, .numa_node = NUMA_NO_NODE, .timeout = TIMEOUT_S * HZ,
-		/* The library has a scheduler of its own. One of Linux's may be chosen all the same. */
+		/* The library schedules requests itself, so no Linux scheduler is the default; the
+		 * user may still choose one. */
 		.cmd_size = sizeof(struct command), .flags = BLK_MQ_F_SHOULD_MERGE | BLK_MQ_F_NO_SCHED_BY_DEFAULT,
 	};
 	error = blk_mq_alloc_tag_set(&disk->tags);
@@ -157,7 +162,7 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 		goto no_disk;
 	}
 	snprintf(disk->gendisk->disk_name, DISK_NAME_LEN, "mmcqblk%u", host->number);
-	/* From here on free_disk gives back what there is. */
+	/* From here on free_disk frees the tag set and the disk. */
 	disk->gendisk->private_data = disk;
 	disk->gendisk->fops = &disk_ops;
 	set_limits(disk->gendisk->queue, host, card);
@@ -177,7 +182,7 @@ no_tags:
 	return error;
 }
 
-/* The machine is awake again. */
+/* Lets the disk's queue run again after the machine slept. */
 void mmcq_ko_thaw(struct host *host)
 {
 	if (host->frozen && host->disk)
@@ -185,7 +190,7 @@ void mmcq_ko_thaw(struct host *host)
 	host->frozen = false;
 }
 
-/* The card has gone for good, or the driver goes. */
+/* Removes the disk: another card is in its place, or the driver leaves the controller. */
 void mmcq_ko_remove_disk(struct host *host)
 {
 	struct disk *disk = host->disk;
@@ -193,7 +198,8 @@ void mmcq_ko_remove_disk(struct host *host)
 	if (!disk)
 		return;
 	del_gendisk(disk->gendisk);
-	/* Nothing is under way any more, so nobody asks for pieces. */
+	/* No request is under way any more, so the library does not call mmcq_ko_piece for this
+	 * disk. */
 	WRITE_ONCE(host->disk, NULL);
 	put_disk(disk->gendisk);
 }
@@ -211,7 +217,8 @@ static int32_t bring_up(struct host *host, struct mmcq_card *card)
 	return code;
 }
 
-/* Brings up what is in the slot. What was there before is used again if it is the same card; else it has lost its disk. */
+/* Brings up the card in the slot. If it is the same card as before, its disk is used again;
+ * otherwise the old disk is removed and a new one made. */
 static void card_came(struct host *host)
 {
 	struct mmcq_card *card = kzalloc(sizeof(*card), GFP_KERNEL);
@@ -221,7 +228,7 @@ static void card_came(struct host *host)
 
 	if (!card)
 		return;
-	/* Nothing that was meant for the card before reaches the next one. */
+	/* Requests for the previous card must not reach the new one. */
 	if (disk)
 		blk_mq_freeze_queue(disk->gendisk->queue);
 	code = bring_up(host, card);

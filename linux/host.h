@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* host.h: one controller and its disk, as the parts of mmcq.ko see them. */
+/* host.h: the structures of one controller and its disk, and the functions that the files of
+ * mmcq.ko share. */
 #ifndef MMCQ_KO_HOST_H
 #define MMCQ_KO_HOST_H
 
@@ -13,11 +14,13 @@
 
 #include "mmcq.h"
 
-/* Pieces of one request. With 64 KiB each at most, 512 KiB are two descriptors a piece in the worst case. */
+/* Most pieces (contiguous ranges) of memory in one request, and most bytes of a request. A
+ * descriptor holds at most 64 KiB, so in the worst case a request needs two descriptors a piece. */
 #define SEGMENTS 128
 #define REQUEST_BYTES (512u << 10)
 
-/* What a request's memory is called: a number that means its tag and an offset. No memory of the library's lies there. */
+/* The address that the library gets for a request's memory: a number made of the request's tag and
+ * an offset (NUMBER_BYTES a tag), from NUMBERS on. No memory of the library lies in this range. */
 #define NUMBERS 0x40000000u
 #define NUMBER_BYTES (1u << 21)
 
@@ -26,30 +29,33 @@ struct piece {
 	u32 bytes;
 };
 
-/* A request of the block layer, behind its struct request. */
+/* The driver's data for a request of the block layer; Linux places them behind its struct
+ * request. */
 struct command {
 	struct mmcq_request request;
 	struct host *host;
 	blk_status_t status;
-	/* That sent it. */
+	/* The CPU that submitted the request. */
 	int cpu;
-	/* Pieces, and entries of the list that they came from; 0 entries: one page range. */
+	/* Number of pieces, and number of scatterlist entries that they were mapped from; 0
+	 * entries: the request has one range of pages and no scatterlist. */
 	u16 count, entries;
-	/* The piece that was asked for last, and the bytes before it. */
+	/* Index of the piece that the library asked for last, and the number of bytes in the pieces
+	 * before it. */
 	u16 at;
 	u32 before;
 	struct piece pieces[SEGMENTS];
 	struct scatterlist list[SEGMENTS];
 };
 
-/* A disk lives as long as its card, and as long as it is open somewhere. */
+/* The block device of a card. It exists until the card is gone and no program has it open. */
 struct disk {
 	struct host *host;
 	struct gendisk *gendisk;
 	struct blk_mq_tag_set tags;
 	struct command *commands[MMCQ_SLOTS];
 	struct mmcq_card card;
-	/* Another card is in the slot, or none: nothing reaches it by this disk. */
+	/* The slot is empty or has another card, so this disk refuses all requests. */
 	bool refuses;
 };
 
@@ -58,27 +64,31 @@ struct host {
 	struct pci_dev *pci;
 	void __iomem *registers;
 	int irq;
-	/* Held between `lock` and `unlock`, with what it found. */
+	/* The lock behind `lock` and `unlock`, and the interrupt flags that `lock` saved. */
 	spinlock_t lock;
 	unsigned long flags;
 	struct hrtimer timer;
-	/* Requests under way that change the card. */
+	/* Number of requests under way other than reads. */
 	atomic_t changes;
-	/* The handler has served an interrupt before the line told of it: it may come for nothing. */
+	/* The interrupt handler has already handled the next interrupt, so that interrupt may come
+	 * and find nothing to do. */
 	bool served;
-	/* The alarm has waited for an interrupt that is on its way. */
+	/* The alarm was postponed once because an interrupt is on its way to a CPU. */
 	bool waited;
-	/* The interrupt and the timer are off: who waits looks by itself. */
+	/* Interrupt and timer are off, so a thread that waits must poll the controller. */
 	bool silent;
-	/* No new look at the slot begins. */
+	/* The driver is leaving the controller or the machine goes to sleep: no further look at the
+	 * slot is scheduled. */
 	bool leaving;
-	/* A card went since the last look: nothing reaches the next one before that. */
+	/* A card was removed since the last look at the slot: until the next look all requests are
+	 * refused, so that none reaches another card. */
 	bool went;
-	/* The disk's queue stands still, since the machine sleeps. */
+	/* The disk's queue is frozen because the machine sleeps. */
 	bool frozen;
 	void *dma;
 	dma_addr_t dma_bus;
-	/* Bring-up, and the disk that it makes: one at a time. */
+	/* The work that looks at the slot: it brings a card up, and makes or removes the disk. The
+	 * mutex lets only one look run at a time. */
 	struct work_struct look;
 	struct mutex looking;
 	struct disk *disk;

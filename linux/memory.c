@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* memory.c: where the controller finds a request's memory.
+/* memory.c: maps the memory of requests for the controller's DMA.
  *
- * A request is a list of pages. The library is given a number that means the request, and asks for the pieces when it writes descriptors. Its own
- * descriptors and registers lie in coherent memory that mmcq_open is given. */
+ * The memory of a request is a list of pages. Instead of an address the library gets a number that
+ * stands for the request, and calls mmcq_ko_piece for the real addresses when it writes
+ * descriptors. The library's own descriptors, and its buffer for registers of the card, lie in
+ * coherent memory that mmcq_open gets. */
 #include "host.h"
 
 static bool is_number(u64 number)
@@ -19,7 +21,8 @@ int32_t mmcq_ko_map(void *context, void *memory, size_t bytes, int32_t to_card, 
 		*bus = (uintptr_t)memory;
 		return MMCQ_OK;
 	}
-	/* A controller without descriptors: memory in one piece. */
+	/* The controller has no descriptors, so the request's memory is contiguous and has a real
+	 * address. */
 	mapped = dma_map_single(&host->pci->dev, memory, bytes, to_card ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 	if (dma_mapping_error(&host->pci->dev, mapped))
 		return MMCQ_E_FULL;
@@ -35,7 +38,8 @@ void mmcq_ko_unmap(void *context, uint64_t bus, void *memory, size_t bytes, int3
 		dma_unmap_single(&host->pci->dev, bus, bytes, to_card ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 }
 
-/* Only for memory that `map` was called for, which has no descriptors. */
+/* Makes later writes of the CPU visible to the controller. The library calls it only for memory
+ * that mmcq_ko_map mapped: that of controllers without descriptors. */
 void mmcq_ko_sync(void *context, uint64_t bus, void *memory, size_t bytes)
 {
 	struct host *host = context;
@@ -71,7 +75,7 @@ uint32_t mmcq_ko_piece(void *context, uint64_t bus, uint32_t bytes, uint64_t *re
 	return 0;
 }
 
-/* Maps a request's pages. False: there is no room now. */
+/* Maps the pages of a request for DMA. Returns false if there is no room for the mapping now. */
 bool mmcq_ko_map_request(struct disk *disk, struct request *rq)
 {
 	struct device *device = &disk->host->pci->dev;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* pci.c: SDHCI controllers behind PCI. It takes none by itself: `ids`, `new_id` or `driver_override` name one. */
+/* pci.c: SDHCI controllers behind PCI. The driver takes no controller by itself: `ids`, `new_id` or
+ * `driver_override` must name one. */
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/interrupt.h>
@@ -7,16 +8,18 @@
 #include <linux/seq_file.h>
 #include "host.h"
 
-/* What an SDHCI interrupts for, and the register that lets it. */
+/* SDHCI registers: Normal and Error Interrupt Status with two of its bits, and Interrupt Signal
+ * Enable, which says which status bits interrupt. */
 #define STATUS 0x30
 #define COMMAND_COMPLETE BIT(0)
 #define ERROR BIT(15)
 #define SIGNAL_ENABLE 0x38
-/* The command that was sent last: its number is the upper byte. */
+/* The SDHCI Command register; its upper byte is the index of the last command. CMD13 asks for the
+ * card's status; STATUS_LOOKS is how often its answer is polled for. */
 #define COMMAND 0x0e
 #define ASK_STATUS 13
 #define STATUS_LOOKS 8
-/* How long an interrupt may be on its way. */
+/* Longest time in ms that an interrupt may take from the controller to a CPU. */
 #define LATE_IRQ_MS 4
 
 static char *ids = "";
@@ -29,11 +32,11 @@ static bool emmc_18;
 module_param(emmc_18, bool, 0444);
 MODULE_PARM_DESC(emmc_18, "the slots hold soldered eMMCs with 1.8 V signalling");
 
-/* Numbers of the library's controllers that are taken. */
+/* The library's controller numbers that are in use, one bit each. */
 static unsigned long numbers;
 static struct dentry *debug_root;
 
-/* ---- What the library asks for ---- */
+/* ---- Functions that the library calls ---- */
 static void lock(void *context)
 {
 	struct host *host = context;
@@ -95,7 +98,8 @@ void mmcq_panic(void)
 }
 
 /* ---- Interrupt and alarm ---- */
-/* The last write is asked for by a CMD13. Its answer is there before another interrupt would be: true where it came. */
+/* After a write the library sends CMD13 for its status. The answer comes sooner than an interrupt
+ * would reach the CPU, so the handler polls for it. Returns true if it came. */
 static bool waits_for_status(struct host *host)
 {
 	int looks;
@@ -120,11 +124,13 @@ static irqreturn_t on_irq(int irq, void *context)
 	host->served = ours && atomic_read(&host->changes) && waits_for_status(host);
 	if (host->served)
 		mmcq_on_irq(host->number);
-	/* A message is always its own. */
+	/* An MSI always belongs to this controller; a pin may be shared. */
 	return host->pci->msi_enabled || host->pci->msix_enabled ? IRQ_HANDLED : IRQ_RETVAL(ours || served);
 }
 
-/* An interrupt that is on its way to a CPU is not lost. In a virtual machine that may take some milliseconds. */
+/* Returns true if the controller has interrupted and the interrupt is still on its way to a CPU,
+ * which may take some milliseconds in a virtual machine. The alarm is then set again, so that the
+ * library does not count the interrupt as lost. */
 static bool waits_for_irq(struct host *host)
 {
 	unsigned long flags;
@@ -148,7 +154,7 @@ static enum hrtimer_restart on_alarm(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* ---- What it says ---- */
+/* ---- The state file in debugfs ---- */
 static int state_show(struct seq_file *file, void *unused)
 {
 	struct host *host = file->private;
@@ -178,7 +184,7 @@ static int state_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(state);
 
-/* ---- The controller's life ---- */
+/* ---- Probe, remove, suspend, resume, shutdown ---- */
 static int32_t open_library(struct host *host)
 {
 	const struct mmcq_platform platform = {
@@ -190,7 +196,7 @@ static int32_t open_library(struct host *host)
 	return mmcq_open(host->number, &platform);
 }
 
-/* Interrupt and alarm are over; then the library lets go. */
+/* Switches interrupt and alarm off, and then closes the controller in the library. */
 static int32_t close_library(struct host *host)
 {
 	int32_t code;
@@ -199,7 +205,7 @@ static int32_t close_library(struct host *host)
 	WRITE_ONCE(host->silent, true);
 	hrtimer_cancel(&host->timer);
 	code = mmcq_close(host->number);
-	/* Others may interrupt by the same line. */
+	/* Other devices may share the interrupt line, so it is enabled again. */
 	writel(0, host->registers + SIGNAL_ENABLE);
 	enable_irq(host->irq);
 	if (code)
@@ -290,7 +296,8 @@ static void gone(struct pci_dev *pci)
 	code = close_library(host);
 	free_irq(host->irq, host);
 	pci_free_irq_vectors(pci);
-	/* A controller that no reset stops reaches no memory from here on. Its number is not used again. */
+	/* From here on the controller cannot access memory, even if no reset stops it. If the
+	 * library could not close it, its number is not used again. */
 	pci_clear_master(pci);
 	if (code != MMCQ_E_STATE)
 		clear_bit(host->number, &numbers);
@@ -305,10 +312,11 @@ static int suspend(struct device *device)
 	if (host->disk) {
 		blk_mq_freeze_queue(host->disk->gendisk->queue);
 		host->frozen = true;
-		/* Until a look has found the same card. */
+		/* The disk refuses requests until a look at the slot has found the same card. */
 		WRITE_ONCE(host->disk->refuses, true);
 	}
-	/* Flushes, and tells the card that its supply goes. */
+	/* Flushes the card's cache, announces to the card that its supply will be switched off, and
+	 * closes the controller. */
 	close_library(host);
 	return 0;
 }
@@ -324,12 +332,13 @@ static int resume(struct device *device)
 		dev_err(device, "the controller has not come back: %s\n", mmcq_error_name(code));
 	WRITE_ONCE(host->leaving, false);
 	mmcq_ko_look(&host->look);
-	/* Where no card came back: what waits is refused. */
+	/* If no card came back, the queue is still frozen here: requests that wait are refused
+	 * now. */
 	mmcq_ko_thaw(host);
 	return 0;
 }
 
-/* The machine goes down: what the card has in its cache is on its medium first. */
+/* Flushes the card's cache before the machine is switched off or restarts. */
 static void shutdown(struct pci_dev *pci)
 {
 	struct host *host = pci_get_drvdata(pci);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # examples.sh [NAME...]: builds the programs of examples/ that are made to be copied (template, rtic), each in a folder outside of the tree,
-# as its user does. Only `mmcq` is the one of the tree. Prints the size of each image.
+# as its user does. Only `mmcq` and `mmcq-embassy` are those of the tree. Prints the size of each image.
 # examples.sh --boards [NAME...]: the same for those of examples/boards/, each on the HAL of its chip as the registry has it. One whose HAL
 # cannot be fetched, or whose target cannot be installed, is left out, with a line that says why.
 set -euo pipefail
@@ -17,7 +17,6 @@ fi
 sysroot=$(rustc --print sysroot)
 built_in=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/examples-outside
 export CARGO_TARGET_DIR=$built_in
-patch="patch.crates-io.mmcq.path='$root/crates/mmcq'"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for program in "${programs[@]}"; do
@@ -29,14 +28,19 @@ for program in "${programs[@]}"; do
   cp -r "$folder/$program" "$work/"
   rm -rf "$work/$program/target"
   cd "$work/$program"
-  if ! cargo fetch --locked --config "$patch" >"$work/log" 2>&1; then
+  # A patch that is not used would change the lock file.
+  patch=()
+  for crate in mmcq mmcq-embassy; do
+    grep -q "^$crate = " Cargo.toml && patch+=(--config "patch.crates-io.$crate.path='$root/crates/$crate'")
+  done
+  if ! cargo fetch --locked "${patch[@]}" >"$work/log" 2>&1; then
     # A lock file that is out of date is our fault; a registry that does not answer is not.
     if grep -q -e '--locked' "$work/log"; then cat "$work/log" >&2; exit 1; fi
     say "$program: left out: what it needs cannot be fetched: $(grep -m 1 '^error' "$work/log" || tail -1 "$work/log")"
     cd "$root"
     continue
   fi
-  cargo build --release --locked --config "$patch" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+  cargo build --release --locked "${patch[@]}" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
   cd "$root"
   if grep -A8 '^warning' "$work/log" >&2; then say "$program: warnings, expected none"; exit 1; fi
   name=$(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/$program/Cargo.toml" | head -1)

@@ -19,8 +19,8 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Keeps the order of memory accesses, also for devices: earlier writes stay before, later reads
-/// stay after.
+/// Orders memory accesses, also those of devices: earlier writes happen before the call, later
+/// reads after it.
 #[inline]
 pub fn barrier() {
     // SAFETY: the instruction only orders memory accesses.

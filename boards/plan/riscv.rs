@@ -51,8 +51,8 @@ pub fn interrupts_on() {
     unsafe { asm!("csrw mie, {0}", "csrsi mstatus, 8", in(reg) both, options(nostack, preserves_flags)) };
 }
 
-/// Keeps the order of memory accesses, also for devices: earlier writes stay before, later reads
-/// stay after.
+/// Orders memory accesses, also those of devices: earlier writes happen before the call, later
+/// reads after it.
 #[allow(dead_code, reason = "a port that the CPU fills needs none")]
 #[inline]
 pub fn barrier() {

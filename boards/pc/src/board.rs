@@ -211,8 +211,8 @@ pub fn pci_irq(device: u32, pin: u32) -> u32 {
     20 + (device + pin) % 4
 }
 
-/// Keeps the order of memory accesses: earlier writes stay before, later reads stay after. The core
-/// does so by itself; this informs the compiler.
+/// Orders memory accesses: earlier writes happen before the call, later reads after it. The core
+/// does that by itself; the call keeps the compiler from moving accesses across it.
 #[inline]
 pub fn barrier() {
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);

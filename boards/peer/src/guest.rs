@@ -1,4 +1,4 @@
-//! What this image does for `mmcq guest --image` on the laboratory's controller: a load with one
+//! What this image does for `mmcq guest --image` on the simulated controller: a load with one
 //! request at a time, as in boards/pc. Marks around the load tell external counters where it begins
 //! and ends.
 

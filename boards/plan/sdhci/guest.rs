@@ -1,6 +1,6 @@
-//! What this image does for `mmcq guest --image` on the laboratory's controller. Loads, whose
-//! instructions, register accesses and interrupts external counters count; and a probe, which shows
-//! what a program notices while something happens to the card. Linux does the same with
+//! What this image does for `mmcq guest --image` on the simulated controller. It has loads, during
+//! which external counters count instructions, register accesses and interrupts, and a probe, which
+//! shows what a program notices while something happens to the card. Linux does the same with
 //! `tools/guest-time/load.c` and `probe.c`.
 
 use crate::Stack;

@@ -53,8 +53,8 @@ fn stack() -> Result<&'static Stack, &'static str> {
     let regs = Counted::new(unsafe { Mmio::at_address(lane::registers(base)) });
     let table = TABLE.take().ok_or("taken")?;
     let mut config = sdhci::SdhciConfig::new();
-    // In a machine of `mmcq guest` the registers are those of the laboratory's controller, which
-    // has none of these quirks.
+    // In a machine of `mmcq guest` the registers are those of the simulated controller, which has
+    // none of these quirks.
     if (vendor, id) == QEMU_SDHCI && guest_does().is_none() {
         config.quirks = SdhciQuirks::QEMU;
     }

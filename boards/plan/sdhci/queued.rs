@@ -1,5 +1,5 @@
 //! The stack with the card's command queue, which the controller's command queue engine drives: on
-//! the laboratory's controller (`mmcq guest`, `mmcq device`), or on one of Intel's.
+//! the simulated controller (`mmcq guest`, `mmcq device`), or on one of Intel's.
 
 use crate::Stack;
 use crate::board::say;

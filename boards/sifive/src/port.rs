@@ -7,8 +7,8 @@ use mmcq::host::spi::{Exchange, Port, Progress};
 const SPI: usize = 0x1005_0000;
 const DIVIDER: usize = SPI;
 const SELECT_MODE: usize = SPI + 0x18;
-/// Chip select mode: the line goes high when nothing is sent. (Real hardware needs the mode "off"
-/// for the clocks of power-up, but QEMU takes "off" for selected.)
+/// Chip select mode "auto": the line goes high when nothing is sent. (Real hardware needs the mode
+/// "off" for the clocks of power-up, but QEMU's model selects the card in that mode.)
 const AUTO: u32 = 0;
 const HOLD: u32 = 2;
 /// Register of the frame format: eight bits, highest bit first, one line for each direction.

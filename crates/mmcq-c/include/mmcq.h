@@ -36,7 +36,7 @@ extern "C" {
 enum {
     MMCQ_OK = 0,
     MMCQ_E_ARGUMENT = -1,    /* a null pointer, a number out of range, a function that is missing */
-    MMCQ_E_STATE = -2,       /* not open yet, open already, or another call is at the card's registers */
+    MMCQ_E_STATE = -2,       /* not open yet, open already, suspended, or another call is at the card's registers */
     MMCQ_E_CONTROLLER = -3,  /* no SDHCI controller answers there */
     MMCQ_E_NO_CARD = -4,     /* no card in the slot, or not brought up yet */
     MMCQ_E_REMOVED = -5,     /* the card was taken out */
@@ -363,6 +363,14 @@ int32_t mmcq_io_irq_wait(uint32_t host, uint64_t until_ns, uint8_t *functions);
 
 /* The causes have been cleared in the functions: listens again. */
 int32_t mmcq_io_irq_ack(uint32_t host);
+
+/* Before the machine sleeps with the card's supply on: flushes, lets what is under way end, and returns when the card is at rest. From then on new
+ * requests are MMCQ_E_STATE, until mmcq_resume. With another result than MMCQ_OK it is not suspended: MMCQ_E_CACHE_LOST says that writes are lost, and the
+ * next call may suspend. Where the supply goes too, call mmcq_close, and after the sleep mmcq_open and mmcq_bring_up. */
+int32_t mmcq_suspend(uint32_t host);
+
+/* After the sleep. A card that lost its supply meanwhile is initialised again by the first request that needs it. */
+int32_t mmcq_resume(uint32_t host);
 
 /* Flushes, tells the card that its power goes, switches the slot off, and ends the use of this controller. mmcq_open may
  * open it again. Your program sees to it that no other call of this controller is in progress or begins: mask the interrupt and stop the

@@ -21,7 +21,9 @@ const CALLS_MAX: usize = SLOTS;
 pub(crate) struct Mapping {
     ptr: NonNull<u8>,
     bytes: usize,
-    direction: Direction,
+    /// Whether the data go to the card. No [`Direction`]: an empty mapping would not be all zeros
+    /// ([`held`](crate::held)).
+    to_card: u8,
     bus: u64,
 }
 
@@ -34,17 +36,21 @@ impl Mapping {
         direction: Direction,
     ) -> Option<Result<Self, DmaError>> {
         let bus = platform.map_memory(ptr, bytes, direction)?;
-        Some(bus.map(|bus| Mapping { ptr, bytes, direction, bus }))
+        Some(bus.map(|bus| Mapping::of(ptr, bytes, direction, bus)))
     }
 
     /// Makes the entry for a mapping that the driver has made.
     pub fn of(ptr: NonNull<u8>, bytes: usize, direction: Direction, bus: u64) -> Self {
-        Mapping { ptr, bytes, direction, bus }
+        Mapping { ptr, bytes, to_card: (direction == Direction::Write).into(), bus }
     }
 
     /// Ends the mapping, after the controller has released it and the table no longer has it.
     pub fn end(self, platform: &mmcq_platform) {
-        platform.unmap_memory(self.bus, self.ptr, self.bytes, self.direction);
+        platform.unmap_memory(self.bus, self.ptr, self.bytes, self.direction());
+    }
+
+    fn direction(&self) -> Direction {
+        if self.to_card == 0 { Direction::Read } else { Direction::Write }
     }
 
     fn overlaps(&self, other: &Self) -> bool {
@@ -56,7 +62,7 @@ impl Mapping {
     fn bus_of(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         let skip = ptr.addr().get().checked_sub(self.ptr.addr().get())?;
         let inside = skip.checked_add(bytes)? <= self.bytes;
-        (inside && direction == self.direction).then_some(self.bus.wrapping_add(skip as u64))
+        (inside && direction == self.direction()).then_some(self.bus.wrapping_add(skip as u64))
     }
 }
 

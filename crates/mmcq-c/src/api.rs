@@ -6,11 +6,12 @@ use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::dma::Room;
 use crate::events::CardEvents;
+use crate::held::Held;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 use crate::sizes::DESCRIPTORS;
 pub(crate) use crate::sizes::{HOSTS, SLOTS};
 use crate::submit::Waiting;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Supervisor, brought_up, examined};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
 use core::future::poll_fn;
@@ -19,7 +20,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::Poll;
 use mmcq::block::BlockDevice;
-use mmcq::card::{self, Card, Family};
+use mmcq::card::{Card, Family};
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, TransferMode};
 use mmcq::host::{Direction, DmaError, Width};
@@ -70,8 +71,8 @@ pub(crate) struct Place {
     pub waiting: Waiting,
     /// State of the card events that were reported to the program.
     events: CardEvents,
-    /// The card that was brought up last. Accessed while the stack's lock is held.
-    card: Cell<Option<Card>>,
+    /// The card that was brought up last; accessed under the stack's lock.
+    card: Cell<Held<Card>>,
     /// Number of bring-ups that have begun, plus closes of the controller. Accessed while the
     /// stack's lock is held.
     bring_ups: Cell<u32>,
@@ -95,7 +96,7 @@ impl Place {
             ahead: Ahead::new(),
             waiting: Waiting::new(),
             events: CardEvents::new(),
-            card: Cell::new(None),
+            card: Cell::new(Held::Nothing),
             bring_ups: Cell::new(0),
         }
     }
@@ -122,7 +123,7 @@ impl Place {
 
     /// Stores the card that was brought up. Called while the stack's lock is held.
     pub fn set_card(&self, card: Option<Card>) {
-        self.card.set(card);
+        self.card.set(card.into());
     }
 
     /// Takes the memory for registers of a card; `None` if another call uses it.
@@ -138,7 +139,7 @@ impl Place {
     /// Returns the card in its present state; its address may have changed since bring-up.
     pub fn card(&self, stack: &Stack) -> Option<Card> {
         stack.with(|engine| {
-            let card = self.card.get()?;
+            let card = self.card.get().into_option()?;
             Some(Card { params: *engine.card_params()?, ..card })
         })
     }
@@ -156,7 +157,7 @@ impl Place {
     pub unsafe fn close(&self, platform: &mmcq_platform) {
         self.ahead.close(platform);
         self.state.store(CLOSED, Ordering::Release);
-        self.card.set(None);
+        self.card.set(Held::Nothing);
         self.begin_bring_up();
         self.scratch_buf.set(None);
         self.supervisor.scratch.set(None);
@@ -304,12 +305,13 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
     place.dismiss_supervisor(stack, platform);
     stack.with(|_| place.begin_bring_up());
-    let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
-    let (result, mut scratch) = stack.block_on(future, |idle| platform.wait(idle));
+    // SAFETY: the supervisor has left, and this call took the scratch buffer.
+    let (result, mut scratch) =
+        unsafe { place.supervisor.run(stack, brought_up, (stack, scratch), platform) };
     if let Ok(found) = &result {
-        // If the card does not report what else it supports, only reads and writes are enabled.
-        let look = card::enable_extended_ops(stack, found, scratch);
-        (_, scratch) = stack.block_on(look, |idle| platform.wait(idle));
+        // A card that does not say what else it can has nothing else.
+        // SAFETY: as above.
+        (_, scratch) = unsafe { place.supervisor.run(stack, examined, (stack, scratch, *found), platform) };
         place.supervisor.begin(stack, *found, host);
     }
     stack.with(|_| place.set_card(result.ok()));

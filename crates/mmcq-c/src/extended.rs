@@ -6,8 +6,9 @@
 use crate::api::{Device, Place, Stack, open, patiently, wait, write};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE};
 use crate::platform::mmcq_platform;
+use crate::supervisor::switched_off;
 use mmcq::block::BlockDevice;
-use mmcq::card::{self, power::Off};
+use mmcq::card;
 use mmcq::engine::Error;
 
 /// Writes blocks past every cache; `mmcq.h` has the contract.
@@ -95,10 +96,12 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         place.return_scratch(stack, scratch);
         return MMCQ_E_STATE;
     }
+    // A suspended engine would refuse the flush.
+    stack.with(|engine| engine.resume(platform.now_ns()));
     let result = match place.card(stack) {
         Some(card) => {
-            let off = card::power::power_off(stack, &card, scratch, Off::Short);
-            stack.block_on(off, |idle| platform.wait(idle)).0
+            // SAFETY: the supervisor has left, and this call took the scratch buffer.
+            unsafe { place.supervisor.run(stack, switched_off, (stack, scratch, card), platform) }.0
         }
         None => Ok(()),
     };

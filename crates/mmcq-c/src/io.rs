@@ -4,6 +4,7 @@
 
 use crate::api::{Driver, HOSTS, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
 use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_OK};
+use crate::held::Held;
 use crate::platform::{Its, mmcq_platform};
 use core::cell::Cell;
 use core::future::{Future, poll_fn};
@@ -46,11 +47,11 @@ type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 pub(crate) struct Functions {
     /// Number of the bring-up that found the functions ([`Place::bring_ups`]).
     found_by: Cell<u32>,
-    /// Handles of the functions; the first is function 1. Empty while a call uses the handle.
-    handles: [Cell<Option<Io>>; FUNCTIONS],
+    /// The handles; function 1 is the first. Empty while a call has it.
+    handles: [Cell<Held<Io>>; FUNCTIONS],
     /// Functions that the card has, one bit each.
     there: Cell<u8>,
-    interrupt: Cell<Option<Interrupt>>,
+    interrupt: Cell<Held<Interrupt>>,
 }
 
 // SAFETY: accessed only while the lock is held.
@@ -59,9 +60,9 @@ unsafe impl Sync for Functions {}
 static FUNCTIONS_OF: [Functions; HOSTS] = [const {
     Functions {
         found_by: Cell::new(0),
-        handles: [const { Cell::new(None) }; FUNCTIONS],
+        handles: [const { Cell::new(Held::Nothing) }; FUNCTIONS],
         there: Cell::new(0),
-        interrupt: Cell::new(None),
+        interrupt: Cell::new(Held::Nothing),
     }
 }; HOSTS];
 
@@ -75,10 +76,10 @@ impl Functions {
         for (number, handle) in (1..).zip(&self.handles) {
             let function = Function::new(stack, card, number).ok();
             there |= u8::from(function.is_some()) << number;
-            handle.set(function);
+            handle.set(function.into());
         }
         self.there.set(there);
-        self.interrupt.set(Some(CardInterrupt::new(stack, card)));
+        self.interrupt.set(Held::Value(CardInterrupt::new(stack, card)));
         self.found_by.set(found_by);
     }
 
@@ -93,7 +94,7 @@ impl Functions {
         }
         let mut handles = (1..).zip(&self.handles).enumerate();
         let free = handles.find_map(|(index, (at, handle))| {
-            let taken = if wanted >> at & 1 != 0 { handle.take() } else { None };
+            let taken = if wanted >> at & 1 != 0 { handle.take().into_option() } else { None };
             taken.map(|function| (index, function))
         });
         // Another call uses the handle, so this call tries again.
@@ -106,7 +107,7 @@ impl Functions {
         if self.found_by.get() == found_by
             && let Some(handle) = self.handles.get(index)
         {
-            handle.set(Some(function));
+            handle.set(Held::Value(function));
         }
     }
 }
@@ -425,7 +426,14 @@ fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(
     let (found_by, taken) = stack.with(|_| {
         let bring_ups = place.bring_ups();
         let found = functions.found_by.get() == bring_ups;
-        (bring_ups, if found { functions.interrupt.take().ok_or(MMCQ_E_STATE) } else { Err(MMCQ_E_NO_CARD) })
+        (
+            bring_ups,
+            if found {
+                functions.interrupt.take().into_option().ok_or(MMCQ_E_STATE)
+            } else {
+                Err(MMCQ_E_NO_CARD)
+            },
+        )
     });
     let mut interrupt = match taken {
         Ok(interrupt) => interrupt,
@@ -434,7 +442,7 @@ fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(
     let result = call(open, &mut interrupt);
     stack.with(|_| {
         if functions.found_by.get() == found_by {
-            functions.interrupt.set(Some(interrupt));
+            functions.interrupt.set(Held::Value(interrupt));
         }
     });
     place.events(stack, platform);

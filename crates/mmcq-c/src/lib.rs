@@ -31,6 +31,7 @@ mod code;
 mod dma;
 mod events;
 mod extended;
+mod held;
 mod io;
 mod partition;
 mod platform;
@@ -41,6 +42,7 @@ mod sizes;
 mod stats;
 mod submit;
 mod supervisor;
+mod suspend;
 mod transfer;
 
 pub use api::{
@@ -70,6 +72,7 @@ pub use submit::{
     MMCQ_DISCARD, MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_ZEROES, mmcq_request,
     mmcq_submit,
 };
+pub use suspend::{mmcq_resume, mmcq_suspend};
 pub use transfer::{mmcq_io_request, mmcq_io_submit};
 
 #[cfg(all(feature = "panic-handler", not(test)))]

@@ -21,6 +21,11 @@ pub(crate) const fn bytes_of<A, F>(_: &Begin<A, F>) -> usize {
     size_of::<F>()
 }
 
+/// Returns the larger of two sizes.
+pub(crate) const fn larger(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
 /// Memory for one future. Its owner decides who may access it.
 #[repr(C, align(16))]
 pub(crate) struct Room<const BYTES: usize>(UnsafeCell<MaybeUninit<[u8; BYTES]>>);
@@ -30,10 +35,12 @@ impl<const BYTES: usize> Room<BYTES> {
         Room(UnsafeCell::new(MaybeUninit::uninit()))
     }
 
-    /// Places the future of `begin(with)` in the room.
+    /// Begins a future here. Inlined, the future's few parts are written one by one; otherwise all of
+    /// it would be made on the stack.
     ///
     /// # Safety
-    /// The room is empty, and nothing else accesses it during the call.
+    /// The room is empty, and nothing else touches it during the call.
+    #[inline(always)]
     pub unsafe fn begin<A, F>(&self, begin: Begin<A, F>, with: A) {
         const { assert!(size_of::<F>() <= BYTES && align_of::<F>() <= ALIGN) };
         // SAFETY: the room is large enough and aligned; the caller promises the rest.

@@ -4,13 +4,16 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::api::{HOSTS, Stack, supervisor};
-use crate::room::{Begin, Room, bytes_of};
+use crate::platform::mmcq_platform;
+use crate::room::{Begin, Room, bytes_of, larger};
 use core::cell::Cell;
+use core::future::{Future, poll_fn};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::task::{Context, RawWaker, RawWakerVTable, Waker};
-use mmcq::card::{Card, Event, Options, Upkeep, supervise};
-use mmcq::engine::DmaBuf;
+use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use mmcq::card::power::{Off, power_off};
+use mmcq::card::{Card, Event, Options, Upkeep, bring_up, enable_extended_ops, supervise};
+use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::Idle;
 
 /// Options of the supervisor. A card that is inserted counts as another card until the program has
@@ -19,25 +22,47 @@ const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true
 /// Largest number of steps in one call; the next call does the rest.
 const STEPS_MAX: u32 = 8;
 
-/// Keeps the card working until it is removed, or the program wants to bring it up again.
-async fn kept((stack, mut scratch, mut card, host): (&'static Stack, DmaBuf, Card, usize)) {
-    loop {
-        let (event, back) = supervise(stack, scratch, OPTIONS, card).await;
-        scratch = back;
-        match event {
-            Event::Exception { card: now, .. } => card = now,
-            _ => break,
-        }
-    }
-    if let Some(supervisor) = supervisor(host) {
-        stack.with(|_| supervisor.scratch.set(Some(scratch)));
-    }
+// The futures that run in the supervisor's room. None is inside of another one: the compiler would
+// make the inner one on the stack, with all its bytes, and copy it.
+
+fn supervised(
+    (stack, scratch, card): (&'static Stack, DmaBuf, Card),
+) -> impl Future<Output = (Event, DmaBuf)> + Send {
+    supervise(stack, scratch, OPTIONS, card)
 }
 
+/// Brings a card up.
+pub(crate) fn brought_up(
+    (stack, scratch): (&'static Stack, DmaBuf),
+) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> + Send {
+    bring_up(stack, scratch, Options::DEFAULT)
+}
+
+/// Reads the card's abilities besides reading and writing.
+pub(crate) async fn examined(
+    (stack, scratch, card): (&'static Stack, DmaBuf, Card),
+) -> (Result<(), Error>, DmaBuf) {
+    enable_extended_ops(stack, &card, scratch).await
+}
+
+/// Switches the card off.
+pub(crate) async fn switched_off(
+    (stack, scratch, card): (&'static Stack, DmaBuf, Card),
+) -> (Result<(), Error>, DmaBuf) {
+    power_off(stack, &card, scratch, Off::Short).await
+}
+
+/// Bytes of the largest of these futures.
+const ROOM_BYTES: usize = larger(
+    larger(bytes_of(&(supervised as Begin<_, _>)), bytes_of(&(brought_up as Begin<_, _>))),
+    larger(bytes_of(&(examined as Begin<_, _>)), bytes_of(&(switched_off as Begin<_, _>))),
+);
+
+/// The first is 0: a static of it is in `.bss`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The controller has no supervisor's future.
-    Away,
+    /// There is no future.
+    Away = 0,
     /// The controller has a future, and no call polls it now.
     There,
     /// A call polls the future now.
@@ -48,7 +73,7 @@ enum State {
 /// its stack is held. The room is accessed by the call that has set [`State::Polled`], or by the
 /// only bring-up that finds it empty.
 pub(crate) struct Supervisor {
-    room: Room<{ bytes_of(&(kept as Begin<_, _>)) }>,
+    room: Room<ROOM_BYTES>,
     state: Cell<State>,
     host: Cell<usize>,
     /// Whether the waker of the future was called.
@@ -76,14 +101,44 @@ impl Supervisor {
             return;
         }
         let Some(scratch) = stack.with(|_| self.scratch.take()) else { return };
-        // SAFETY: the room is empty, and no other thread brings up a card now.
-        unsafe { self.room.begin(kept, (stack, scratch, card, host)) };
+        // SAFETY: the room is empty, and no other thread brings up now.
+        unsafe { self.begin_here(stack, scratch, card) };
         self.called.store(true, Ordering::Release);
         stack.with(|_| {
             self.host.set(host);
             self.state.set(State::There);
         });
         self.go_on(stack);
+    }
+
+    /// Begins a supervisor in the room. A function of its own: callers have its stack frame no longer
+    /// than it takes.
+    ///
+    /// # Safety
+    /// The room is empty, and no other context uses it.
+    #[inline(never)]
+    unsafe fn begin_here(&self, stack: &'static Stack, scratch: DmaBuf, card: Card) {
+        // SAFETY: the caller's promise.
+        unsafe { self.room.begin(supervised, (stack, scratch, card)) };
+    }
+
+    /// Runs another future to its end where the supervisor's would be.
+    ///
+    /// # Safety
+    /// The caller has the controller's scratch buffer, and the supervisor has left.
+    #[inline(never)]
+    pub unsafe fn run<A, F: Future + Send>(
+        &self,
+        stack: &Stack,
+        begin: Begin<A, F>,
+        with: A,
+        platform: &mmcq_platform,
+    ) -> F::Output {
+        // SAFETY: without a supervisor the room is empty, and only the caller uses it.
+        unsafe { self.room.begin(begin, with) };
+        // SAFETY: this very function began the future, and the room is a static's.
+        let ended = poll_fn(|context| unsafe { self.room.poll(begin, context) });
+        stack.block_on(ended, |idle| platform.wait(idle))
     }
 
     /// Requests the supervisor to end. Returns true while it is still working.
@@ -114,10 +169,23 @@ impl Supervisor {
             });
             let Some(host) = host else { return };
             let waker = waker(host);
-            // SAFETY: the room has a future. This call has set `Polled`, so only this call uses it,
-            // and it is never moved.
-            let ended = unsafe { self.room.poll(kept, &mut Context::from_waker(&waker)) }.is_ready();
-            stack.with(|_| self.state.set(if ended { State::Away } else { State::There }));
+            // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is
+            // never moved.
+            let polled = unsafe { self.room.poll(supervised, &mut Context::from_waker(&waker)) };
+            let (state, ended) = match polled {
+                Poll::Pending => (State::There, false),
+                Poll::Ready((Event::Exception { card, .. }, scratch)) => {
+                    // SAFETY: the room is empty now, and still ours.
+                    unsafe { self.begin_here(stack, scratch, card) };
+                    self.called.store(true, Ordering::Release);
+                    (State::There, false)
+                }
+                Poll::Ready((_, scratch)) => {
+                    stack.with(|_| self.scratch.set(Some(scratch)));
+                    (State::Away, true)
+                }
+            };
+            stack.with(|_| self.state.set(state));
             if ended {
                 // A thread that waits for the end of the supervisor may sleep, so wake it.
                 Idle::waker().wake_by_ref();

@@ -73,14 +73,16 @@ struct Owner {
     found_by: u32,
 }
 
+/// The first is 0: a static of them is in `.bss`.
 #[derive(Clone, Copy)]
+#[repr(u8)]
 enum State {
-    /// The entry has no future.
-    Free,
-    /// A call is placing a future in the entry.
-    Taken,
-    /// The entry has a future.
-    UnderWay(Owner),
+    /// There is no future.
+    Free = 0,
+    /// A call is placing a future here.
+    Taken = 1,
+    /// A future is here.
+    UnderWay(Owner) = 2,
 }
 
 /// A transfer. The state is accessed only while the lock of its controller's stack is held. The

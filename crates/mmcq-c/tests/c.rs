@@ -121,6 +121,27 @@ fn a_card_that_lost_its_state_is_initialised_again() {
 }
 
 #[test]
+fn a_machine_that_sleeps() {
+    for card in ["sdhc-16g-hs", "emmc-hs200"] {
+        let output = run("tests/suspend.c", true, &[card]);
+        assert!(output.status.success(), "{card}: {}", text(&output));
+        assert_eq!(text(&output), "", "{card}");
+    }
+}
+
+/// A static with one byte that is not 0 would take as much flash as RAM.
+#[test]
+fn what_the_library_keeps_is_in_bss() {
+    let names = Command::new("nm").arg(simulator()).output().expect("nm, of the compiler's tools");
+    let names = String::from_utf8_lossy(&names.stdout).into_owned();
+    for kept in ["6PLACES", "12FUNCTIONS_OF", "12TRANSFERS_OF"] {
+        let mut lines = names.lines().filter(|line| line.contains(kept) && line.contains("mmcq_c"));
+        let line = lines.next().unwrap_or_else(|| panic!("{kept} is not in the library"));
+        assert!(line.contains(" b ") || line.contains(" B "), "{line}");
+    }
+}
+
+#[test]
 fn durable_writes_erases_and_the_end() {
     for card in ["sdhc-16g-hs", "emmc-hs200", "hbg4a2"] {
         let output = run("tests/extended.c", true, &[card]);
@@ -251,7 +272,8 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rooms = ["api", "events", "extended", "io", "partition", "rpmb", "stats", "submit", "transfer"];
+    let rooms =
+        ["api", "events", "extended", "io", "partition", "rpmb", "stats", "submit", "suspend", "transfer"];
     let rust: String = rooms.iter().map(|room| read(&format!("src/{room}.rs"))).collect();
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
@@ -276,5 +298,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 37);
+    assert_eq!(library.len(), 39);
 }

@@ -160,10 +160,17 @@ impl Controller {
                     (port.clone(), memory.clone(), mshc_setup(&config, platform, engine));
                 let around = MshcBoard::new(model.clone(), time.clone());
                 let board = around.clone();
-                let driver = match config.layout {
-                    Layout::Smhc => mshc::Smhc::new(regs, dma, board, table, setup)
+                let open = platform.continue_data.filter(|_| engine).map(open_transfers);
+                let driver = match (config.layout, open) {
+                    (Layout::DesignWare, Some(open)) => {
+                        let scrap = lend!(mshc::Scrap::new());
+                        mshc::DesignWare::new(regs, dma, board, table, setup)
+                            .and_then(|host| mshc::OpenDesignWare::new(host, scrap, open))
+                            .map(|host| Kind::OpenDesignWare(Box::new(Surrounded::new(host, around))))
+                    }
+                    (Layout::Smhc, _) => mshc::Smhc::new(regs, dma, board, table, setup)
                         .map(|host| Kind::Smhc(Surrounded::new(host, around))),
-                    Layout::DesignWare => mshc::DesignWare::new(regs, dma, board, table, setup)
+                    (Layout::DesignWare, None) => mshc::DesignWare::new(regs, dma, board, table, setup)
                         .map(|host| Kind::DesignWare(Surrounded::new(host, around))),
                 };
                 (Controller::Mshc(model, port), driver.map_err(|e| e.to_string())?)
@@ -290,6 +297,12 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
+/// Returns the same for DesignWare's controller.
+fn open_transfers(told: Continue) -> mshc::OpenTransfers {
+    let (reads, writes) = (told != Continue::No, told == Continue::Yes);
+    mshc::OpenTransfers::NONE.reads(reads).writes(writes)
+}
+
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
     rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
         // A board's file may say that the driver continues data even if the chip cannot.
@@ -360,6 +373,10 @@ enum Kind {
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// Driver for DesignWare's mobile storage host.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
+    /// DesignWare's mobile storage host that leaves transfers open.
+    OpenDesignWare(
+        Box<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
+    ),
     /// Driver for ST's SDMMC with DMA to a single buffer.
     Stm32Sdmmc(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, 1>),
     /// Driver for ST's SDMMC with DMA to a list of buffers.
@@ -384,6 +401,7 @@ macro_rules! driver {
             Driver { kind: Kind::Rtsx($driver), .. } => $call,
             Driver { kind: Kind::Smhc($driver), .. } => $call,
             Driver { kind: Kind::DesignWare($driver), .. } => $call,
+            Driver { kind: Kind::OpenDesignWare($driver), .. } => $call,
             Driver { kind: Kind::Stm32Sdmmc($driver), .. } => $call,
             Driver { kind: Kind::Stm32SdmmcList($driver), .. } => $call,
         }

@@ -18,6 +18,7 @@
 mod change;
 mod controller;
 mod files;
+mod open;
 mod scheduler;
 mod stack;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub(crate) use change::set;
 pub use change::{CARD, JOB};
 pub use controller::ControllerConfig;
 pub use files::{Files, Profiles};
+pub use open::Continue;
 pub use scheduler::Scheduler;
 pub use stack::{Profile, Stack, profile};
 pub use wires::Wires;
@@ -160,33 +162,6 @@ pub enum Defer {
     Always,
 }
 
-/// Which transfers a driver leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Continue {
-    /// The driver leaves no transfer open.
-    No,
-    /// The driver leaves transfers open in the best way for the controller. On an SDHCI, stops of
-    /// SDMA keep reads open, and the data of a CMD13 (a carrier) keep writes open.
-    Yes,
-    /// The driver leaves only reads open, on an SDHCI.
-    Reads,
-    /// On an SDHCI, the driver leaves reads and writes open; stops of SDMA at a block gap keep
-    /// writes open.
-    Gap,
-}
-
-impl Continue {
-    fn read(place: &str, value: &Value) -> Result<Self, PlatformError> {
-        match value {
-            Value::Boolean(false) => Ok(Continue::No),
-            Value::Boolean(true) => Ok(Continue::Yes),
-            Value::String(word) if word == "reads" => Ok(Continue::Reads),
-            Value::String(word) if word == "gap" => Ok(Continue::Gap),
-            other => Err(error(place, other, "true, false, \"reads\" or \"gap\"")),
-        }
-    }
-}
-
 /// Context that calls mmcq's engine when the controller has an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -310,11 +285,7 @@ impl Platform {
 
     /// Returns whether the board's file allows the driver to leave transfers open.
     pub fn leaves_open(&self) -> bool {
-        match self.controller {
-            ControllerConfig::Rtsx(_) => true,
-            ControllerConfig::Sdhci(_) => self.continue_data.is_some_and(|told| told != Continue::No),
-            _ => false,
-        }
+        self.controller.continues_data(self.continue_data)
     }
 
     fn read(name: &str, mut table: Table) -> Result<Self, PlatformError> {
@@ -334,7 +305,7 @@ impl Platform {
             None => Vec::new(),
         };
         let continue_data = match driver.remove("continue_data") {
-            Some(value) => Some(Continue::read(&place("driver.continue_data"), &value)?),
+            Some(value) => Some(Continue::read(&place("driver.continue_data"), &value, &controller)?),
             None => None,
         };
         let wires = Wires::read(&place, &mut driver, &controller)?;

@@ -35,6 +35,7 @@ mod mappings;
 mod meddled;
 mod mshc;
 mod odd_cards;
+mod open_mshc;
 mod open_sdhci;
 mod packed;
 mod profiles;

@@ -260,7 +260,8 @@ fn an_engine_whose_registers_are_nonsense_is_not_used() {
         capabilities(u32::MAX),
         // The clock of the engine's timer is 0.
         capabilities(0x3000),
-        // Tasks stay at 64 bits whatever the driver writes; or the engine never switches on.
+        // Tasks stay at 64 bits whatever the driver writes; in the next case the engine never
+        // switches on.
         (CqhciConfig { no_configuration: 1 << 8, ..INTEL }, StaysOff(0x1001)),
         (CqhciConfig { no_configuration: 1, ..INTEL }, StaysOff(0x1100)),
     ] {

@@ -168,7 +168,7 @@ fn a_card_that_was_never_away_keeps_its_handles() {
     }
 }
 
-/// Checks that a handle made while the slot is empty waits for the next card.
+/// Checks that a handle which is made while the slot is empty waits for the next card.
 #[test]
 fn a_handle_may_be_made_before_its_card_comes() {
     let (bench, card, scratch) = up("sdhc-16g-hs");

@@ -274,6 +274,29 @@ fn mobile_storage_hosts() {
     }
 }
 
+#[test]
+fn designware_with_open_transfers() {
+    for (config, emmc) in [(MshcConfig::JH7110, false), (MshcConfig::RK3399, true)] {
+        meddle("open DesignWare", |memory, time| {
+            let config = MshcConfig { lines: 8, signal18: false, signal18_fixed: emmc, ..config };
+            let model = Rc::new(RefCell::new(Mshc::new(config, memory.clone(), card(emmc))));
+            let driver = mshc::MshcConfig::new(config.source_hz)
+                .max_clock_hz(52_000_000)
+                .high_speed(true)
+                .signal18_fixed(emmc)
+                .fixed(emmc);
+            let board = MshcBoard::new(model.clone(), time.clone());
+            let port = MshcPort::new(model.clone(), time.clone(), ACCESS_NS, ACCESS_NS);
+            let table = leaked(Descriptors::<129>::new());
+            let host = mshc::DesignWare::new(port, memory, board.clone(), table, driver);
+            let host = host.unwrap_or_else(|error| panic!("{error}"));
+            let open = mshc::OpenTransfers::NONE.reads(true).writes(true);
+            let host = mshc::OpenDesignWare::new(host, leaked(mshc::Scrap::new()), open);
+            (Surrounded::new(host.unwrap_or_else(|error| panic!("{error}")), board), model)
+        });
+    }
+}
+
 fn st<const PIECES: usize>(name: &str, config: Stm32SdmmcConfig, emmc: bool) {
     meddle(name, |memory, time| {
         let model = Rc::new(RefCell::new(Stm32Sdmmc::new(config, memory.clone(), card(emmc))));

@@ -262,7 +262,7 @@ fn a_card_without_cmd25_is_written_block_by_block() {
             write(n);
         }
         assert_eq!((faults(), sent()), (hurt, tried), "it was known before");
-        // After another bring-up the card may be another one, so CMD25 is tried again.
+        // A second bring-up, after which the slot may hold another card, must also work.
         let again = rig.bring_up(Options::DEFAULT).unwrap();
         rig.mixed_load(again.params.sectors, 20);
         rig.checked();

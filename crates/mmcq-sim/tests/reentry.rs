@@ -1,6 +1,6 @@
 //! Tests of callbacks that call the stack again: the driver's registers and memory, the timer, the
 //! lock, the policy and the wakers call every public function of their own stack. Data and answers
-//! are right all the same.
+//! must still be right.
 
 use crate::timed;
 use mmcq::advance::{Costs, WaitStrategy};

@@ -1,5 +1,4 @@
-//! Tests of the whole stack on an SPI bus: driver, engine and bring-up on the model of a card in
-//! SPI mode.
+//! Tests of the whole stack on an SPI bus, over the model of a card in SPI mode.
 
 use crate::timed;
 use std::cell::{Cell, RefCell};
@@ -322,8 +321,7 @@ fn cards_of_every_habit() {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Strikes one fault at a time: it is recovered or reported, no data are wrong, and no request
-/// waits for ever.
+/// Strikes one fault at a time: recovered or reported, no wrong data, no endless wait.
 #[test]
 fn each_fault_of_the_wire_once() {
     let strikes = [
@@ -562,8 +560,7 @@ fn a_card_left_by_another_in_the_middle_is_brought_back() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Checks a stack that disappears in the middle of a request, and a new stack in its place, while
-/// the card's supply stays on.
+/// Checks a new stack after one that disappeared in a request; the card's supply stays on.
 #[test]
 fn a_card_left_in_the_middle_is_brought_back() {
     let mut wrong = Vec::new();

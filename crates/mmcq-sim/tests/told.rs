@@ -284,8 +284,8 @@ fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
             let user = &mut users[who];
             match dice.below(11) {
                 0..=3 => {
-                    // In this load a fault of the cache strikes only flushes, so a write gets
-                    // faults of the supply alone.
+                    // A write gets only faults of the supply, since a fault of the cache strikes
+                    // flushes in this load.
                     browned += u32::from(fails);
                     machine.faults(supply);
                     let done = beside!(user.device.write(lba, buffer(1, byte))).0;

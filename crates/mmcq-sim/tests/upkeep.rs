@@ -162,7 +162,7 @@ fn without_an_interrupt_it_waits_until_it_is_critical() {
     }
 }
 
-/// Checks a card for which a request always waits: the background work is done all the same, and no
+/// Checks a card for which a request always waits: the background work is still done, and no
 /// request waits longer than one slice of it.
 #[test]
 fn a_busy_card_is_looked_after_in_time() {

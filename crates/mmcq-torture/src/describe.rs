@@ -167,6 +167,8 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         Host::Smhc => "Allwinner's SMHC",
         Host::DesignWare if old_host => "DesignWare's MSHC, at high speed",
         Host::DesignWare => "DesignWare's MSHC",
+        Host::OpenDesignWare if old_host => "DesignWare's MSHC at high speed, which leaves transfers open",
+        Host::OpenDesignWare => "DesignWare's MSHC, which leaves transfers open",
         Host::Sdmmc(Chip::H7) => "ST's SDMMC, version 2, one buffer",
         Host::Sdmmc(Chip::U5) => "ST's SDMMC, version 2, a list of buffers",
         Host::Sdmmc(Chip::N6) => "ST's SDMMC, version 3, a list of buffers",

@@ -36,7 +36,7 @@ pub fn draw(seed: u64) -> Case {
     let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: None };
     let mut case = match host(random) {
         Host::Sdhci => Case::draw(seed, &wishes),
-        open @ (Host::Open(_) | Host::Reader) => streams::draw_on(open, seed),
+        open @ (Host::Open(_) | Host::OpenDesignWare | Host::Reader) => streams::draw_on(open, seed),
         other => hosts::draw_on(other, seed, &wishes),
     };
     case.operations.truncate(2 * OPERATIONS as usize);
@@ -47,7 +47,7 @@ pub fn draw(seed: u64) -> Case {
 /// Draws the controller: an SDHCI in a third of the cases, and never an SPI bus, on which each byte
 /// would be an event.
 fn host(random: &mut Stream) -> Host {
-    match random.below(12) {
+    match random.below(13) {
         0 => Host::Smhc,
         1 => Host::DesignWare,
         2 => Host::Sdmmc(Chip::H7),
@@ -56,6 +56,7 @@ fn host(random: &mut Stream) -> Host {
         5 => Host::Open(OpenWrites::Gap),
         6 => Host::Open(OpenWrites::Carrier),
         7 => Host::Reader,
+        8 => Host::OpenDesignWare,
         _ => Host::Sdhci,
     }
 }

@@ -9,7 +9,9 @@ use mmcq::board::NoLock;
 use mmcq::engine::{self, Acknowledge};
 use mmcq::host::Width;
 use mmcq::host::bounce::Bounce;
-use mmcq::host::mshc::{self, Descriptors, DesignWareLayout, Mshc as MshcDriver, MshcLayout, SmhcLayout};
+use mmcq::host::mshc::{
+    self, Descriptors, DesignWareLayout, Mshc as MshcDriver, MshcLayout, OpenTransfers, Scrap, SmhcLayout,
+};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::sdhci::{
     self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, OpenWrites, StreamConfig, Streams, Table,
@@ -61,6 +63,9 @@ pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// Driver of a mobile storage host, with the parts of its board.
 pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
+/// Driver of DesignWare's mobile storage host that leaves transfers open, likewise.
+pub type OpenHostDriver =
+    Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
 /// Driver of ST's SDMMC, with the parts of its board.
 pub type SdmmcDriver<const PIECES: usize> =
     Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>;
@@ -93,6 +98,8 @@ thread_local! {
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
     /// Memory for mobile storage hosts.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
+    /// Memory for what ends an open read of such a host.
+    static SCRAPS: Pool<Scrap> = const { RefCell::new(Vec::new()) };
     /// Memory for ST's SDMMC with a single buffer.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
     static LISTED_PIECES: Pool<Pieces<LISTED>> = const { RefCell::new(Vec::new()) };
@@ -321,43 +328,84 @@ impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        Self::mshc([MshcConfig::JH7110, MshcConfig::RK3399], setup, card, faults, now_ns)
+        Self::mshc(DESIGN_WARE, setup, card, faults, now_ns)
     }
 }
 
-impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
-    /// Makes a machine with a mobile storage host. `old` is used for cases with `old_host` and has
-    /// a clock of at most [`HOST_HZ`]; `new` is used for all others and has its highest clock.
-    fn mshc(
-        [old, new]: [MshcConfig; 2],
+/// DesignWare's controllers: an old one, and a new one.
+const DESIGN_WARE: [MshcConfig; 2] = [MshcConfig::JH7110, MshcConfig::RK3399];
+
+impl Machine<(NoLock, OpenHostDriver)> {
+    /// Makes DesignWare's mobile storage host that leaves transfers open, with power-on at this
+    /// time.
+    pub fn open_designware(
         setup: &Setup,
         card: Box<dyn Card>,
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let soldered = !setup.is_removable();
-        let (fast, base) = if setup.old_host { (false, old) } else { (true, new) };
-        let config =
-            MshcConfig { lines: 8, signal18: fast && !soldered, signal18_fixed: fast && soldered, ..base };
-        let build = |memory, card| Mshc::new(config, memory, card);
-        let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
-        let (table, leased) = lease(&LINKS, Descriptors::new);
-        let driver = mshc::MshcConfig::new(config.source_hz)
-            .max_clock_hz(if fast { config.source_hz } else { HOST_HZ })
-            .width(Width::W8)
-            .high_speed(true)
-            .ddr(fast)
-            .signal18(config.signal18)
-            .signal18_fixed(config.signal18_fixed)
-            .sample_delay(config.delay_step_ps != 0)
-            .busy_by_update(setup.busy == BusyBy::Interrupt)
-            .fixed(soldered);
-        let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
+        let (powered, host, leased) =
+            mshc_driver::<DesignWareLayout>(DESIGN_WARE, setup, card, faults, now_ns)?;
+        let (scrap, lent) = lease(&SCRAPS, Scrap::new);
+        let open = OpenTransfers::NONE.reads(true).writes(true);
+        let host = told(mshc::OpenDesignWare::new(host, scrap, open))?;
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
-        let host = told(MshcDriver::new(port, memory, board.clone(), table, driver))?;
+        let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
+        Ok(powered.machine(stack, true, (leased, lent)))
+    }
+}
+
+impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
+    fn mshc(
+        models: [MshcConfig; 2],
+        setup: &Setup,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (powered, host, leased) = mshc_driver(models, setup, card, faults, now_ns)?;
+        let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
         let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
+}
+
+/// A mobile storage host with its driver, before the engine takes the driver.
+type WithHostDriver<L> = (
+    Powered<Mshc>,
+    MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>,
+    Lease<Descriptors<DESCRIPTORS>>,
+);
+
+/// Makes a mobile storage host: an old one runs at high speed, a newer one as fast as it can.
+fn mshc_driver<L: MshcLayout>(
+    [old, new]: [MshcConfig; 2],
+    setup: &Setup,
+    card: Box<dyn Card>,
+    faults: &Faults,
+    now_ns: u64,
+) -> Result<WithHostDriver<L>, String> {
+    let soldered = !setup.is_removable();
+    let (fast, base) = if setup.old_host { (false, old) } else { (true, new) };
+    let config =
+        MshcConfig { lines: 8, signal18: fast && !soldered, signal18_fixed: fast && soldered, ..base };
+    let build = |memory, card| Mshc::new(config, memory, card);
+    let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
+    let (table, leased) = lease(&LINKS, Descriptors::new);
+    let driver = mshc::MshcConfig::new(config.source_hz)
+        .max_clock_hz(if fast { config.source_hz } else { HOST_HZ })
+        .width(Width::W8)
+        .high_speed(true)
+        .ddr(fast)
+        .signal18(config.signal18)
+        .signal18_fixed(config.signal18_fixed)
+        .sample_delay(config.delay_step_ps != 0)
+        .busy_by_update(setup.busy == BusyBy::Interrupt)
+        .fixed(soldered);
+    let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
+    let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
+    let host = told(MshcDriver::new(port, memory, board, table, driver))?;
+    Ok((powered, host, leased))
 }
 
 impl Machine<(NoLock, SdmmcDriver<1>)> {

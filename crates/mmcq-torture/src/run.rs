@@ -171,6 +171,9 @@ impl Run<'_> {
                 Host::DesignWare => {
                     self.lives(Machine::designware(setup, card, faults, now_ns), now_ns, trace)
                 }
+                Host::OpenDesignWare => {
+                    self.lives(Machine::open_designware(setup, card, faults, now_ns), now_ns, trace)
+                }
                 Host::Sdmmc(Chip::H7) => {
                     self.lives(Machine::sdmmc(setup, card, faults, now_ns), now_ns, trace)
                 }

@@ -65,6 +65,8 @@ pub enum Host {
     Smhc,
     /// DesignWare's mobile storage host.
     DesignWare,
+    /// DesignWare's, which leaves transfers open.
+    OpenDesignWare,
     /// ST's SDMMC of this chip.
     Sdmmc(Chip),
     /// A card in SPI mode on its own bus, without an SD controller. Transfers stay open.
@@ -168,7 +170,7 @@ pub struct Setup {
     pub tasks: Option<TaskOrder>,
     /// Whether erased memory reads as ones.
     pub ones: bool,
-    /// What discarded sectors read as.
+    /// What a read of a discarded sector returns.
     pub discarded: Discarded,
     /// Whether erases are secure: secure erase for whole groups, secure trim for others.
     pub secure: bool,
@@ -231,7 +233,7 @@ impl Setup {
     /// its end.
     #[must_use]
     pub fn leaves_open(&self) -> bool {
-        matches!(self.host, Host::Reader | Host::Open(_) | Host::Spi)
+        matches!(self.host, Host::Reader | Host::Open(_) | Host::OpenDesignWare | Host::Spi)
     }
 
     /// Returns the quirks that the driver needs for this machine.

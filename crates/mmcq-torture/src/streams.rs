@@ -50,8 +50,8 @@ pub fn draw(seed: u64) -> Case {
 pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
-    // An SDHCI works with any card. An eMMC has no SPI mode and does not fit a reader's slot.
-    let any = matches!(host, Host::Open(_));
+    // An SDHCI takes any card; no eMMC has an SPI mode, nor fits a reader's slot.
+    let any = matches!(host, Host::Open(_) | Host::OpenDesignWare);
     let card = CARDS.iter().position(|card| *card == name && !any);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
@@ -71,7 +71,7 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
         }
     }
-    if any {
+    if matches!(host, Host::Open(_)) {
         in_pages(&mut case.operations, random);
     }
     go_on(&mut case.operations, random);
@@ -81,9 +81,10 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
 
 /// Draws the controller: the card reader in half of the cases, an SDHCI in the others.
 fn host(random: &mut Stream) -> Host {
-    match random.below(4) {
+    match random.below(5) {
         0 => Host::Open(OpenWrites::Gap),
         1 => Host::Open(OpenWrites::Carrier),
+        2 => Host::OpenDesignWare,
         _ => Host::Reader,
     }
 }

@@ -16,6 +16,7 @@ use crate::engine::{BLOCK_BYTES, CardNumber, Claim, DmaBuf, Erase, Erasing, Erro
 use crate::host::Host;
 use crate::sched::Profile;
 use crate::task::{Idle, Platform, Stack};
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub use partition::Partition;
@@ -187,6 +188,55 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     pub async fn write(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Write { lba, blocks }, buf).await
+    }
+
+    /// Reads from `lba` on into these blocks of a larger buffer, as [`read`](Self::read) does. The
+    /// other blocks keep their content, and nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`]: the buffer ends before the part does. [`Error::Unsupported`]: the part
+    /// begins after block 32767 of the buffer. Nothing was begun in both cases.
+    pub async fn read_part(
+        &self,
+        lba: u64,
+        buf: DmaBuf,
+        part: Range<u32>,
+    ) -> (Result<u32, BlockError>, DmaBuf) {
+        self.moved_part(buf, part, |blocks| Kind::Read { lba, blocks }).await
+    }
+
+    /// Writes these blocks of a larger buffer from `lba` on, as [`write`](Self::write) does:
+    /// `0..3` are the first three. Nothing is copied.
+    ///
+    /// # Errors
+    /// As [`read_part`](Self::read_part).
+    pub async fn write_part(
+        &self,
+        lba: u64,
+        buf: DmaBuf,
+        part: Range<u32>,
+    ) -> (Result<u32, BlockError>, DmaBuf) {
+        self.moved_part(buf, part, |blocks| Kind::Write { lba, blocks }).await
+    }
+
+    async fn moved_part(
+        &self,
+        buf: DmaBuf,
+        part: Range<u32>,
+        kind: impl FnOnce(u32) -> Kind,
+    ) -> (Result<u32, BlockError>, DmaBuf) {
+        let (needed, given) = (part.end.saturating_mul(BLOCK_BYTES), buf.len_bytes());
+        let first = part.start.saturating_mul(BLOCK_BYTES);
+        let error = match () {
+            () if needed > given || part.end > given / BLOCK_BYTES => Error::Buffer { needed, given },
+            () if first > DmaBuf::AFTER_MAX => Error::Unsupported,
+            () => {
+                let kind = kind(part.end.saturating_sub(part.start));
+                let (result, buf) = self.moved(kind, buf.after(first)).await;
+                return (result, buf.whole());
+            }
+        };
+        (Err(BlockError { error, blocks_done: 0 }), buf)
     }
 
     async fn moved(&self, kind: Kind, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {

@@ -14,6 +14,7 @@ mod irq_task;
 mod platform;
 mod request;
 mod spin;
+mod wait_queue;
 
 pub use idle::Idle;
 pub use irq_task::IrqTask;
@@ -21,6 +22,7 @@ pub use platform::{Clock, Lock, Platform, Timer};
 use request::At;
 pub use request::RequestFuture;
 pub use spin::Spinning;
+pub use wait_queue::{Places, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod permuted;
@@ -126,7 +128,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// that. Then the alarm is set for a poll at once; the outer call may set the alarm anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
-        let (result, stale) = self.inside(|engine| {
+        let (result, stale, alone) = self.inside(|engine| {
             let mut engine = engine;
             if B::Profile::RECOVERS
                 && !self.dropped.is_empty()
@@ -136,10 +138,14 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             }
             let mut entry = Entry::new(engine);
             let result = f(&mut entry);
-            (result, entry.into_used().is_some_and(|(engine, begun)| self.used(engine, begun)))
+            let stale = entry.into_used().map(|(engine, begun)| self.used(engine, begun));
+            (result, stale == Some(true), stale.is_some())
         });
         if stale {
             self.drop_stale();
+        }
+        if alone {
+            self.call_waiting();
         }
         result
     }
@@ -168,6 +174,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     #[inline(always)]
     fn keep_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
+        let next_ns = self.with_waits(next_ns);
         if next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
             self.set_alarm(engine, next_ns);
         }
@@ -178,7 +185,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// in any case.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
-        let next_ns = engine.next_ns();
+        let next_ns = self.with_waits(engine.next_ns());
         if alarm || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
             self.set_alarm(engine, next_ns);
         }
@@ -305,7 +312,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {
                 let work = engine.poll(self.now_ns());
-                self.set_alarm(engine, work.next_deadline_ns);
+                self.set_alarm(engine, self.with_waits(work.next_deadline_ns));
                 work
             });
         } else {
@@ -315,12 +322,17 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     #[inline(always)]
     fn move_on(&self, how: impl Fn(&mut EngineOf<B, N>) -> PollOutcome) {
+        let ran = core::cell::Cell::new(false);
         let left = self.enter(None, |engine| {
+            ran.set(true);
             let work = how(engine);
             self.leave(engine, work)
         });
         if let Some((work, first)) = left {
             self.wake(work.completed, work.card_irq, work.help, first);
+        }
+        if ran.get() {
+            self.call_waiting();
         }
     }
 
@@ -328,13 +340,18 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// which wakes at its end, needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
+        let ran = core::cell::Cell::new(false);
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
+            ran.set(true);
             let now_ns = self.now_ns();
             let work = if alarm { engine.poll(now_ns) } else { engine.on_irq(now_ns) };
             self.tell_alarm(engine, alarm);
             (work.completed, work.card_irq, work.help)
         });
         self.wake(completed, card_irq, help, None);
+        if ran.get() {
+            self.call_waiting();
+        }
     }
 
     /// Does one turn of a loop that drives the stack without interrupts.
@@ -410,6 +427,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         let result = engine.accept(request, self.now_ns());
         self.keep_next(engine);
         result
+    }
+
+    /// Submits a request as [`submit_to`](Self::submit_to) does, unless another has waited longer
+    /// for a slot.
+    #[inline(always)]
+    fn submit_in_turn(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
+        if self.is_turn(request) { self.submit_to(engine, request) } else { Err(Error::Full) }
     }
 
     /// Sends a request without memory whose result nothing waits for. Returns false if no slot is

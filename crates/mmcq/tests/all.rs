@@ -76,4 +76,5 @@ mod surroundings;
 mod tail;
 mod task;
 mod task_spin;
+mod wait_queue;
 mod zoo;

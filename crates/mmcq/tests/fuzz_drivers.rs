@@ -335,6 +335,24 @@ fn fuzz_design_ware() {
     both("fuzz_design_ware", any_mshc::<mshc::DesignWareLayout>);
 }
 
+#[test]
+fn fuzz_open_design_ware() {
+    thread_local!(static SCRAPS: RefCell<Vec<NonNull<mshc::Scrap>>> = const { RefCell::new(Vec::new()) });
+    both("fuzz_open_design_ware", |regs, dma, u| {
+        let scrap = SCRAPS.with_borrow_mut(|scraps| {
+            if scraps.is_empty() {
+                scraps.push(NonNull::from(Box::leak(Box::new(mshc::Scrap::new()))));
+            }
+            scraps[0]
+        });
+        let open = mshc::OpenTransfers::NONE.reads(u.arbitrary()?).writes(u.arbitrary()?);
+        let Some(host) = any_mshc::<mshc::DesignWareLayout>(regs, dma, u)? else { return Ok(None) };
+        // SAFETY: leaked, and the driver before has gone.
+        let scrap = unsafe { &mut *scrap.as_ptr() };
+        Ok(mshc::OpenDesignWare::new(host, scrap, open).ok())
+    });
+}
+
 /// Registers that say anything, but for those of ST's DMA that hold what is written: a controller
 /// without them is refused.
 struct Holds(Anything, Cell<[u32; 3]>);

@@ -78,7 +78,7 @@ const ONLY_READ: [&str; 17] = [
 ///
 /// What a driver answers (`Done`, `Events`, a `Fault`) is written down whole or from `default()`.
 /// What a card's registers say (`Csd`, `Card`), a command or an address is complete as it is.
-const FILLED_IN: [(&str, &str); 21] = [
+const FILLED_IN: [(&str, &str); 22] = [
     ("Abilities", "engine/config.rs"),
     ("Caps", "host/caps.rs"),
     ("CardParams", "engine/config.rs"),
@@ -88,6 +88,7 @@ const FILLED_IN: [(&str, &str); 21] = [
     ("CqhciConfig", "host/sdhci/cqhci/config.rs"),
     ("Erasing", "engine/erase.rs"),
     ("MshcConfig", "host/mshc/config.rs"),
+    ("OpenTransfers", "host/mshc/streams/mod.rs"),
     ("Options", "card/mod.rs"),
     ("Pl181Config", "host/pl181/config.rs"),
     ("QueueCaps", "host/queue.rs"),

@@ -276,6 +276,55 @@ fn any_memory_goes_through_a_bounce_buffer() {
 }
 
 #[test]
+fn a_part_of_a_buffer_is_moved_and_all_of_it_comes_back() {
+    let world = World::new(256);
+    let stack = stack::<4>(&world);
+    let device = BlockDevice::new(&stack);
+    let mut buf = buffer(8, 0);
+    for (at, byte) in buf.iter_mut().enumerate() {
+        *byte = (at / 512) as u8 + 1;
+    }
+    let claim = buf.claim();
+    let (result, buf) = stack.block_on(device.write_part(10, buf, 2..5), |_| ());
+    assert_eq!((result, buf.len_bytes(), buf.claim()), (Ok(3), 4096, claim));
+    let on_card = |lba: usize| world.borrow().medium[lba * 512];
+    assert_eq!([9, 10, 11, 12, 13].map(on_card), [0, 3, 4, 5, 0]);
+
+    let (result, buf) = stack.block_on(device.read_part(11, buf, 7..8), |_| ());
+    assert_eq!(result, Ok(1));
+    let blocks: Vec<u8> = buf.chunks(512).map(|block| block[511]).collect();
+    assert_eq!(blocks, [1, 2, 3, 4, 5, 6, 7, 4]);
+
+    // What is refused comes back whole.
+    let refused = [
+        (6..9, Error::Buffer { needed: 9 * 512, given: 4096 }),
+        (0..u32::MAX, { Error::Buffer { needed: u32::MAX, given: 4096 } }),
+    ];
+    let mut buf = buf;
+    for (part, error) in refused {
+        let (result, back) = stack.block_on(device.write_part(0, buf, part), |_| ());
+        assert_eq!(result.map_err(|error| error.error), Err(error));
+        buf = back;
+    }
+    for (begin, end) in [(3, 3), (5, 4), (8, 8)] {
+        let part = begin..end;
+        let (result, back) = stack.block_on(device.read_part(0, buf, part.clone()), |_| ());
+        assert!(matches!(result.unwrap_err().error, Error::OutOfRange { .. }), "{part:?}");
+        buf = back;
+    }
+    let (result, buf) = stack.block_on(device.write_part(254, buf, 5..8), |_| ());
+    assert!(matches!(result.unwrap_err().error, Error::OutOfRange { lba: 254, .. }));
+    assert_eq!((buf.len_bytes(), buf.claim()), (4096, claim));
+
+    // So does that of a dropped future.
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(pin!(device.read_part(0, buf, 4..8)).poll(&mut context).is_pending());
+    settle(&stack);
+    let buf = stack.with(|engine| engine.reclaim(claim)).unwrap();
+    assert_eq!((buf.len_bytes(), buf.claim()), (4096, claim));
+}
+
+#[test]
 fn a_full_queue_gives_the_buffer_back() {
     let world = World::new(256);
     let stack = stack::<1>(&world);

@@ -205,7 +205,8 @@ pub(super) struct OddCard<C> {
     card: C,
     answers: Vec<OddAnswer>,
     registers: Vec<RegisterBytes>,
-    /// Number of CMD0 that the card ignores before it accepts any command.
+    /// Number of CMD0 that the card needs after power-up: it ignores all commands before the last
+    /// of these.
     resets: u32,
     counts: [u64; 2 * COMMANDS],
     app: bool,

@@ -125,7 +125,8 @@ pub struct Quirks {
     pub registers: Vec<RegisterBytes>,
     /// Bytes that arrive damaged on an SPI bus.
     pub spi_bytes: Vec<SpiBytes>,
-    /// Number of CMD0 after power-up that the card ignores before it accepts any command; 0: none.
+    /// Number of CMD0 that the card needs after power-up: it ignores all commands before the last
+    /// of these. 0: it needs none.
     pub deaf_resets: u32,
     /// The card never becomes ready after CMD1 or ACMD41.
     pub never_ready: bool,
@@ -159,7 +160,7 @@ pub enum WornOut {
     Drop,
 }
 
-/// What discarded sectors read as.
+/// What a read of a discarded sector returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discarded {

@@ -201,7 +201,7 @@ pub struct Shot {
     pub point: Point,
     /// Number of the event, from 1 (the first after the plan was made).
     pub nth: u64,
-    /// Fault that strikes.
+    /// Fault that strikes at this point.
     pub strike: Strike,
 }
 

@@ -118,6 +118,8 @@ pub(super) mod dma {
     pub const NORMAL: u32 = 1 << 8;
     pub const ABNORMAL: u32 = 1 << 9;
     pub const ALL: u32 = 0x337;
+    /// Shift of what the DMA is doing, which is only read.
+    pub const STATE_SHIFT: u32 = 13;
 }
 
 /// Bits of a DMA descriptor's first word.

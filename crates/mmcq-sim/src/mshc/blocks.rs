@@ -32,6 +32,7 @@ impl Mshc {
     /// Handles that the CPU or the internal DMA has read data from the FIFO or written data to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
+            State::Drain if self.fifo.is_empty() => self.abort_is_over(now),
             State::ReadHeld if self.fifo.room() >= 4 => {
                 if self.dat.dma {
                     self.end_hold(now);
@@ -84,7 +85,7 @@ impl Mshc {
         self.regs.line_bytes = self.regs.line_bytes.wrapping_add(self.dat.block.size as u32);
     }
 
-    fn silence(&mut self) {
+    pub(super) fn silence(&mut self) {
         self.dat.state = State::Silence;
     }
 

@@ -3,7 +3,7 @@
 
 use super::bits::{cmd, ctrl, int};
 use super::{Mshc, NEVER, Timer};
-use crate::card::{Answer, Reply};
+use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
 use crate::lines::{self, Active, Issued, Step};
 use crate::probe::Signal;
@@ -187,7 +187,7 @@ impl Mshc {
             self.abort_data(now);
         }
         if flags & cmd::DATA != 0 {
-            self.dat.block.flow = Some(reply.flow);
+            self.dat.block.flow = Some(self.carried(reply.flow));
         }
         active.strike = match reply.answer {
             Some(answer) if !auto => self.strike_answer(answer, now),
@@ -196,6 +196,15 @@ impl Mshc {
         match self.cmd.answered(&mut active, reply.answer) {
             Some(end_ns) => self.set_timer(Timer::Command, end_ns),
             None => self.response_ended(active, None, now),
+        }
+    }
+
+    /// Returns the flow of a command's data: the command's own, or that of the write that the card
+    /// has open.
+    fn carried(&self, flow: Flow) -> Flow {
+        match self.dat.carried {
+            Some(open) if flow == Flow::None && !self.config.carries_nothing => open,
+            _ => flow,
         }
     }
 

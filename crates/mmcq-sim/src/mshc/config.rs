@@ -58,6 +58,11 @@ pub struct MshcConfig {
     /// Whether the registers get their clock. Without it each register reads as ones and ignores
     /// writes.
     pub bus_clock: bool,
+    /// Whether the poll demand has no effect: a DMA that was suspended stays so.
+    pub ignores_poll: bool,
+    /// Whether a command that says nothing of data sends none, even while the card has a write
+    /// open.
+    pub carries_nothing: bool,
 }
 
 impl MshcConfig {
@@ -81,6 +86,8 @@ impl MshcConfig {
         signal18: true,
         signal18_fixed: false,
         bus_clock: true,
+        ignores_poll: false,
+        carries_nothing: false,
     };
 
     /// Allwinner A10: another FIFO offset than the H3, and shorter descriptors.

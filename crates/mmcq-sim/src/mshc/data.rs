@@ -2,6 +2,7 @@
 
 use super::bits::{cmd, int};
 use super::{Mshc, NEVER, Timer};
+use crate::card::Flow;
 use crate::lines::Block;
 use crate::wire::Beat;
 
@@ -26,6 +27,8 @@ pub(super) enum State {
     ReadTail,
     /// The controller waits for data that the card will not send.
     Silence,
+    /// A read that a stop command has ended: the internal DMA empties the FIFO.
+    Drain,
     /// Gap before a block of a write.
     WriteGap,
     /// A word of a write is on the lines.
@@ -56,6 +59,9 @@ pub(super) struct DatLines {
     pub to_give: usize,
     /// Time in ns at which the timeout began to count.
     pub(super) waits_since: u64,
+    /// The write that the card had open before. A command that says nothing of data may carry
+    /// more of it.
+    pub(super) carried: Option<Flow>,
     /// Whether the data are a tuning block.
     pub(super) tunes: bool,
     /// Whether an automatic CMD12 follows the data.
@@ -77,6 +83,11 @@ impl DatLines {
     /// Returns whether the data path only waits for the card to release DAT0.
     pub fn waits_for_card(&self) -> bool {
         self.state == State::Busy
+    }
+
+    /// Returns whether more data are to come.
+    pub fn flows(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Drain)
     }
 
     /// Returns whether bits are on the data lines.
@@ -132,6 +143,7 @@ impl Mshc {
             (false, true) => usize::MAX,
             (false, false) => bytes,
         };
+        dat.carried = dat.block.flow.filter(|flow| !read && matches!(flow, Flow::Write { .. }));
         dat.block.flow = None;
         dat.block.beat = None;
         dat.block.strike = None;
@@ -160,8 +172,11 @@ impl Mshc {
         if none || errors != 0 && !self.dat.block.read {
             return self.path_ends(now);
         }
+        let carries = self.dat.carried.is_some() && self.dat.block.flow == Some(Flow::None);
         if self.dat.block.read {
             self.next_read(now);
+        } else if self.config.carries_nothing && carries {
+            self.silence();
         } else if self.slot.busy_until_ns > now {
             self.busy_begins(now);
         } else {
@@ -241,12 +256,28 @@ impl Mshc {
 
     /// Aborts the data because of a stop command.
     pub(super) fn abort_data(&mut self, now: u64) {
-        if !self.dat.active() {
+        if !self.dat.active() || self.dat.state == State::Drain {
             return;
         }
         self.cut_block(now);
+        if self.dat.block.read && self.dat.dma {
+            self.set_timer(Timer::Data, NEVER);
+            self.set_timer(Timer::DataTimeout, NEVER);
+            self.dat.state = State::Drain;
+            self.dma_drains(now);
+            return self.fifo_moved(now);
+        }
+        self.abort_is_over(now);
+    }
+
+    /// Ends the data that a stop command has aborted: the FIFO is empty.
+    pub(super) fn abort_is_over(&mut self, now: u64) {
+        let drained = self.dat.state == State::Drain;
         self.regs.raw |= int::DATA_OVER;
         self.path_ends(now);
+        if drained {
+            self.dma_ends();
+        }
     }
 
     /// Resets the data path, as a reset of the controller does.
@@ -310,7 +341,9 @@ impl Mshc {
             return;
         }
         self.set_timer(Timer::DataTimeout, NEVER);
-        self.dat.block.runs(&mut self.slot, now);
+        let since_ns = self.dat.block.runs(&mut self.slot, now);
+        // The timeout counts clocks of the card.
+        self.dat.waits_since += now.saturating_sub(since_ns);
     }
 
     /// Cuts off the block that is on the lines.

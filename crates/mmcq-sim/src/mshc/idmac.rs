@@ -86,6 +86,16 @@ impl Idmac {
         }
     }
 
+    /// Returns what it is doing, as its status shows it: 0 idle, 1 suspended, 4 and 5 waits for the
+    /// FIFO's request to read from memory, or to write to it.
+    pub fn present_state(&self, writes_memory: bool) -> u32 {
+        match (self.state, &self.current) {
+            (State::Suspended, _) => 1,
+            (State::Ready, Some(_)) => 4 + u32::from(writes_memory),
+            _ => 0,
+        }
+    }
+
     /// Returns the enabled interrupt causes. A DesignWare interrupts only by its two summary bits,
     /// which enabled causes set.
     pub fn pending(&self, sums: bool) -> u32 {
@@ -110,10 +120,12 @@ impl Mshc {
 
     /// Writes the content of the FIFO to memory, as long as there are descriptors.
     pub(super) fn dma_drains(&mut self, now: u64) {
-        while !self.fifo.is_empty() && self.descriptor(now) {
+        let mark = if self.dat.flows() { 4 * (self.regs.threshold >> 16 & 0xfff) as usize } else { 0 };
+        while self.fifo.len() > mark && self.descriptor(now) {
             let Some(current) = &mut self.idmac.current else { return };
             let (at, left) = current.buffers[0];
-            let bytes = self.fifo.front(left as usize);
+            let above = self.fifo.len().saturating_sub(mark);
+            let bytes = self.fifo.front((left as usize).min(above));
             let n = bytes.len();
             if self.memory.device_write(at, bytes).is_err() {
                 return self.bus_error();
@@ -207,6 +219,10 @@ impl Mshc {
         }
         if self.idmac.fresh != (control & des::FIRST != 0) {
             self.slot.violation();
+            // The first one resets the FIFO.
+            if control & des::FIRST != 0 {
+                self.fifo.clear();
+            }
         }
         let shift = u32::from(self.config.address_shift);
         let (sizes, first, second) = if self.config.wide_dma {

@@ -95,7 +95,7 @@ impl Mshc {
 
     fn word(&self, reg: Reg, now: u64) -> u32 {
         let r = &self.regs;
-        let dma = &self.idmac;
+        let idmac = &self.idmac;
         match reg {
             Reg::Control => r.control,
             Reg::Power => r.power,
@@ -127,12 +127,12 @@ impl Mshc {
             Reg::ReadRoom => r.read_room,
             Reg::CardReset => r.card_reset,
             Reg::AutoArgument => r.auto_argument,
-            Reg::DmaMode => dma.mode,
-            Reg::ListLow => (dma.base >> self.config.address_shift) as u32,
-            Reg::ListHigh => (dma.base >> 32) as u32,
-            Reg::DmaStatus => dma.status,
-            Reg::DmaEnable => dma.enable,
-            Reg::DmaAt(which) => dma.place(which),
+            Reg::DmaMode => idmac.mode,
+            Reg::ListLow => (idmac.base >> self.config.address_shift) as u32,
+            Reg::ListHigh => (idmac.base >> 32) as u32,
+            Reg::DmaStatus => idmac.status | idmac.present_state(self.dat.block.read) << dma::STATE_SHIFT,
+            Reg::DmaEnable => idmac.enable,
+            Reg::DmaAt(which) => idmac.place(which),
             Reg::Kept(i) => r.kept[usize::from(i) % KEPT],
             // PLDMND is write-only; accesses to the FIFO are handled elsewhere.
             Reg::Poll | Reg::Fifo => 0,
@@ -195,7 +195,7 @@ impl Mshc {
                 self.dma_goes_on(now);
             }
             Reg::Poll => {
-                if self.idmac.poll() {
+                if !self.config.ignores_poll && self.idmac.poll() {
                     self.dma_goes_on(now);
                 }
             }

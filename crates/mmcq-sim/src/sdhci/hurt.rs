@@ -5,7 +5,7 @@ use super::{NEVER, Sdhci, Timer};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// Effects of faults that last.
+/// Lasting effects of faults, such as stuck lines or a lost sampling point.
 #[derive(Default)]
 pub(super) struct Hurt {
     /// Inhibit bits of the Present State register that stay set until a reset of everything.

@@ -95,7 +95,7 @@ access_us = 2
 write_busy_us = 0
 "#;
 
-/// What a test can vary.
+/// Settings of the card and the controller that a test can vary.
 #[derive(Clone, Copy)]
 pub struct Setup {
     /// The card profile of the combo card's memory part; `None`: an I/O card without memory.

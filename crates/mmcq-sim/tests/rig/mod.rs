@@ -48,7 +48,7 @@ pub struct Ills {
     pub reads_up_to_hz: Option<u32>,
     /// Whether read blocks are damaged until the supervisor tunes.
     pub detuned: bool,
-    /// Number of a block, counted from now on, that is damaged each time it is read.
+    /// First byte of the 512-byte blocks that are damaged each time they are read.
     pub bad_byte: Option<u8>,
     /// Whether the busy after the next block lasts until the supply has been off.
     pub stuck_busy: bool,

@@ -81,34 +81,34 @@ pub enum Event {
 /// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to
 /// time, until it no longer returns [`Error::NoCard`].
 ///
-/// The supervisor is for memory cards. For I/O cards see [`sdio`](crate::sdio).
-pub async fn supervise<B: Platform, const N: usize>(
+/// This call is for memory cards. For I/O cards see [`sdio`](crate::sdio).
+pub fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     card: Card,
-) -> (Event, DmaBuf) {
-    of_families::<identify::Any, B, N>(stack, scratch, options, card).await
+) -> impl Future<Output = (Event, DmaBuf)> {
+    of_families::<identify::Any, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a slot that accepts only SD memory cards.
-pub async fn supervise_sd<B: Platform, const N: usize>(
+/// Supervises as [`supervise`] does, for a slot that only takes SD memory cards.
+pub fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     card: Card,
-) -> (Event, DmaBuf) {
-    of_families::<identify::OnlySd, B, N>(stack, scratch, options, card).await
+) -> impl Future<Output = (Event, DmaBuf)> {
+    of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a soldered eMMC.
-pub async fn supervise_emmc<B: Platform, const N: usize>(
+/// Supervises as [`supervise`] does, for a soldered eMMC.
+pub fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     card: Card,
-) -> (Event, DmaBuf) {
-    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options, card).await
+) -> impl Future<Output = (Event, DmaBuf)> {
+    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options, card)
 }
 
 /// Guard: while it exists, the engine has a supervisor.
@@ -156,166 +156,171 @@ enum From {
     Cold,
 }
 
-async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
+// An `async fn` would keep its arguments twice: as they came, and as they are used.
+#[allow(clippy::manual_async_fn, reason = "the future is a third shorter")]
+fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     mut card: Card,
-) -> (Event, DmaBuf) {
-    let helper = Helper(stack);
-    let mut session = Session::new(stack, scratch);
-    session.urgent = true;
-    if let Some(target) = stack.with(|engine| engine.card_params().copied()) {
-        // The card may have been initialised again since the caller saw it.
-        card.params = target;
-    }
-    // Timings that were too fast earlier stay excluded, as long as the slot has the same card.
-    let mut slower = speed::no_faster(options, &card);
-    upkeep::begin(&session, &options, &card);
-    loop {
-        let help = helper.wanted().await;
-        session.rca = card.params.rca;
-        let from = match help {
-            ServiceRequest::Dismissed => return (Event::Dismissed, session.into_scratch()),
-            ServiceRequest::Removed => {
-                helper.service_done(Err(Error::Removed));
-                return (Event::Removed, session.into_scratch());
-            }
-            ServiceRequest::Retune => {
-                goes_on(stack);
-                if stack.with(|engine| engine.is_unheard()) && is_mute(&mut session).await {
-                    helper.service_done(Err(Error::Silent));
+) -> impl Future<Output = (Event, DmaBuf)> {
+    async move {
+        let helper = Helper(stack);
+        let mut session = Session::new(stack, scratch);
+        session.urgent = true;
+        if let Some(target) = stack.with(|engine| engine.card_params().copied()) {
+            // The card may have been initialised again since the caller saw it.
+            card.params = target;
+        }
+        // Timings that were too fast earlier stay excluded, as long as the slot has the same card.
+        let mut slower = speed::no_faster(options, &card);
+        upkeep::begin(&session, &options, &card);
+        loop {
+            let help = helper.wanted().await;
+            session.rca = card.params.rca;
+            let from = match help {
+                ServiceRequest::Dismissed => return (Event::Dismissed, session.into_scratch()),
+                ServiceRequest::Removed => {
+                    helper.service_done(Err(Error::Removed));
+                    return (Event::Removed, session.into_scratch());
+                }
+                ServiceRequest::Retune => {
+                    goes_on(stack);
+                    if stack.with(|engine| engine.is_unheard()) && is_mute(&mut session).await {
+                        helper.service_done(Err(Error::Silent));
+                        continue;
+                    }
+                    let mut result = retune(&mut session, slower, &card).await;
+                    if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
+                        // One lost response does not prove that the card or the bus has failed. But a
+                        // card that has not received its CMD12 sends no tuning block, so send CMD12
+                        // before the tuning.
+                        session.stop().await;
+                        result = retune(&mut session, slower, &card).await;
+                    }
+                    let target = as_it_is(stack);
+                    helper.service_done(result.map_err(|Failed| session.error).and(target));
                     continue;
                 }
-                let mut result = retune(&mut session, slower, &card).await;
-                if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
-                    // One lost response does not prove that the card or the bus has failed. But a
-                    // card that has not received its CMD12 sends no tuning block, so send CMD12
-                    // before the tuning.
-                    session.stop().await;
-                    result = retune(&mut session, slower, &card).await;
-                }
-                let target = as_it_is(stack);
-                helper.service_done(result.map_err(|Failed| session.error).and(target));
-                continue;
-            }
-            ServiceRequest::Exception if F::EMMC => {
-                goes_on(stack);
-                let found = upkeep::look(&mut session, card.params.quirks).await;
-                let target = as_it_is(stack);
-                helper.service_done(found.map_err(|Failed| session.error).and(target));
-                match found {
-                    Ok(Some(exception)) => {
-                        card.params = target.unwrap_or(card.params);
-                        return (Event::Exception { card, exception }, session.into_scratch());
+                ServiceRequest::Exception if F::EMMC => {
+                    goes_on(stack);
+                    let found = upkeep::look(&mut session, card.params.quirks).await;
+                    let target = as_it_is(stack);
+                    helper.service_done(found.map_err(|Failed| session.error).and(target));
+                    match found {
+                        Ok(Some(exception)) => {
+                            card.params = target.unwrap_or(card.params);
+                            return (Event::Exception { card, exception }, session.into_scratch());
+                        }
+                        _ => continue,
                     }
-                    _ => continue,
                 }
-            }
-            ServiceRequest::Background if F::EMMC => {
-                goes_on(stack);
-                let result = upkeep::work(&mut session, card.params.quirks).await;
-                let target = as_it_is(stack);
-                helper.service_done(result.map_err(|Failed| session.error).and(target));
-                continue;
-            }
-            ServiceRequest::Rest => {
-                goes_on(stack);
-                let result = rest::until_needed(&mut session, options.upkeep.rest, &card).await;
-                let target = as_it_is(stack);
-                helper.service_done(result.map_err(|Failed| session.error).and(target));
-                continue;
-            }
-            ServiceRequest::Exception | ServiceRequest::Background => {
-                helper.service_done(Err(Error::Unsupported));
-                continue;
-            }
-            ServiceRequest::Inserted if options.upkeep.same_card => {
-                helper.service_done(Err(Error::Removed));
-                return (Event::Removed, session.into_scratch());
-            }
-            ServiceRequest::Inserted => {
-                slower = options;
-                From::Cold
-            }
-            ServiceRequest::Slower => {
-                let frequent = stack.with(|engine| engine.damaged_often());
-                let slowest = (card.timing, card.width) == (Timing::Legacy, Width::W1);
-                if slowest || !frequent && bus_is_well(&mut session, &card).await {
+                ServiceRequest::Background if F::EMMC => {
+                    goes_on(stack);
+                    let result = upkeep::work(&mut session, card.params.quirks).await;
+                    let target = as_it_is(stack);
+                    helper.service_done(result.map_err(|Failed| session.error).and(target));
+                    continue;
+                }
+                ServiceRequest::Rest => {
+                    goes_on(stack);
+                    let result = rest::until_needed(&mut session, options.upkeep.rest, &card).await;
+                    let target = as_it_is(stack);
+                    helper.service_done(result.map_err(|Failed| session.error).and(target));
+                    continue;
+                }
+                ServiceRequest::Exception | ServiceRequest::Background => {
                     helper.service_done(Err(Error::Unsupported));
                     continue;
                 }
-                // Data that cannot be flushed any more are lost, and the next flush reports that.
-                let _ = flush(&mut session).await;
-                slower = slower_than(slower, &card);
-                From::Cold
-            }
-            ServiceRequest::Reinit => {
-                // A card leaves 1.8 V only when its supply is switched off [SD 4.2.4.2].
-                let low = matches!(card.family, Family::Sd(sd) if sd.signal18);
-                if low { From::Cold } else { From::Warm }
-            }
-            ServiceRequest::PowerCycle => {
-                let now_ns = stack.now_ns();
-                if !stack.with(|engine| engine.claim_power_cycle(now_ns)) {
-                    helper.service_done(Err(Error::Silent));
-                    continue;
+                ServiceRequest::Inserted if options.upkeep.same_card => {
+                    helper.service_done(Err(Error::Removed));
+                    return (Event::Removed, session.into_scratch());
                 }
-                From::Cold
-            }
-        };
-        let given = session.scratch_bytes();
-        let mut found = Err(Error::Buffer { needed: SCRATCH_BYTES, given });
-        if given >= SCRATCH_BYTES {
-            let options = if help == ServiceRequest::Inserted { slower } else { unerased(slower) };
-            let mut again = help == ServiceRequest::Reinit;
-            // A recovery needs no restarts here, since the engine's ladder tries it again.
-            let fresh = if help == ServiceRequest::Inserted { FRESH_STARTS } else { 0 };
-            session.starts = match card.family {
-                Family::Sd(sd) if fresh == 0 => sd.starts(),
-                _ => 0,
+                ServiceRequest::Inserted => {
+                    slower = options;
+                    From::Cold
+                }
+                ServiceRequest::Slower => {
+                    let frequent = stack.with(|engine| engine.damaged_often());
+                    let slowest = (card.timing, card.width) == (Timing::Legacy, Width::W1);
+                    if slowest || !frequent && bus_is_well(&mut session, &card).await {
+                        helper.service_done(Err(Error::Unsupported));
+                        continue;
+                    }
+                    // Data that cannot be flushed any more are lost, and the next flush reports that.
+                    let _ = flush(&mut session).await;
+                    slower = slower_than(slower, &card);
+                    From::Cold
+                }
+                ServiceRequest::Reinit => {
+                    // A card leaves 1.8 V only when its supply is switched off [SD 4.2.4.2].
+                    let low = matches!(card.family, Family::Sd(sd) if sd.signal18);
+                    if low { From::Cold } else { From::Warm }
+                }
+                ServiceRequest::PowerCycle => {
+                    let now_ns = stack.now_ns();
+                    if !stack.with(|engine| engine.claim_power_cycle(now_ns)) {
+                        helper.service_done(Err(Error::Silent));
+                        continue;
+                    }
+                    From::Cold
+                }
             };
-            loop {
-                session.warm = from == From::Warm;
-                found =
-                    attempts::<F, B, N>(&mut session, options, fresh).await.map_err(|Failed| session.error);
-                let Err(error) = &found else { break };
-                // No card responds, but the slot is not empty: the supply may be off for a moment.
-                let silent = (*error == Error::NoCard || session.unanswered())
-                    && stack.with(|engine| engine.present());
-                if !core::mem::take(&mut again) || !silent || session.pause(SUPPLY_NS).await.is_err() {
-                    break;
+            let given = session.scratch_bytes();
+            let mut found = Err(Error::Buffer { needed: SCRATCH_BYTES, given });
+            if given >= SCRATCH_BYTES {
+                let options = if help == ServiceRequest::Inserted { slower } else { unerased(slower) };
+                let mut again = help == ServiceRequest::Reinit;
+                // A recovery needs no restarts here, since the engine's ladder tries it again.
+                let fresh = if help == ServiceRequest::Inserted { FRESH_STARTS } else { 0 };
+                session.starts = match card.family {
+                    Family::Sd(sd) if fresh == 0 => sd.starts(),
+                    _ => 0,
+                };
+                loop {
+                    session.warm = from == From::Warm;
+                    found = attempts::<F, B, N>(&mut session, options, fresh)
+                        .await
+                        .map_err(|Failed| session.error);
+                    let Err(error) = &found else { break };
+                    // No card responds, but the slot is not empty: the supply may be off for a moment.
+                    let silent = (*error == Error::NoCard || session.unanswered())
+                        && stack.with(|engine| engine.present());
+                    if !core::mem::take(&mut again) || !silent || session.pause(SUPPLY_NS).await.is_err() {
+                        break;
+                    }
                 }
             }
-        }
-        match found {
-            _ if help == ServiceRequest::Inserted => {
-                if let Ok(found) = &found {
-                    stack.with(|engine| engine.identify_card(found.identity()));
+            match found {
+                _ if help == ServiceRequest::Inserted => {
+                    if let Ok(found) = &found {
+                        stack.with(|engine| engine.identify_card(found.identity()));
+                    }
+                    let heard = helper.service_done(found.map(|found| found.params));
+                    // One that came too late is told anew to the next call.
+                    let found = if heard { found } else { found.and(Err(Error::Removed)) };
+                    return (Event::Inserted(found), session.into_scratch());
                 }
-                let heard = helper.service_done(found.map(|found| found.params));
-                // A result that the engine no longer waits for is reported again by the next call.
-                let found = if heard { found } else { found.and(Err(Error::Removed)) };
-                return (Event::Inserted(found), session.into_scratch());
+                Ok(found) if same(&found, &card) => {
+                    card = found;
+                    upkeep::restore::<F, B, N>(&mut session, &mut card).await;
+                    upkeep::begin(&session, &options, &card);
+                    helper.service_done(Ok(card.params));
+                }
+                Ok(found) => {
+                    // Do both with the lock held, so that no event comes in between.
+                    let now_ns = stack.now_ns();
+                    stack.with(|engine| {
+                        engine.service_done(Err(Error::Changed), now_ns);
+                        engine.identify_card(found.identity());
+                        engine.set_card_params((!options.upkeep.same_card).then_some(found.params));
+                    });
+                    stack.poll();
+                    return (Event::Changed(found), session.into_scratch());
+                }
+                Err(error) => _ = helper.service_done(Err(error)),
             }
-            Ok(found) if same(&found, &card) => {
-                card = found;
-                upkeep::restore::<F, B, N>(&mut session, &mut card).await;
-                upkeep::begin(&session, &options, &card);
-                helper.service_done(Ok(card.params));
-            }
-            Ok(found) => {
-                // Do both with the lock held, so that no event comes in between.
-                let now_ns = stack.now_ns();
-                stack.with(|engine| {
-                    engine.service_done(Err(Error::Changed), now_ns);
-                    engine.identify_card(found.identity());
-                    engine.set_card_params((!options.upkeep.same_card).then_some(found.params));
-                });
-                stack.poll();
-                return (Event::Changed(found), session.into_scratch());
-            }
-            Err(error) => _ = helper.service_done(Err(error)),
         }
     }
 }

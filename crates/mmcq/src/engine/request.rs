@@ -166,12 +166,22 @@ pub struct Request {
     pub urgent: bool,
     /// The card that the request is for; see [`for_card`](Self::for_card).
     pub card: CardNumber,
+    /// The number of its place in the wait queue of its stack, from 1 on; 0: it has none.
+    pub(crate) place: u8,
 }
 
 impl Request {
     /// Makes a request of client 0.
     pub const fn new(kind: Kind, buf: DmaBuf) -> Self {
-        Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false, card: CardNumber::ANY }
+        Request {
+            kind,
+            buf,
+            origin: Origin::DEFAULT,
+            durable: false,
+            urgent: false,
+            card: CardNumber::ANY,
+            place: 0,
+        }
     }
 
     /// Makes the write (or zeroes, or erase) complete only when it is on the medium: forced unit

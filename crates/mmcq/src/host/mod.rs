@@ -12,7 +12,7 @@ mod events;
 pub mod faulty;
 mod forward;
 pub mod mshc;
-pub(crate) mod pio;
+pub mod pio;
 pub mod pl181;
 mod queue;
 pub mod regs;
@@ -195,6 +195,8 @@ pub enum Step {
 ///    memory of the driver's own that outlives the driver, or that its `drop` takes back. This
 ///    holds for any phase and any segments, even too few, and for any content of the registers.
 /// 5. The driver keeps no copy of a segment's address after it has released it.
+///
+/// Calls of a [`pio::Cursor`] are accesses by the driver.
 ///
 /// A driver that wraps another one ([`faulty::Faulty`], for example) keeps these promises if it
 /// passes the calls on in order and changes no segment.

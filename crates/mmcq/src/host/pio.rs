@@ -5,9 +5,40 @@
 use super::Segment;
 use core::ptr::NonNull;
 
-/// Position of a PIO transfer in its segments.
+/// Position of a PIO transfer in its segments. It starts at their beginning.
+///
+/// Each call gets the segments of the phase in progress, and goes on where the one before has
+/// stopped; how many bytes a call moves is as the FIFO allows. What lies beyond the segments is
+/// not accessed.
+///
+/// A driver only gets segments as the argument of its methods, and its `unsafe impl Host` promises
+/// when their memory is accessed. Calls of a cursor are such accesses: see [`Host`](super::Host).
+///
+/// # Examples
+/// ```
+/// use mmcq::host::pio::Cursor;
+/// use mmcq::host::{Direction, Regs, Segment};
+///
+/// const FIFO: u16 = 0x24;
+///
+/// /// Moves the next words, 32 bytes at most.
+/// fn some_words<R: Regs>(
+///     regs: &R,
+///     direction: Direction,
+///     cursor: &mut Cursor,
+///     segments: &[Segment],
+///     left_bytes: &mut u32,
+/// ) {
+///     let bytes = (*left_bytes).min(32);
+///     match direction {
+///         Direction::Read => cursor.fill(segments, bytes, || regs.read32(FIFO)),
+///         Direction::Write => cursor.drain(segments, bytes, |word| regs.write32(FIFO, word)),
+///     }
+///     *left_bytes -= bytes;
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     segment: usize,
     offset: u32,
 }
@@ -81,8 +112,9 @@ impl Cursor {
     }
 
     /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO, the first
-    /// byte in the low end. Words that do not fit are popped and dropped.
-    pub(crate) fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
+    /// byte in the low end. Words that do not fit are popped and dropped. For phases that read: the
+    /// memory of a write is not the driver's to change.
+    pub fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
             Some(place) => {
@@ -112,7 +144,7 @@ impl Cursor {
 
     /// Passes the next `bytes` of the segments to `push`, which writes words into a FIFO, the first
     /// byte in the low end. Missing bytes are zero, also in a last word of fewer bytes.
-    pub(crate) fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
+    pub fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
             Some(place) => {

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::request::At;
-use super::{Idle, Platform, RequestFuture, Stack};
+use super::{Idle, Lock, Platform, RequestFuture, Stack};
 use crate::engine::{Claim, Completion, DmaBuf, Error, Output, Request};
 use core::future::Future;
 use core::pin::{Pin, pin};
@@ -80,6 +80,9 @@ pub(super) struct Quiesce<'a, B: Platform, const N: usize> {
 
 impl<B: Platform, const N: usize> Drop for Quiesce<'_, B, N> {
     fn drop(&mut self) {
+        if B::Lock::QUEUES && self.op.has_place() {
+            self.op.leave_queue();
+        }
         // The slot is not known while the request is being submitted. If a request has the memory
         // then, it is this one.
         let known = match core::mem::replace(&mut self.op.at, At::After) {

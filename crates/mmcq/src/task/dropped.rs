@@ -2,7 +2,7 @@
 //! their stack.
 
 use super::request::At;
-use super::{EngineOf, Platform, RequestFuture, Stack};
+use super::{EngineOf, Lock, Platform, RequestFuture, Stack};
 use crate::engine::{Request, SlotId, SlotSet};
 use crate::sched::Profile;
 use core::cell::Cell;
@@ -46,6 +46,9 @@ impl<const N: usize> Dropped<N> {
 
 impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
     fn drop(&mut self) {
+        if B::Lock::QUEUES && self.has_place() {
+            self.leave_queue();
+        }
         if let At::In(id) = self.at {
             // The buffer waits for `reclaim`, whether the request had reached the controller or
             // not. The waker is dropped outside of the lock.
@@ -53,10 +56,28 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
                 engine.abandon(id);
                 Some(engine.take_stale_waker())
             });
+            if left.is_some() {
+                self.stack.call_waiting();
+            }
             if B::Profile::RECOVERS && left.is_none() {
                 // This drop is inside another call: the next call abandons the request.
                 self.stack.inside(|_| self.stack.dropped.note(id));
             }
+        }
+    }
+}
+
+impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
+    /// Leaves the wait queue. Inside another call the place is freed by the poll that follows.
+    #[cold]
+    pub(super) fn leave_queue(&mut self) {
+        let At::Before(request) = &self.at else { return };
+        let alone = self.stack.inside(|engine| {
+            self.stack.stop_waiting(request);
+            engine.is_some()
+        });
+        if alone {
+            self.stack.call_waiting();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a stack needs from its board: the lock, the clock, and a type that names all parts.
 
+use super::Places;
 use crate::host::Host;
 use crate::sched::{Fifo, Profile};
 
@@ -14,8 +15,18 @@ use crate::sched::{Fifo, Profile};
 /// call for ever or let it in; letting it in is better.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Lock {
+    /// Whether requests wait for a free slot: only with a [`WaitQueue`](super::WaitQueue), or a
+    /// lock around one.
+    const QUEUES: bool = false;
+
     /// Runs `f` while no other context is inside the lock.
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
+
+    /// Returns the places of the requests that wait. A lock around a
+    /// [`WaitQueue`](super::WaitQueue) returns those of that queue, and any other returns none.
+    fn places(&self) -> Places<'_> {
+        Places::NONE
+    }
 }
 
 /// The time, and an alarm. Futures and calls use them; the engine itself is passed the time.

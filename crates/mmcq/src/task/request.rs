@@ -1,6 +1,6 @@
 //! A request as a future.
 
-use super::{Platform, Stack};
+use super::{Lock, Platform, Stack};
 use crate::engine::{Completion, Error, Request, SlotId};
 use crate::sched::Profile;
 use core::future::Future;
@@ -66,12 +66,19 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
         let RequestFuture { stack, at } = self;
         stack.enter(Look::Nested, |engine| {
             let id = match at {
-                At::Before(request) => match stack.submit_to(engine, request) {
-                    Ok(id) => id,
+                At::Before(request) => match stack.submit_in_turn(engine, request) {
+                    Ok(id) => {
+                        stack.stop_waiting(request);
+                        id
+                    }
                     Err(Error::Full) if B::Profile::RECOVERS && stack.frees_slot(engine, request) => {
                         return Look::Again;
                     }
+                    Err(Error::Full) if stack.lets_wait(engine, request, &mut seen.waker) => {
+                        return Look::Waits;
+                    }
                     Err(error) => {
+                        stack.stop_waiting(request);
                         seen.completion = Some(Completion::refused(error, request));
                         *at = At::After;
                         return Look::Over;
@@ -99,11 +106,20 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
         })
     }
 
+    /// Returns whether the request waits for a slot.
+    #[inline(always)]
+    pub(super) fn has_place(&self) -> bool {
+        matches!(&self.at, At::Before(request) if request.place != 0)
+    }
+
     /// Ends the request with its refusal, for a call from inside another one: nothing was
     /// submitted.
     #[cold]
     pub(super) fn turned_away(&mut self) -> Option<Completion> {
         let At::Before(request) = &mut self.at else { return None };
+        if B::Lock::QUEUES && request.place != 0 {
+            return None;
+        }
         let refused = Completion::refused(Error::Reentered, request);
         self.at = At::After;
         Some(refused)
@@ -116,6 +132,7 @@ impl<B: Platform, const N: usize> Future for RequestFuture<'_, B, N> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut seen = Seen::nothing();
         let mut look = Look::Unknown;
+        let waited = B::Lock::QUEUES && self.has_place();
         if !matches!(self.at, At::Before(_)) {
             look = self.look(context.waker(), &mut seen);
         }
@@ -132,6 +149,10 @@ impl<B: Platform, const N: usize> Future for RequestFuture<'_, B, N> {
                 // again.
                 context.waker().wake_by_ref();
             }
+        }
+        let goes_on = seen.completion.is_some() || waited && !self.has_place();
+        if goes_on && !matches!(look, Look::Nested) {
+            self.stack.call_waiting();
         }
         seen.completion.map_or(Poll::Pending, Poll::Ready)
     }

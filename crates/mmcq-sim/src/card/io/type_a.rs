@@ -18,7 +18,7 @@ pub mod register {
     pub const RTC: u32 = 0x12;
     /// Interrupt register: bit 0 is the interrupt; writing 1 clears it.
     pub const INTRD: u32 = 0x13;
-    /// Interrupt enable register: bit 0.
+    /// Interrupt enable register; bit 0 enables the interrupt.
     pub const EN_INTRD: u32 = 0x14;
     /// Mode register.
     pub const MODE: u32 = 0x20;

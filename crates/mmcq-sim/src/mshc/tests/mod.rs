@@ -3,6 +3,7 @@
 mod commands;
 mod dma;
 mod errors;
+mod open;
 mod random;
 mod sampling;
 mod transfers;

@@ -82,6 +82,11 @@ impl Bus {
         self.switches = true;
     }
 
+    #[cfg(test)]
+    pub(super) fn set_fast(&mut self) {
+        self.fast = true;
+    }
+
     /// Returns whether the timing needs a sampling point found by tuning (clock above 52 MHz).
     pub(super) const fn is_fast(&self) -> bool {
         self.fast

@@ -164,8 +164,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Reads and clears the status bits. A controller that is gone reads as all ones.
-    fn look(&mut self, active: &mut Active) {
+    /// Reads and clears the events. A controller that is gone shows all bits.
+    pub(super) fn look(&mut self, active: &mut Active) {
         let raw = self.regs.read32(L::AT.raw);
         if raw == u32::MAX {
             // A single read of all ones may be a transfer error on the bus, so check again.
@@ -193,7 +193,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    fn fault(&self, active: &Active) -> Option<Fault> {
+    pub(super) fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {
             let stage = if active.work == Work::Command { Stage::Command } else { Stage::Data };
@@ -293,7 +293,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         (active.heard.map(Response::short), Some(first))
     }
 
-    fn response(&self, resp: Resp) -> Response {
+    pub(super) fn response(&self, resp: Resp) -> Response {
         let word = |at: u16| self.regs.read32(L::AT.response + 4 * at);
         match resp {
             Resp::None => Response::default(),

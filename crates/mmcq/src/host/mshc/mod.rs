@@ -52,6 +52,7 @@ mod events;
 mod layout;
 mod phase;
 mod regs;
+mod streams;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,7 @@ use layout::*;
 pub use layout::{DesignWareLayout, MshcLayout, SmhcLayout};
 use phase::Active;
 use regs::*;
+pub use streams::{OpenDesignWare, OpenTransfers, Scrap};
 pub use table::Descriptors;
 use table::Form;
 pub use tune::MshcBoard;
@@ -115,8 +117,9 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     /// Whether data have failed and the controller was not reset since; the DMA may still be
     /// transferring them.
     dirty: bool,
-    /// Whether the CPU has transferred data since the DMA was reset.
-    by_cpu: bool,
+    /// Whether the DMA must be reset before it transfers data: the CPU has transferred some, or a
+    /// transfer was left in its middle.
+    stale: bool,
     /// Whether the register still holds the command's R1 after an automatic CMD12.
     keeps_r1: bool,
     /// Last value written to the interrupt mask; `None` if unknown.
@@ -178,7 +181,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             active: None,
             bus: Bus::new(),
             dirty: false,
-            by_cpu: false,
+            stale: false,
             keeps_r1: L::DESIGN_WARE,
             mask: None,
             layout: PhantomData,

@@ -14,9 +14,8 @@ use core::ptr::NonNull;
 pub(super) const COMMAND_ERRORS: u32 = INT_RESPONSE | INT_RESPONSE_CRC | INT_NO_RESPONSE | INT_LOCKED;
 /// Tuning blocks in one second: the timeout of a tuning block is 5 ms.
 const TUNING_BLOCKS_A_SECOND: u32 = 200;
-/// Status bits that report an error of data from the card. For data to the card, a missing start
-/// bit is not an error.
-const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
+/// Errors of data from the card. (For data to the card, a missing start bit is not an error.)
+pub(super) const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
 /// The phase that is in progress.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +56,23 @@ pub(super) enum Work {
 }
 
 impl Active {
+    /// Makes a phase of which nothing has come yet.
+    pub(super) fn new(resp: Resp, work: Work) -> Self {
+        Active {
+            resp,
+            work,
+            stops: false,
+            hears: false,
+            heard: None,
+            seen: 0,
+            dma_seen: 0,
+            left_bytes: 0,
+            cursor: Cursor::default(),
+            waited: false,
+            right: true,
+        }
+    }
+
     /// Returns the raw status bits that must be set before the phase has ended.
     pub(super) fn needs(&self) -> u32 {
         let data = match self.work {
@@ -116,19 +132,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             Some(data) => check(data, segments)?,
             None => 0,
         };
-        if self.active.is_some() {
-            return Err(StartError::CommandLine);
-        }
-        let last = self.regs.read32(L::AT.command);
-        if last != u32::MAX && last & COMMAND_START != 0 {
-            // The controller did not accept even the command.
-            return Err(StartError::CommandLine);
-        }
-        // An SMHC itself waits for the end of busy. DesignWare's databook requires that the driver
-        // checks it.
-        if phase.data.is_some() && (self.dirty || L::DESIGN_WARE && self.dat0_low()) {
-            return Err(StartError::DataLine);
-        }
+        self.check_lines(phase.data.is_some())?;
         let work = match &phase.data {
             None if phase.command.index == 11 && self.caps.signal18 && !self.caps.signal18_fixed => {
                 Work::Voltage
@@ -141,17 +145,10 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             Some(data) => Work::Dma(data.direction),
         };
         let active = Active {
-            resp: phase.command.resp,
-            work,
             stops,
             hears: stops && !self.keeps_r1,
-            heard: None,
-            seen: 0,
-            dma_seen: 0,
             left_bytes: if matches!(work, Work::Cpu(_) | Work::Tune(_)) { bytes } else { 0 },
-            cursor: Cursor::default(),
-            waited: false,
-            right: true,
+            ..Active::new(phase.command.resp, work)
         };
         let mut command = command_bits(&phase.command);
         if work == Work::Voltage {
@@ -163,16 +160,36 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             command |= if data.direction == Direction::Write { COMMAND_WRITE } else { 0 };
             command |= if stops { COMMAND_AUTO_STOP } else { 0 };
         }
-        if L::DESIGN_WARE && self.config.hold {
-            command |= COMMAND_HOLD;
-        }
         // Status bits that are set now belong to an earlier phase.
         self.regs.write32(L::AT.raw, u32::MAX);
         self.set_mask(active.wanted());
         self.active = Some(active);
-        self.regs.write32(L::AT.argument, phase.command.arg);
-        self.regs.write32(L::AT.command, COMMAND_START | command);
+        self.send(phase.command.arg, command);
         Ok(())
+    }
+
+    /// Returns an error if the lines are in use, or what failed before has not been reset.
+    pub(super) fn check_lines(&self, data: bool) -> Result<(), StartError> {
+        if self.active.is_some() {
+            return Err(StartError::CommandLine);
+        }
+        let last = self.regs.read32(L::AT.command);
+        if last != u32::MAX && last & COMMAND_START != 0 {
+            // It was not even taken.
+            return Err(StartError::CommandLine);
+        }
+        // An SMHC lets the card go first; DesignWare's databook wants that looked at.
+        if data && (self.dirty || L::DESIGN_WARE && self.dat0_low()) {
+            return Err(StartError::DataLine);
+        }
+        Ok(())
+    }
+
+    /// Sends a command.
+    pub(super) fn send(&self, argument: u32, command: u32) {
+        let hold = if L::DESIGN_WARE && self.config.hold { COMMAND_HOLD } else { 0 };
+        self.regs.write32(L::AT.argument, argument);
+        self.regs.write32(L::AT.command, COMMAND_START | command | hold);
     }
 
     /// Writes the registers for a data transfer, except interrupt mask, argument and command.
@@ -183,30 +200,15 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         segments: &[Segment],
         bytes: u32,
     ) -> Result<(), StartError> {
-        let mut control = self.control();
         if let Work::Dma(direction) = work {
             let used = self.table.build(self.form, segments, bytes).ok_or(StartError::Unsupported)?;
-            let place: NonNull<Descriptors<DESCRIPTORS>> = NonNull::from(&mut *self.table);
-            self.dma.sync(self.table_bus, place.cast(), used);
-            control |= CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
-            self.regs.write32(L::AT.control, control);
-            // The DMA must not transfer words that an earlier CPU transfer left in the FIFO.
-            if !L::DESIGN_WARE || core::mem::take(&mut self.by_cpu) {
-                self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
-                self.regs.write32(L::AT.dma_mode, DMA_RESET);
-            }
-            self.regs.write32(L::AT.dma_status, DMA_LATCHED);
+            self.sync_table(used);
             let received = if direction == Direction::Read { DMA_RECEIVED } else { 0 };
-            self.regs.write32(L::AT.dma_enable, received | DMA_BUS_ERROR | DMA_ABNORMAL);
-            self.regs.write32(L::AT.list, self.form.bus >> self.form.shift);
-            self.regs.write32(L::AT.dma_mode, DMA_FIXED_BURST | DMA_ON);
-            if L::DESIGN_WARE {
-                self.regs.write32(DW_DMA_KICK, 1);
-            }
+            self.point_dma(received | DMA_BUS_ERROR | DMA_ABNORMAL);
         } else {
-            self.by_cpu = true;
-            control |= if L::DESIGN_WARE { 0 } else { CONTROL_BY_CPU };
-            self.regs.write32(L::AT.control, control);
+            self.stale = true;
+            let by_cpu = if L::DESIGN_WARE { 0 } else { CONTROL_BY_CPU };
+            self.regs.write32(L::AT.control, self.control() | by_cpu);
         }
         if matches!(work, Work::Tune(_)) {
             // A tuning block that does not arrive must not use up the time of the whole tuning
@@ -214,11 +216,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             let clocks = (self.card_hz() / TUNING_BLOCKS_A_SECOND).clamp(1, TIMEOUT_DATA_MAX);
             self.regs.write32(L::AT.timeout, clocks << TIMEOUT_DATA_SHIFT | TIMEOUT_RESPONSE);
         }
-        let room = self.read_room(data);
-        if room != self.read_room {
-            self.regs.write32(L::AT.read_room, room);
-            self.read_room = room;
-        }
+        self.set_read_room(data);
         self.regs.write32(L::AT.block_size, data.block_size.into());
         self.regs.write32(L::AT.byte_count, bytes);
         Ok(())
@@ -226,6 +224,39 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
 }
 
 impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
+    /// Makes the first `used` bytes of the table visible to the controller.
+    pub(super) fn sync_table(&mut self, used: usize) {
+        let place: NonNull<Descriptors<DESCRIPTORS>> = NonNull::from(&mut *self.table);
+        self.dma.sync(self.table_bus, place.cast(), used);
+    }
+
+    /// Starts the DMA at the first descriptor, with these interrupts.
+    pub(super) fn point_dma(&mut self, interrupts: u32) {
+        let control = self.control() | CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
+        self.regs.write32(L::AT.control, control);
+        // Words that the CPU left, or never took, are not the DMA's.
+        if !L::DESIGN_WARE || core::mem::take(&mut self.stale) {
+            self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
+            self.regs.write32(L::AT.dma_mode, DMA_RESET);
+        }
+        self.regs.write32(L::AT.dma_status, DMA_LATCHED);
+        self.regs.write32(L::AT.dma_enable, interrupts);
+        self.regs.write32(L::AT.list, self.form.bus >> self.form.shift);
+        self.regs.write32(L::AT.dma_mode, DMA_FIXED_BURST | DMA_ON);
+        if L::DESIGN_WARE {
+            self.regs.write32(DW_DMA_KICK, 1);
+        }
+    }
+
+    /// Writes the space in the FIFO that a read waits for.
+    pub(super) fn set_read_room(&mut self, data: &Data) {
+        let room = self.read_room(data);
+        if room != self.read_room {
+            self.regs.write32(L::AT.read_room, room);
+            self.read_room = room;
+        }
+    }
+
     /// Returns the value of the card read threshold register. At a fast clock the controller cannot
     /// stop the clock inside of a block, so the FIFO must have space for the whole block.
     fn read_room(&self, data: &Data) -> u32 {
@@ -244,9 +275,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the length of the data in bytes, or an error if the controller cannot transfer them;
-/// writes no register.
-fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
+/// Returns the bytes of these data, or an error; writes no register.
+pub(super) fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
     let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
@@ -262,7 +292,7 @@ fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
     Ok(bytes)
 }
 
-fn command_bits(command: &Command) -> u32 {
+pub(super) fn command_bits(command: &Command) -> u32 {
     let resp = match command.resp {
         Resp::None => 0,
         Resp::R2 => COMMAND_RESPONSE | COMMAND_LONG | COMMAND_CRC,

@@ -35,10 +35,76 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
+    /// Returns how many bytes, in up to `segments` segments, are sure to have room in a ring with
+    /// descriptors of `chunk` bytes.
+    pub(super) const fn ring_bytes(chunk: u32, segments: u16) -> u32 {
+        (DESCRIPTORS as u32).saturating_sub(segments as u32 + 1).saturating_mul(chunk)
+    }
+
+    /// Describes the first `bytes` of this memory, of which each piece has an address and a length,
+    /// from place `at` on, and behind the table's end from its beginning on. The descriptor behind
+    /// them is not the DMA's: it stops there. Returns that place; `None`: there is too little
+    /// memory, or the table is too small.
+    ///
+    /// `begins`: the DMA begins here. Elsewhere it stands at place `at`, so that descriptor becomes
+    /// the DMA's after all others.
+    pub(super) fn append(
+        &mut self,
+        form: Form,
+        at: usize,
+        pieces: impl Iterator<Item = (u64, u32)> + Clone,
+        bytes: u32,
+        begins: bool,
+    ) -> Option<usize> {
+        let chunk = form.chunk.max(1);
+        let (mut count, mut left) = (0usize, bytes);
+        for (_, len) in pieces.clone() {
+            let here = len.min(left);
+            count += here.div_ceil(chunk) as usize;
+            left -= here;
+        }
+        if left != 0 || count == 0 || count >= DESCRIPTORS || at >= DESCRIPTORS {
+            return None;
+        }
+        let next = |place: usize| if place + 1 < DESCRIPTORS { place + 1 } else { 0 };
+        let link = |place: usize| form.bus.wrapping_add(16 * next(place) as u32) >> form.shift;
+        let (mut place, mut left) = (at, bytes);
+        let mut held = None;
+        for (bus, len) in pieces {
+            let (mut bus, mut here) = (bus as u32, len.min(left));
+            left -= here;
+            while here != 0 {
+                let size = here.min(chunk);
+                here -= size;
+                let head = if begins && place == at { DESCRIPTOR_FIRST } else { 0 };
+                let control = DESCRIPTOR_OWNED | DESCRIPTOR_CHAINED | DESCRIPTOR_QUIET | head;
+                let words = [control, size, bus >> form.shift, link(place)];
+                if place == at {
+                    held = Some(words);
+                } else {
+                    self.set(place, words);
+                }
+                (place, bus) = (next(place), bus.wrapping_add(size));
+            }
+        }
+        self.set(place, [0; 4]);
+        self.set(at, held?);
+        Some(place)
+    }
+
+    /// Writes a descriptor.
+    fn set(&mut self, place: usize, words: [u32; 4]) {
+        let Some(slot) = self.words.get_mut(place) else { return };
+        for (place, value) in slot.iter_mut().zip(words) {
+            // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller
+            // and not this program.
+            unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
+        }
+    }
+
     /// Writes descriptors for the first `bytes` bytes of the segments, and returns the number of
     /// bytes of the table in use. `None` if the segments are too short, or the table is too small.
     pub(super) fn build(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
-        let mut slots = self.words.iter_mut();
         let (mut used, mut left) = (0u32, bytes);
         let mut head = DESCRIPTOR_FIRST;
         for segment in segments {
@@ -57,11 +123,10 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
                     (DESCRIPTOR_CHAINED | DESCRIPTOR_QUIET, next)
                 };
                 let words = [DESCRIPTOR_OWNED | head | tail, chunk, bus >> form.shift, next];
-                for (place, value) in slots.next()?.iter_mut().zip(words) {
-                    // SAFETY: a valid, exclusive reference. The write is volatile, since the
-                    // controller reads the word and this program does not.
-                    unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
+                if used as usize > DESCRIPTORS {
+                    return None;
                 }
+                self.set(used as usize - 1, words);
                 head = 0;
                 bus = bus.wrapping_add(chunk);
             }
@@ -99,6 +164,34 @@ mod tests {
         assert_eq!(table.words[0], [0x8000_001a, 4096, 0x1000, 0x8010]);
         assert_eq!(table.words[1], [0x8000_0012, 1024, 0x2000, 0x8020]);
         assert_eq!(table.words[2], [0x8000_0024, 512, 0x9_0000, 0]);
+    }
+
+    #[test]
+    fn a_ring_stops_behind_each_request_and_goes_on_there() {
+        let form = Form { bus: 0x8000, chunk: 4096, shift: 0, last: 0 };
+        let mut table = Descriptors::<4>::new();
+        let pieces = [(0x1000, 5120), (0x9_0000, 4096)].into_iter();
+        assert_eq!(table.append(form, 0, pieces.clone(), 5632, true), Some(3));
+        assert_eq!(table.words[0], [0x8000_001a, 4096, 0x1000, 0x8010]);
+        assert_eq!(table.words[1], [0x8000_0012, 1024, 0x2000, 0x8020]);
+        assert_eq!(table.words[2], [0x8000_0012, 512, 0x9_0000, 0x8030]);
+        assert_eq!(table.words[3], [0; 4]);
+        // Around the end; the first one was the DMA's, and is not any more.
+        assert_eq!(table.append(form, 3, [(0x4000, 512)].into_iter(), 512, false), Some(0));
+        assert_eq!(table.words[3], [0x8000_0012, 512, 0x4000, 0x8000]);
+        assert_eq!(table.words[0], [0; 4]);
+        let before = table.words;
+        assert_eq!(
+            table.append(form, 0, [(0, 4 * 4096)].into_iter(), 4 * 4096, false),
+            None,
+            "no place to stop"
+        );
+        assert_eq!(table.append(form, 0, pieces.clone(), 9728, false), None);
+        assert_eq!(table.append(form, 0, pieces.clone(), 0, false), None);
+        assert_eq!(table.append(form, 4, pieces, 512, false), None);
+        assert_eq!(table.words, before);
+        assert_eq!(Descriptors::<4>::ring_bytes(4096, 2), 4096);
+        assert_eq!(Descriptors::<4>::ring_bytes(4096, 9), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod bus;
 mod ends;
 mod setup;
 mod stops;
+mod streams;
 mod tuning;
 mod voltage;
 

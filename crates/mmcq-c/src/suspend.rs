@@ -1,0 +1,50 @@
+//! What a program calls before and after the machine sleeps.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::api::{open, patiently, wait};
+use crate::code::{MMCQ_E_NO_CARD, MMCQ_OK};
+use core::future::poll_fn;
+use core::task::Poll;
+use mmcq::block::BlockDevice;
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_suspend(host: u32) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let device = BlockDevice::new(stack);
+    let flushed = patiently(place, stack, platform, || {
+        device.flush_blocking(|idle| wait(place, stack, platform, idle)).map(|()| 0)
+    });
+    // Without a card there is nothing to flush.
+    if !matches!(flushed, MMCQ_OK | MMCQ_E_NO_CARD) {
+        return flushed;
+    }
+    stack.with(|engine| engine.suspend());
+    let idle = poll_fn(|_| match stack.with(|engine| engine.is_idle()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
+    stack.block_on(idle, |idle| wait(place, stack, platform, idle));
+    place.events(stack, platform);
+    MMCQ_OK
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_resume(host: u32) -> i32 {
+    match open(host) {
+        Ok((place, stack, platform)) => {
+            stack.with(|engine| engine.resume(platform.now_ns()));
+            // The timer may have stood, and its alarm with it.
+            stack.poll();
+            place.supervisor.go_on(stack);
+            place.events(stack, platform);
+            MMCQ_OK
+        }
+        Err(code) => code,
+    }
+}

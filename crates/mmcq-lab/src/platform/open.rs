@@ -1,0 +1,71 @@
+//! What a driver is told of open transfers.
+
+use super::{ControllerConfig, PlatformError, error};
+use mmcq_sim::mshc::Layout;
+use toml::Value;
+
+/// What a driver is told of open transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continue {
+    /// It leaves none open.
+    No,
+    /// It leaves those open that it knows best: on an SDHCI reads by stops, on DesignWare's
+    /// controller by a ring; on both writes by a carrier.
+    Yes,
+    /// On these: reads alone.
+    Reads,
+    /// On an SDHCI: reads, and writes by stops that end at a block gap.
+    Gap,
+}
+
+impl Continue {
+    pub(super) fn read(
+        place: &str,
+        value: &Value,
+        controller: &ControllerConfig,
+    ) -> Result<Self, PlatformError> {
+        match value {
+            Value::Boolean(false) => Ok(Continue::No),
+            Value::Boolean(true) => Ok(Continue::Yes),
+            Value::String(word) if word == "reads" => Ok(Continue::Reads),
+            Value::String(word) if word == "gap" && !matches!(controller, ControllerConfig::Mshc(_)) => {
+                Ok(Continue::Gap)
+            }
+            other => Err(error(place, other, "true, false, \"reads\", or on an SDHCI \"gap\"")),
+        }
+    }
+}
+
+impl ControllerConfig {
+    /// Returns whether a driver that is told this may leave transfers open.
+    pub(super) fn continues_data(&self, told: Option<Continue>) -> bool {
+        match self {
+            ControllerConfig::Rtsx(_) => true,
+            ControllerConfig::Stm32Sdmmc(_) => false,
+            ControllerConfig::Mshc(config) if config.layout == Layout::Smhc => false,
+            ControllerConfig::Sdhci(_) | ControllerConfig::Mshc(_) => {
+                told.is_some_and(|told| told != Continue::No)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Continue;
+    use crate::platform::Platform;
+
+    #[test]
+    fn designwares_board_leaves_transfers_open_when_it_is_told_so() {
+        let told = |value: &str| {
+            Platform::load_with("mshc-pci", &[format!("driver.continue_data={value}")])
+                .map(|board| (board.continue_data, board.leaves_open()))
+        };
+        assert_eq!(told("true").unwrap(), (Some(Continue::Yes), true));
+        assert_eq!(told("\"reads\"").unwrap(), (Some(Continue::Reads), true));
+        assert_eq!(told("false").unwrap(), (Some(Continue::No), false));
+        assert!(!Platform::load("mshc-pci").unwrap().leaves_open());
+        let error = told("\"gap\"").unwrap_err().to_string();
+        assert!(error.contains("driver.continue_data") && error.contains("on an SDHCI"), "{error}");
+    }
+}

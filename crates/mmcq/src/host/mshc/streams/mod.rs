@@ -1,0 +1,354 @@
+//! Transfers that stay open on DesignWare's controller.
+//!
+// Read first: `ring.rs` (reads). What a carrier is stands here.
+//!
+//! Reads and writes stay open in two ways, since the controller tells the end of only one of them:
+//!
+//! - **Reads by a ring of descriptors.** A byte count of 0 has no end. The DMA stops at a
+//!   descriptor that it does not own, and tells so; all before it are in memory then. The FIFO
+//!   fills, and the card's clock stops. The next request's descriptors are written from there on,
+//!   and the poll demand lets the DMA continue.
+//! - **Writes by a carrier.** A write with a byte count of 0 is not possible: nothing tells that
+//!   the card has taken the last block, and CMD12 is not sent while the FIFO is empty. So only the
+//!   card's transfer stays open: CMD25 has the exact count of its own data, and later data are sent
+//!   with a CMD13, which the card answers while it receives. A command register has bits for data
+//!   and their direction, whichever the command is. The controller reports the end of each (Data
+//!   Transfer Over) after the CRC status of its last block. The card's busy follows; the phase ends
+//!   when DAT0 is high.
+//!
+//! This project has seen neither on silicon. Both are off until a board enables them by
+//! [`OpenTransfers`]. After two failures in a row the engine does not use them any more.
+//! `docs/open-transfers.md` has what the manuals say.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+mod ring;
+
+use super::regs::*;
+use super::tune::MshcBoard;
+use super::{DesignWare, DesignWareLayout, MshcInitError, MshcLayout};
+use crate::host::dma::map_whole;
+use crate::host::{
+    Auto, BusOp, Caps, Cause, Direction, Dma, DmaError, Done, Events, Fault, Host, Phase, Regs, Segment,
+    Stage, StartError, Step,
+};
+use crate::spec::command::{Command, Resp};
+use crate::spec::response::{R1, State};
+use core::ptr::NonNull;
+use ring::{Ring, Run};
+
+const SELECT_CARD: u8 = 7;
+const STOP_TRANSMISSION: u8 = 12;
+const SEND_STATUS: u8 = 13;
+/// Bytes of the memory for data that nobody wants.
+const SCRAP_BYTES: u32 = 512;
+
+/// Which transfers a controller leaves open. Enable what was tried on it.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct OpenTransfers {
+    /// Whether reads stay open, with a byte count of 0.
+    pub reads: bool,
+    /// Whether writes stay open, by data of a CMD13.
+    pub writes: bool,
+}
+
+setters!(OpenTransfers { reads: bool, writes: bool });
+
+impl OpenTransfers {
+    /// No transfer stays open: the setting for an untried controller.
+    pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
+}
+
+/// Memory for what the card sends after the last wanted block of an open read. The controller
+/// writes it, so it must live as long as the program.
+#[repr(C, align(512))]
+#[derive(Debug)]
+pub struct Scrap {
+    bytes: [u8; SCRAP_BYTES as usize],
+}
+
+impl Scrap {
+    /// Makes the memory.
+    pub const fn new() -> Self {
+        Scrap { bytes: [0; SCRAP_BYTES as usize] }
+    }
+}
+
+impl Default for Scrap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A driver for DesignWare's controller that leaves transfers open where its board has enabled it.
+///
+/// Otherwise it works as without this type.
+pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
+    pub(super) host: DesignWare<R, D, S, DESCRIPTORS>,
+    caps: Caps,
+    config: OpenTransfers,
+    /// Bus address of the memory for data that nobody wants.
+    scrap_bus: u64,
+    /// Most bytes of a request that are sure to have room in the ring.
+    ring_bytes: u32,
+    open: Option<Open>,
+    /// The phase in progress, if it is one of an open read, or its CMD12.
+    run: Option<Run>,
+    /// The role of the phase in progress, if it is one of the driver inside.
+    plain: Plain,
+    /// The result of a write whose busy is not over.
+    busy: Option<Result<Done, Fault>>,
+    /// The argument of the CMD7 that selected the card; 0: none is selected.
+    selected: u32,
+    /// Errors in a carrier's response. The engine does not see that response, so the driver adds
+    /// them to the next one that the engine gets.
+    told: u32,
+}
+
+/// A transfer whose end the card has not seen.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    Ring(Ring),
+    /// Only the card's transfer is open.
+    Carrier,
+    /// Nothing continues it.
+    Ended,
+}
+
+/// The role of a phase of the driver inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    Other,
+    /// CMD12 or CMD13.
+    Status,
+    /// CMD25 whose transfer stays open.
+    Write,
+    /// CMD13 with data.
+    Carrier,
+}
+
+impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
+    /// Makes a driver that leaves transfers open as far as `config` allows; writes no register.
+    /// Maps `scrap`, once and for good.
+    ///
+    /// Reads are closed where the table has no room for the descriptors of a stop.
+    ///
+    /// # Errors
+    /// [`MshcInitError::Table`]: the controller cannot reach `scrap`.
+    pub fn new(
+        host: DesignWare<R, D, S, DESCRIPTORS>,
+        scrap: &'static mut Scrap,
+        config: OpenTransfers,
+    ) -> Result<Self, MshcInitError> {
+        let scrap_bus = map_scrap(&host.dma, scrap).map_err(MshcInitError::Table)?;
+        let room = ring::scraps(&host.fifo) < DESCRIPTORS;
+        let config = OpenTransfers { reads: config.reads && room, ..config };
+        let any = config.reads || config.writes;
+        let caps = host.caps.continue_data(any).open_until_stopped(any);
+        let ring_bytes =
+            super::Descriptors::<DESCRIPTORS>::ring_bytes(host.form.chunk, host.caps.max_segments);
+        Ok(OpenDesignWare {
+            host,
+            caps,
+            config,
+            scrap_bus,
+            ring_bytes,
+            open: None,
+            run: None,
+            plain: Plain::Other,
+            busy: None,
+            selected: 0,
+            told: 0,
+        })
+    }
+
+    /// Returns the driver of the controller.
+    pub fn controller(&self) -> &DesignWare<R, D, S, DESCRIPTORS> {
+        &self.host
+    }
+
+    fn begin(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        let plain = Phase { auto: Auto::None, ..*phase };
+        let Some(data) = phase.data.filter(|data| data.block_size == 512) else {
+            return self.host.start(&plain, segments, timeout_ns);
+        };
+        let fits = |segment: &Segment| self.fits(segment, data.blocks);
+        if data.direction == Direction::Read && self.config.reads && segments.iter().all(fits) {
+            return self.begin_ring(phase, data, segments);
+        }
+        self.host.start(&plain, segments, timeout_ns)?;
+        let carried = data.direction == Direction::Write && self.config.writes;
+        self.open = Some(if carried { Open::Carrier } else { Open::Ended });
+        self.plain = if carried { Plain::Write } else { Plain::Other };
+        Ok(())
+    }
+
+    fn go_on(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        match self.open {
+            Some(Open::Ring(_)) => self.continue_ring(phase, segments),
+            Some(Open::Carrier) => {
+                let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
+                let carrier = Phase { command, auto: Auto::None, ..*phase };
+                self.host.start(&carrier, segments, timeout_ns)?;
+                self.plain = Plain::Carrier;
+                Ok(())
+            }
+            _ => Err(StartError::Unsupported),
+        }
+    }
+
+    /// Converts a carrier's end for the engine, whose phase had no command.
+    fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
+        let end = end.map_err(|fault| Fault { response: None, ..fault })?;
+        let status = R1(end.response.words[0]);
+        self.told |= status.0 & R1::DEFERRED;
+        let taken = matches!(status.current_state(), State::Rcv | State::Prg);
+        if status.0 & R1::OWN != 0 || !taken {
+            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
+        }
+        Ok(Done::default())
+    }
+
+    /// Handles the end of a phase of the driver inside. `None`: the card is still busy with the
+    /// data of a write that stays open.
+    fn ended(&mut self, end: Result<Done, Fault>) -> Option<Result<Done, Fault>> {
+        let plain = core::mem::replace(&mut self.plain, Plain::Other);
+        let end = match plain {
+            Plain::Other => return Some(end),
+            Plain::Status => {
+                let mut done = match end {
+                    Ok(done) => done,
+                    Err(fault) => return Some(Err(fault)),
+                };
+                done.response.words[0] |= core::mem::take(&mut self.told);
+                return Some(Ok(done));
+            }
+            Plain::Write => end,
+            Plain::Carrier => self.carried(end),
+        };
+        if end.is_err() || !self.host.dat0_low() {
+            return Some(end);
+        }
+        self.busy = Some(end);
+        self.host.set_mask(INT_START_BIT);
+        None
+    }
+
+    /// Handles the end of the busy of a write that stays open. The level counts: bit 13 only
+    /// interrupts.
+    fn take_busy(&mut self) -> Option<Result<Done, Fault>> {
+        let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
+        if raw == u32::MAX && self.host.is_gone() {
+            (self.host.mask, self.busy) = (None, None);
+            return Some(Err(Fault { cause: Cause::Gone, stage: Stage::Data, response: None }));
+        }
+        self.host.regs.write32(DesignWareLayout::AT.raw, raw);
+        if self.host.dat0_low() {
+            return None;
+        }
+        self.host.set_mask(0);
+        self.busy.take()
+    }
+
+    /// Forgets the open transfer: all is reset.
+    fn forget(&mut self) {
+        (self.open, self.run, self.busy) = (None, None, None);
+        self.plain = Plain::Other;
+    }
+}
+
+/// Maps the memory for data that nobody wants.
+fn map_scrap<D: Dma>(dma: &D, scrap: &'static mut Scrap) -> Result<u64, DmaError> {
+    let (place, bytes) = (NonNull::from(&mut *scrap).cast(), SCRAP_BYTES as usize);
+    let bus = map_whole(dma, place, bytes, Direction::Read)?;
+    let reached = bus.checked_add(SCRAP_BYTES.into()).is_some_and(|end| end <= 1 << 32);
+    if reached && bus.is_multiple_of(4) {
+        return Ok(bus);
+    }
+    dma.unmap(bus, place, bytes, Direction::Read);
+    Err(if reached { DmaError::Alignment } else { DmaError::Unreachable })
+}
+
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are, but for
+// phases of an open read. Their descriptors are made in `table.rs` from the mapped segments alone,
+// and behind them is one that the DMA does not own. A phase's end is reported `Ok` when the DMA has
+// stopped at that one: it has closed those before, and fetches none until the poll demand. After
+// that come the descriptors of the next request, or those of `scrap`, which is `'static`. After any
+// other end a reset takes the memory from it.
+unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
+    for OpenDesignWare<R, D, S, DESCRIPTORS>
+{
+    const CONTINUES: bool = true;
+    const ALWAYS_CONTINUES: bool = false;
+    const CONTINUES_BY_REQUEST: bool = true;
+
+    crate::forward_host!(self.host => map unmap isolate dat0_busy present write_protected);
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn goes_on_with(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
+        match (self.open, direction) {
+            (None, Direction::Read) => self.config.reads && self.fits(segment, blocks),
+            (Some(Open::Ring(ring)), Direction::Read) => ring.goes_on() && self.fits(segment, blocks),
+            (None, Direction::Write) => self.config.writes && self.selected != 0,
+            (Some(Open::Carrier), Direction::Write) => true,
+            (Some(_), _) => false,
+        }
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        if self.run.is_some() || self.busy.is_some() {
+            return Err(StartError::CommandLine);
+        }
+        match phase.auto {
+            Auto::Open => return self.begin(phase, segments, timeout_ns),
+            Auto::Continue => return self.go_on(phase, segments, timeout_ns),
+            _ => {}
+        }
+        let stops = phase.data.is_none() && phase.command.index == STOP_TRANSMISSION;
+        if let Some(Open::Ring(ring)) = self.open {
+            // The controller is in the middle of it.
+            return if stops { self.stop_ring(ring, phase) } else { Err(StartError::Unsupported) };
+        }
+        self.host.start(phase, segments, timeout_ns)?;
+        let status = stops || phase.data.is_none() && phase.command.index == SEND_STATUS;
+        self.plain = if status { Plain::Status } else { Plain::Other };
+        if stops || phase.data.is_some() {
+            self.open = None;
+        }
+        if phase.command.index == SELECT_CARD {
+            self.selected = phase.command.arg;
+        }
+        Ok(())
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let mut events = Events::default();
+        if self.run.is_some() {
+            events.phase = self.take_ring();
+        } else if self.busy.is_some() {
+            events.phase = self.take_busy();
+        } else if let Some(Open::Ring(_)) = self.open {
+            self.hush();
+        } else {
+            events = self.host.ack(segments);
+            events.phase = events.phase.and_then(|end| self.ended(end));
+        }
+        events
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        match op {
+            BusOp::ResetLines | BusOp::ResetAll if first => self.forget(),
+            BusOp::PowerOff | BusOp::PowerOn if first => {
+                self.forget();
+                (self.selected, self.told) = (0, 0);
+            }
+            _ => {}
+        }
+        self.host.set_bus(op, first, now_ns)
+    }
+}

@@ -1,0 +1,274 @@
+//! Reads by a ring of descriptors, with a byte count of 0.
+//!
+//! The ring is the driver's table. Each request's descriptors begin where the DMA stopped: at the
+//! one behind the last request's, which it did not own. None of them is marked as the first one
+//! (that resets the FIFO, where the beginning of the next block is) or as the last (that ends the
+//! DMA).
+//!
+//! CMD12 needs the card's clock, which stands while the FIFO is full. So it is written first, and
+//! then the DMA gets descriptors of memory that nobody reads. The controller ends the data when the
+//! FIFO is empty.
+//!
+//! While the transfer is open, the mark at which the FIFO asks for the DMA is 0: otherwise the last
+//! words of a request would wait for the next block.
+
+use super::{Open, OpenDesignWare, SCRAP_BYTES};
+use crate::host::mshc::layout::*;
+use crate::host::mshc::phase::{Active, COMMAND_ERRORS, READ_ERRORS, Work, check, command_bits};
+use crate::host::mshc::regs::*;
+use crate::host::mshc::tune::MshcBoard;
+use crate::host::mshc::{BY_CPU, DesignWare, Fifo};
+use crate::host::{Cause, Data, Direction, Dma, Done, Fault, Phase, Regs, Segment, Stage, StartError};
+use crate::spec::response::Response;
+
+const AT: Offsets = DesignWareLayout::AT;
+/// The DMA's interrupts.
+const DMA_INTERRUPTS: u32 = DMA_UNAVAILABLE | DMA_BUS_ERROR | DMA_ABNORMAL;
+/// A block.
+const BLOCK_BYTES: u32 = 512;
+
+/// Returns the number of descriptors of a stop: for a full FIFO, and for what comes until the end
+/// bit of CMD12, which is less than a block.
+pub(super) const fn scraps(fifo: &Fifo) -> usize {
+    fifo.bytes.div_ceil(SCRAP_BYTES) as usize + 1
+}
+
+/// Returns address and length of each segment.
+fn pieces(segments: &[Segment]) -> impl Iterator<Item = (u64, u32)> + Clone {
+    segments.iter().map(|segment| (segment.bus, segment.len))
+}
+
+/// An open read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    /// The place in the table where the DMA stops.
+    next: usize,
+    /// Whether the controller has ended the data.
+    over: bool,
+}
+
+impl Ring {
+    /// Returns whether it can be continued.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.over
+    }
+}
+
+/// The phase in progress of an open read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    active: Active,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// CMD18 with its data.
+    Begins,
+    /// Data alone.
+    GoesOn,
+    /// CMD12.
+    Stops,
+}
+
+impl Run {
+    /// Returns the raw status bits that must come before the phase is over.
+    fn needs(&self) -> u32 {
+        match self.kind {
+            Kind::Begins => INT_COMMAND,
+            Kind::GoesOn => 0,
+            Kind::Stops => INT_COMMAND | INT_DATA,
+        }
+    }
+
+    fn wants_dma(&self) -> bool {
+        self.kind != Kind::Stops && self.active.dma_seen & DMA_UNAVAILABLE == 0
+    }
+
+    /// Returns the interrupts to enable. The DMA's own tells of its stop.
+    fn wanted(&self) -> u32 {
+        let missing = self.needs() & !self.active.seen;
+        match self.kind {
+            // What a stop cuts off is not right.
+            Kind::Stops => COMMAND_ERRORS | missing,
+            _ if self.wants_dma() => COMMAND_ERRORS | READ_ERRORS | INT_DATA,
+            _ => COMMAND_ERRORS | READ_ERRORS | missing,
+        }
+    }
+}
+
+impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
+    /// Returns whether an open read can have this memory.
+    pub(super) fn fits(&self, segment: &Segment, blocks: u32) -> bool {
+        let bytes = blocks.saturating_mul(BLOCK_BYTES);
+        segment.bus & BY_CPU == 0 && bytes <= self.ring_bytes && self.host.stops_between_blocks()
+    }
+
+    /// Starts CMD18 with its first data.
+    pub(super) fn begin_ring(
+        &mut self,
+        phase: &Phase,
+        data: Data,
+        segments: &[Segment],
+    ) -> Result<(), StartError> {
+        let bytes = check(&data, segments)?;
+        let host = &mut self.host;
+        host.check_lines(true)?;
+        let next =
+            host.table.append(host.form, 0, pieces(segments), bytes, true).ok_or(StartError::Unsupported)?;
+        host.sync_whole();
+        // One word asks for the DMA, and it moves one at a time.
+        host.regs.write32(AT.threshold, host.fifo.threshold & 0xfff);
+        host.point_dma(DMA_INTERRUPTS);
+        host.set_read_room(&data);
+        host.regs.write32(AT.block_size, data.block_size.into());
+        host.regs.write32(AT.byte_count, 0);
+        host.regs.write32(AT.raw, u32::MAX);
+        self.open = Some(Open::Ring(Ring { next, over: false }));
+        let active = Active::new(phase.command.resp, Work::Dma(Direction::Read));
+        self.run(Run { active, kind: Kind::Begins });
+        self.host.send(phase.command.arg, command_bits(&phase.command) | COMMAND_DATA | COMMAND_WAITS);
+        Ok(())
+    }
+
+    /// Continues with the next request's memory: descriptors, and three register writes.
+    pub(super) fn continue_ring(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
+        let (Some(Open::Ring(ring)), Some(data)) = (self.open, phase.data) else {
+            return Err(StartError::Unsupported);
+        };
+        let fits = |segment: &Segment| self.fits(segment, data.blocks);
+        let goes_on = ring.goes_on()
+            && data.direction == Direction::Read
+            && u32::from(data.block_size) == BLOCK_BYTES
+            && segments.iter().all(fits);
+        if !goes_on {
+            return Err(StartError::Unsupported);
+        }
+        let bytes = check(&data, segments)?;
+        let host = &mut self.host;
+        let form = host.form;
+        let next = host
+            .table
+            .append(form, ring.next, pieces(segments), bytes, false)
+            .ok_or(StartError::Unsupported)?;
+        host.sync_whole();
+        self.open = Some(Open::Ring(Ring { next, ..ring }));
+        // What the raw status has of blocks that came ahead concerns this phase.
+        let active = Active::new(phase.command.resp, Work::Dma(Direction::Read));
+        self.run(Run { active, kind: Kind::GoesOn });
+        self.host.regs.write32(AT.dma_enable, DMA_INTERRUPTS);
+        self.host.regs.write32(DW_DMA_KICK, 1);
+        Ok(())
+    }
+
+    /// Sends CMD12, and gives the DMA memory for what the card has sent ahead.
+    pub(super) fn stop_ring(&mut self, ring: Ring, phase: &Phase) -> Result<(), StartError> {
+        let host = &mut self.host;
+        host.check_lines(false)?;
+        let (count, scrap) = (scraps(&host.fifo), (self.scrap_bus, SCRAP_BYTES));
+        let pieces = (0..count).map(|_| scrap);
+        let bytes = count as u32 * SCRAP_BYTES;
+        host.table.append(host.form, ring.next, pieces, bytes, false).ok_or(StartError::Unsupported)?;
+        host.sync_whole();
+        let raw = host.regs.read32(AT.raw);
+        if raw != u32::MAX {
+            // Only what was seen: the data may end now.
+            host.regs.write32(AT.raw, raw);
+        }
+        host.regs.write32(AT.dma_enable, 0);
+        let mut active = Active::new(phase.command.resp, Work::Command);
+        if ring.over || raw != u32::MAX && raw & INT_DATA != 0 {
+            active.seen = INT_DATA;
+        }
+        self.run(Run { active, kind: Kind::Stops });
+        self.host.send(phase.command.arg, command_bits(&phase.command));
+        self.host.regs.write32(DW_DMA_KICK, 1);
+        Ok(())
+    }
+
+    fn run(&mut self, run: Run) {
+        self.host.set_mask(run.wanted());
+        self.run = Some(run);
+    }
+
+    /// Handles the events of a phase of an open read.
+    pub(super) fn take_ring(&mut self) -> Option<Result<Done, Fault>> {
+        let (Some(mut run), Some(Open::Ring(mut ring))) = (self.run.take(), self.open) else { return None };
+        self.host.look(&mut run.active);
+        if run.active.seen != u32::MAX {
+            // The clock stands while nobody continues the read; that has no limit.
+            run.active.seen &= !INT_STARVED;
+            ring.over |= run.active.seen & INT_DATA != 0 && run.kind != Kind::Stops;
+        }
+        self.open = Some(Open::Ring(ring));
+        let end = self.step_ring(&run);
+        match &end {
+            None => {
+                self.run(run);
+                return None;
+            }
+            Some(Ok(_)) if run.kind == Kind::Stops => {
+                self.open = None;
+                self.host.leave_ring();
+            }
+            // What comes ahead interrupts if it is wrong; `hush` masks it then.
+            Some(Ok(_)) => {}
+            Some(Err(Fault { cause: Cause::Gone, .. })) => self.host.mask = None,
+            Some(Err(_)) => {
+                self.host.dirty = true;
+                self.host.set_mask(0);
+                self.host.regs.write32(AT.dma_enable, 0);
+            }
+        }
+        end
+    }
+
+    fn step_ring(&mut self, run: &Run) -> Option<Result<Done, Fault>> {
+        let active = &run.active;
+        if let Some(fault) = self.host.fault(active) {
+            return Some(Err(Fault { response: None, ..fault }));
+        }
+        if run.wants_dma() {
+            // Data that end by themselves have no end for the DMA.
+            let fault = Fault { cause: Cause::Other, stage: Stage::Data, response: None };
+            return (active.seen & INT_DATA != 0).then_some(Err(fault));
+        }
+        if run.needs() & !active.seen != 0 {
+            return None;
+        }
+        let response = match run.kind {
+            Kind::GoesOn => Response::default(),
+            _ => self.host.response(active.resp),
+        };
+        Some(Ok(Done { response, ..Done::default() }))
+    }
+
+    /// Masks what interrupts while an open read waits. Errors of blocks that came ahead stay
+    /// in the raw status for the next phase.
+    pub(super) fn hush(&mut self) {
+        self.host.set_mask(0);
+        self.host.regs.write32(AT.dma_enable, 0);
+    }
+}
+
+impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S, DESCRIPTORS> {
+    /// Returns whether the card's clock stops between blocks, or may stop in the middle of one. At
+    /// a fast clock a read must wait for the space of a whole block.
+    fn stops_between_blocks(&self) -> bool {
+        !self.bus.is_fast() || self.fifo.read_room && self.fifo.bytes >= BLOCK_BYTES
+    }
+
+    fn sync_whole(&mut self) {
+        self.sync_table(16 * DESCRIPTORS);
+    }
+
+    /// Sets the DMA and the FIFO back to what ordinary transfers need.
+    fn leave_ring(&mut self) {
+        self.set_mask(0);
+        self.regs.write32(AT.dma_mode, 0);
+        // Only what ended by itself has left something there.
+        self.regs.write32(AT.control, self.control() | CONTROL_FIFO_RESET);
+        self.regs.write32(AT.threshold, self.fifo.threshold);
+        self.stale = true;
+    }
+}

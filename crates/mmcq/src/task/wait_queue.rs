@@ -1,0 +1,282 @@
+//! Requests that find no free slot, and wait for one with a limit.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::platform::{Clock, Lock};
+use super::{EngineOf, Platform, Stack};
+use crate::engine::Request;
+use core::cell::Cell;
+use core::task::Waker;
+
+/// A lock with a wait queue: requests of its stack that find all slots taken wait for a free one.
+/// Without it they end with [`Error::Full`](crate::engine::Error::Full) at once.
+///
+/// It holds for each request of the stack that is a future or a blocking call: those of
+/// [`BlockDevice`](crate::block::BlockDevice), of bring-up, of I/O functions,
+/// [`Stack::request`]. Requests get slots in the order in which they came, and a request that
+/// comes later does not pass one that waits. What [`Stack::with`] submits never waits; nor do
+/// [urgent](crate::engine::Request::urgent) requests, which are for recovery.
+///
+/// `W` is the number of requests that may wait at a time, at most 255. A request ends with `Full`
+/// if `W` others wait, or if it has waited for the limit. Then nothing was begun, and its buffer
+/// comes back. A dropped future leaves the queue. A forgotten one keeps its place in it, and holds
+/// up the others until its limit is over.
+///
+/// The stack's alarm ends the wait at its limit. Without an alarm ([`Timer::polled`]) the next
+/// [`poll`](Stack::poll) or [`turn`](Stack::turn) does.
+///
+/// [`Timer::polled`]: super::Timer::polled
+///
+/// # Examples
+/// ```
+/// # fn now_ns() -> u64 { 0 }
+/// # fn stack<H: mmcq::host::Host>(host: H) {
+/// use mmcq::board::NoLock;
+/// use mmcq::engine::Config;
+/// use mmcq::task::{Stack, Timer, WaitQueue};
+///
+/// /// Up to 24 requests wait, each for a second at most.
+/// type Lock = WaitQueue<NoLock, 24>;
+/// let lock = Lock::new(NoLock::new(), 1_000_000_000);
+/// let stack: Stack<(Lock, H), 8> = Stack::new(lock, Timer::polled(now_ns), host, Config::DEFAULT);
+/// # }
+/// ```
+pub struct WaitQueue<L, const W: usize> {
+    lock: L,
+    limit_ns: u64,
+    /// Number of requests that have come.
+    arrivals: Cell<u32>,
+    places: [Place; W],
+}
+
+// SAFETY: the places are only reached through `Lock::places`, by a stack that holds the lock.
+unsafe impl<L: Sync, const W: usize> Sync for WaitQueue<L, W> {}
+
+impl<L, const W: usize> WaitQueue<L, W> {
+    /// Adds a wait queue to a lock. `limit_ns` is how long each request waits for a slot, at most;
+    /// with 0 none waits.
+    pub const fn new(lock: L, limit_ns: u64) -> Self {
+        const { assert!(W <= u8::MAX as usize, "a wait queue has 255 places at most") };
+        WaitQueue { lock, limit_ns, arrivals: Cell::new(0), places: [const { Place::free() }; W] }
+    }
+}
+
+impl<L, const W: usize> core::fmt::Debug for WaitQueue<L, W> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("WaitQueue").field("limit_ns", &self.limit_ns).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the lock inside keeps the contract, and nothing else is run.
+unsafe impl<L: Lock, const W: usize> Lock for WaitQueue<L, W> {
+    const QUEUES: bool = true;
+
+    #[inline(always)]
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.lock.with(f)
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places { places: &self.places, arrivals: Some(&self.arrivals), limit_ns: self.limit_ns }
+    }
+}
+
+/// A request that waits. Accessed only with the lock held.
+struct Place {
+    /// When the wait is over; 0: the place is free.
+    until_ns: Cell<u64>,
+    /// Number of requests that came before.
+    number: Cell<u32>,
+    waker: Cell<Option<Waker>>,
+    /// Whether the task was woken, and has not looked since.
+    called: Cell<bool>,
+    /// Whether the request has left: what is kept here is to be dropped outside of the lock.
+    left: Cell<bool>,
+}
+
+impl Place {
+    const fn free() -> Self {
+        Place {
+            until_ns: Cell::new(0),
+            number: Cell::new(0),
+            waker: Cell::new(None),
+            called: Cell::new(false),
+            left: Cell::new(false),
+        }
+    }
+}
+
+/// What is done for a waiting task outside of the lock.
+enum Call {
+    Wake(Waker),
+    Drop(Waker),
+}
+
+/// The places of a [`WaitQueue`], for its stack alone.
+#[derive(Clone, Copy)]
+#[allow(missing_debug_implementations, reason = "other contexts use them; only the lock's holder may look")]
+pub struct Places<'a> {
+    places: &'a [Place],
+    arrivals: Option<&'a Cell<u32>>,
+    limit_ns: u64,
+}
+
+impl<'a> Places<'a> {
+    /// The places of a lock without a wait queue.
+    pub(super) const NONE: Places<'static> = Places { places: &[], arrivals: None, limit_ns: 0 };
+
+    /// Returns the requests that wait.
+    fn waiting(self) -> impl Iterator<Item = &'a Place> {
+        self.places.iter().filter(|place| place.until_ns.get() != 0 && !place.left.get())
+    }
+
+    /// Returns the request that has waited longest, of those whose time is not over: the task of
+    /// another may never look again.
+    fn first(self, now_ns: u64) -> Option<&'a Place> {
+        let next = self.arrivals?.get();
+        let waits = self.waiting().filter(|place| now_ns < place.until_ns.get());
+        waits.max_by_key(|place| next.wrapping_sub(place.number.get()))
+    }
+
+    fn at(self, place: u8) -> Option<&'a Place> {
+        self.places.get(usize::from(place).checked_sub(1)?)
+    }
+
+    /// Returns whether no other request has waited longer than the one in `place`.
+    fn is_turn(self, place: u8, now_ns: impl FnOnce() -> u64) -> bool {
+        if self.waiting().next().is_none() {
+            return true;
+        }
+        let own = self.at(place);
+        self.first(now_ns()).is_none_or(|first| own.is_some_and(|own| core::ptr::eq(own, first)))
+    }
+
+    /// Gives the request a place if it has none. Returns false if the request waits no longer: its
+    /// time is over, or all places are taken.
+    fn enter(self, place: &mut u8, now_ns: u64) -> bool {
+        if *place != 0 {
+            return self.at(*place).is_some_and(|place| now_ns < place.until_ns.get());
+        }
+        let free = self.places.iter().position(|place| place.until_ns.get() == 0);
+        let Some(number) = free.and_then(|free| u8::try_from(free + 1).ok()) else { return false };
+        let (Some(new), Some(arrivals)) = (self.at(number), self.arrivals) else { return false };
+        if self.limit_ns == 0 {
+            return false;
+        }
+        new.until_ns.set(now_ns.saturating_add(self.limit_ns));
+        new.number.set(arrivals.get());
+        arrivals.set(arrivals.get().wrapping_add(1));
+        *place = number;
+        true
+    }
+
+    /// Stores the waker of a request that waits, and returns the one before, which is dropped
+    /// outside of the lock.
+    fn set_waker(self, place: u8, waker: Option<Waker>) -> Option<Waker> {
+        let Some(place) = self.at(place) else { return waker };
+        place.called.set(false);
+        place.waker.replace(waker)
+    }
+
+    /// Lets a request leave. [`next_call`](Self::next_call) frees its place.
+    fn leave(self, place: u8) {
+        if let Some(place) = self.at(place) {
+            place.left.set(true);
+        }
+    }
+
+    /// Returns when the next wait is over that no task was told of.
+    fn next_ns(self) -> Option<u64> {
+        self.waiting().filter(|place| !place.called.get()).map(|place| place.until_ns.get()).min()
+    }
+
+    /// Frees the places of those that have left. Returns the next task to call: one whose time is
+    /// over, or the one that has waited longest.
+    fn next_call(self, now_ns: impl FnOnce() -> u64) -> Option<Call> {
+        for place in self.places.iter().filter(|place| place.left.get()) {
+            place.left.set(false);
+            place.called.set(false);
+            place.until_ns.set(0);
+            if let Some(waker) = place.waker.take() {
+                return Some(Call::Drop(waker));
+            }
+        }
+        self.waiting().next()?;
+        let now_ns = now_ns();
+        let over = self.waiting().find(|place| place.until_ns.get() <= now_ns && !place.called.get());
+        let place = over.or_else(|| self.first(now_ns).filter(|first| !first.called.get()))?;
+        place.called.set(true);
+        place.waker.take().map(Call::Wake)
+    }
+}
+
+impl<B: Platform, const N: usize> Stack<B, N> {
+    /// Returns whether a request may be submitted now: no other has waited longer.
+    #[inline(always)]
+    pub(super) fn is_turn(&self, request: &Request) -> bool {
+        !B::Lock::QUEUES
+            || request.urgent
+            || self.lock.places().is_turn(request.place, || self.clock.now_ns())
+    }
+
+    /// Lets a request that finds no free slot wait, with the task's waker. Returns false if it
+    /// waits no longer. Called with the lock held.
+    #[inline(always)]
+    pub(super) fn lets_wait(
+        &self,
+        engine: &mut EngineOf<B, N>,
+        request: &mut Request,
+        waker: &mut Option<Waker>,
+    ) -> bool {
+        if !B::Lock::QUEUES || request.urgent {
+            return false;
+        }
+        let places = self.lock.places();
+        if !places.enter(&mut request.place, self.clock.now_ns()) {
+            return false;
+        }
+        *waker = places.set_waker(request.place, waker.take());
+        self.keep_next(engine);
+        true
+    }
+
+    /// Notes that a request waits no longer. Called with the lock held, and `call_waiting` follows
+    /// outside of it.
+    #[inline(always)]
+    pub(super) fn stop_waiting(&self, request: &Request) {
+        if B::Lock::QUEUES {
+            self.lock.places().leave(request.place);
+        }
+    }
+
+    /// Returns the earlier of this deadline and of the next end of a wait.
+    #[inline(always)]
+    pub(super) fn with_waits(&self, next_ns: Option<u64>) -> Option<u64> {
+        match B::Lock::QUEUES {
+            true => next_ns.into_iter().chain(self.lock.places().next_ns()).min(),
+            false => next_ns,
+        }
+    }
+
+    /// Calls the task that has waited longest for a slot, and those whose time is over. Follows
+    /// all that may free a slot, outside of the lock.
+    #[inline(always)]
+    pub(super) fn call_waiting(&self) {
+        if B::Lock::QUEUES {
+            self.call_each_waiting();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn call_each_waiting(&self) {
+        // Each place may be freed, and its task may be called.
+        for _ in 0..2 * usize::from(u8::MAX) {
+            match self.lock.with(|| self.lock.places().next_call(|| self.clock.now_ns())) {
+                Some(Call::Wake(waker)) => waker.wake(),
+                Some(Call::Drop(waker)) => drop(waker),
+                None => return,
+            }
+        }
+    }
+}
