@@ -297,7 +297,7 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
-/// Returns the same for DesignWare's controller.
+/// Returns which transfers DesignWare's controller leaves open, for this setting of the board.
 fn open_transfers(told: Continue) -> mshc::OpenTransfers {
     let (reads, writes) = (told != Continue::No, told == Continue::Yes);
     mshc::OpenTransfers::NONE.reads(reads).writes(writes)
@@ -373,7 +373,7 @@ enum Kind {
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// Driver for DesignWare's mobile storage host.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// DesignWare's mobile storage host that leaves transfers open.
+    /// Driver for DesignWare's mobile storage host that leaves transfers open.
     OpenDesignWare(
         Box<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
     ),

@@ -63,7 +63,8 @@ pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// Driver of a mobile storage host, with the parts of its board.
 pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
-/// Driver of DesignWare's mobile storage host that leaves transfers open, likewise.
+/// Driver of DesignWare's mobile storage host that leaves transfers open, with the parts of its
+/// board.
 pub type OpenHostDriver =
     Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
 /// Driver of ST's SDMMC, with the parts of its board.
@@ -98,7 +99,7 @@ thread_local! {
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
     /// Memory for mobile storage hosts.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory for what ends an open read of such a host.
+    /// Memory that receives the data at the end of an open read on a mobile storage host.
     static SCRAPS: Pool<Scrap> = const { RefCell::new(Vec::new()) };
     /// Memory for ST's SDMMC with a single buffer.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
@@ -332,12 +333,12 @@ impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
     }
 }
 
-/// DesignWare's controllers: an old one, and a new one.
+/// Two of DesignWare's controllers: an old one for cases with `old_host`, and a new one.
 const DESIGN_WARE: [MshcConfig; 2] = [MshcConfig::JH7110, MshcConfig::RK3399];
 
 impl Machine<(NoLock, OpenHostDriver)> {
-    /// Makes DesignWare's mobile storage host that leaves transfers open, with power-on at this
-    /// time.
+    /// Makes a machine with DesignWare's mobile storage host that leaves transfers open; its power
+    /// comes on at `now_ns`.
     pub fn open_designware(
         setup: &Setup,
         card: Box<dyn Card>,
@@ -377,7 +378,8 @@ type WithHostDriver<L> = (
     Lease<Descriptors<DESCRIPTORS>>,
 );
 
-/// Makes a mobile storage host: an old one runs at high speed, a newer one as fast as it can.
+/// Makes a mobile storage host with its driver: `old` for cases with `old_host`, with a clock of at
+/// most [`HOST_HZ`], otherwise `new` with its highest clock.
 fn mshc_driver<L: MshcLayout>(
     [old, new]: [MshcConfig; 2],
     setup: &Setup,

@@ -65,7 +65,7 @@ pub enum Host {
     Smhc,
     /// DesignWare's mobile storage host.
     DesignWare,
-    /// DesignWare's, which leaves transfers open.
+    /// DesignWare's mobile storage host, which leaves transfers open.
     OpenDesignWare,
     /// ST's SDMMC of this chip.
     Sdmmc(Chip),

@@ -205,8 +205,8 @@ pub(super) struct OddCard<C> {
     card: C,
     answers: Vec<OddAnswer>,
     registers: Vec<RegisterBytes>,
-    /// Number of CMD0 that the card needs after power-up: it ignores all commands before the last
-    /// of these.
+    /// Number of CMD0 that the card needs after power-up: until the last of them has come, it
+    /// ignores all other commands.
     resets: u32,
     counts: [u64; 2 * COMMANDS],
     app: bool,

@@ -118,7 +118,7 @@ pub(super) mod dma {
     pub const NORMAL: u32 = 1 << 8;
     pub const ABNORMAL: u32 = 1 << 9;
     pub const ALL: u32 = 0x337;
-    /// Shift of what the DMA is doing, which is only read.
+    /// Shift of the read-only field that shows what the DMA does.
     pub const STATE_SHIFT: u32 = 13;
 }
 
