@@ -1,5 +1,5 @@
-//! Packets of the SDIO experiment by our engine, polled from the interrupt, the payload by DMA:
-//! what `tools/path-length.sh` counts the instructions of.
+//! Sends packets of the SDIO experiment with mmcq's engine, without a wait between them.
+//! `tools/path-length.sh` counts the instructions of this program.
 
 use mmcq_lab::sdio::ours::Stay;
 use mmcq_lab::sdio::platform::{Board, NAME};

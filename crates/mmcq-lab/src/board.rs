@@ -28,8 +28,8 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
-/// Number of turns without any event after which bring-up counts as stuck. Each step that takes no
-/// time needs a turn.
+/// Number of turns of the bring-up loop without an event after which bring-up counts as stuck. A
+/// step of the stack that takes no time needs a turn without an event.
 const QUIET_MAX: u32 = 100;
 /// Virtual time in ns after which bring-up counts as failed.
 const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
@@ -119,10 +119,10 @@ pub enum BoardError {
         /// Size of the image in bytes.
         bytes: u64,
     },
-    /// A range has no values between its ends.
+    /// A card's file has a range for a key, and no value of this key.
     #[error("{key}: the card's file has a range for it, and no value; expected both")]
     Range {
-        /// Key of the range.
+        /// Key that has a range and no value.
         key: String,
     },
     /// A range in a file does not contain its value.
@@ -140,7 +140,7 @@ pub enum BoardError {
     /// A change `--set card.KEY=VALUE` is not valid.
     #[error("--set card.{change}: {what}")]
     Change {
-        /// The change as given, without `card.`.
+        /// Text of the change as the user gave it, without the prefix `card.`.
         change: String,
         /// What is wrong with the change.
         what: String,
@@ -168,14 +168,14 @@ pub enum BoardError {
         card: String,
         /// Reason why the card cannot be brought up.
         error: String,
-        /// Possible reason, or empty.
+        /// Possible reason why bring-up failed; empty: none is known.
         hint: &'static str,
     },
 }
 
 /// Builds a card with its memory. `card` replaces the platform's own card, and `medium` the
-/// generated memory. A named card must fit into its medium, whose rest is not used. The platform's
-/// own card takes the medium's size.
+/// generated memory. A named card must fit into the medium; the card does not use the end of a
+/// larger medium. The platform's own card takes the medium's size.
 pub fn card_with(
     platform: &Platform,
     card: Option<&str>,
@@ -244,7 +244,7 @@ pub struct Board<const N: usize> {
     pub context: Context,
     /// Memory that DMA can reach.
     pub memory: ShadowMemory,
-    /// Memory of the pages that the engine keeps.
+    /// Memory of the buffers that the engine uses for packed commands and for extension registers.
     pub(crate) pages: RefCell<Pieces>,
 }
 
@@ -441,8 +441,8 @@ impl<const N: usize> Board<N> {
         }
     }
 
-    /// Makes reads and writes go to the controller in chains that it executes. Returns false if it
-    /// cannot.
+    /// Makes reads and writes go to the controller in chains that the controller executes. Returns
+    /// false if the controller cannot execute chains.
     pub fn enable_chains(&self) -> bool {
         self.stack.with(|engine| engine.set_chains(u8::MAX))
     }
@@ -453,8 +453,8 @@ impl<const N: usize> Board<N> {
         self.stack.with(|engine| engine.host().is_some_and(|host| host.inner().has_queue_engine())) && !left
     }
 
-    /// Enables the card's command queue for reads and writes. Returns its depth in tasks; 0: it has
-    /// none. On an SD card the cache is enabled with it.
+    /// Enables the card's command queue for reads and writes. Returns the queue's depth in tasks;
+    /// 0: the card has no queue. On an SD card the cache is enabled, too.
     pub fn enable_task_queue(&self) -> Result<u8, String> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);

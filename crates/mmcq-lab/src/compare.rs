@@ -36,8 +36,9 @@ const TIME: &str = "run time for each request";
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
 
-/// Fields of a report that say what ran. The options of its first job are shown beside them.
+/// Names of the fields of a report that say what ran.
 const ORIGINS: [&str; 6] = ["platform", "card", "setting", "seed", "set", "replay"];
+/// Options of the first job that are shown beside the fields in [`ORIGINS`].
 const OPTIONS: [&str; 6] = ["filename", "rw", "bs", "size", "iodepth", "runtime"];
 /// Largest number of other fields that are named; further ones are only counted.
 const NAMED: usize = 12;

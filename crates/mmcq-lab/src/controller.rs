@@ -66,7 +66,7 @@ pub enum Controller {
     Stm32Sdmmc(Rc<RefCell<Stm32Sdmmc>>, SdmmcPort),
 }
 
-/// Calls the same method of each model.
+/// Calls a method of the controller's model, whichever kind of model that is.
 macro_rules! model {
     ($self:ident, $model:ident => $call:expr) => {
         match $self {
@@ -232,7 +232,7 @@ impl Controller {
         model!(self, m => m.borrow_mut().take_stats())
     }
 
-    /// Returns what the card's flash did since this was asked last.
+    /// Returns what the card's flash did since the last call of this method.
     pub fn take_work(&self) -> Work {
         model!(self, m => m.borrow_mut().card_mut().map_or_else(Work::default, |card| card.take_work()))
     }
@@ -297,7 +297,7 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
-/// Returns the same for DesignWare's controller.
+/// Returns which transfers DesignWare's controller leaves open, for this setting of the board.
 fn open_transfers(told: Continue) -> mshc::OpenTransfers {
     let (reads, writes) = (told != Continue::No, told == Continue::Yes);
     mshc::OpenTransfers::NONE.reads(reads).writes(writes)
@@ -373,7 +373,7 @@ enum Kind {
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// Driver for DesignWare's mobile storage host.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// DesignWare's mobile storage host that leaves transfers open.
+    /// Driver for DesignWare's mobile storage host that leaves transfers open.
     OpenDesignWare(
         Box<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
     ),
@@ -390,7 +390,7 @@ impl Driver {
     }
 }
 
-/// Calls the same method of each driver.
+/// Calls a method of the driver, whichever kind of driver that is.
 macro_rules! driver {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {

@@ -58,7 +58,8 @@ pub struct Boot {
 struct Newest {
     direction: Direction,
     end: u64,
-    /// Number of transfers that had begun when the request was submitted, which began none itself.
+    /// Number of transfers that had begun before the request was submitted. Its submission began no
+    /// transfer.
     transfers: Count,
 }
 

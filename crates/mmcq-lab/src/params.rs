@@ -45,9 +45,9 @@ const UNITS: [(&str, &str); 12] = [
     ("_blocks", "block"),
     ("_instructions", "instruction"),
 ];
-/// Names of the tables in a card's file that have the ranges of its values: from their source, and
-/// from a fit.
+/// Name of the tables in a card's file that have the ranges of values, as their source gives them.
 const RANGE: &str = "range";
+/// Name of the tables in a card's file that have the intervals of values, as a fit found them.
 const INTERVAL: &str = "interval";
 /// Kinds of sources, with which a card's sources begin.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
@@ -163,7 +163,8 @@ fn unit(key: &str) -> &'static str {
     UNITS.iter().find(|(end, _)| key.ends_with(end)).map_or("", |(_, unit)| *unit)
 }
 
-/// Collects the values of a table. Each has the source of the innermost group that names one.
+/// Collects the values of a table. Each value gets the source of the innermost group that names a
+/// source.
 fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     let Value::Table(table) = value else {
         return params.push(Param::of(key, value, source));

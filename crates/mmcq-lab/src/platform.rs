@@ -146,7 +146,7 @@ pub enum Busy {
     Interrupt,
     /// The driver reads the level of DAT0 in a register.
     Level,
-    /// The controller does not show it: the driver polls the card's status (CMD13).
+    /// The controller does not show the end of busy: the driver polls the card's status (CMD13).
     Status,
 }
 

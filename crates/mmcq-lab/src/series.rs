@@ -18,12 +18,12 @@ thread_local! {
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }
 
-/// Events of one step.
+/// What happened in one step of the run's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Bytes of the I/Os that ended in the step, `[read, write]`.
     pub bytes: [u64; 2],
-    /// Sum in ns of the times for which I/Os were under way in the step.
+    /// Sum in ns, over all I/Os, of the time for which each was under way in the step.
     pub depth_ns: u64,
     /// Time in ns at which the step's first I/O was submitted, after the start of the load.
     pub first_ns: Option<u64>,

@@ -495,7 +495,7 @@ fn a_merge_without_a_shard_fails() {
     assert_eq!(torture("--merge 1 2").status.code(), Some(0));
 }
 
-/// In such a run the mean and the percentiles look good.
+/// Checks that the report names a request that starved: mean and percentiles of the run look good.
 #[test]
 fn a_request_that_starves_is_named_in_the_report() {
     let folder = Folder::new();

@@ -197,7 +197,7 @@ within(0.3, lambda: threading.Event().wait(0.3)); b.send(b'x'); within(0, lambda
     assert_eq!(said, "True\nlate\n5\n4\nTrue\nTrue\nTrue\nTrue\n1 1\nTrue\n", "{told}");
 }
 
-/// As on a file system, both processes may be told to wait, and no row is lost.
+/// As on a file system, the database may tell either process to wait, and no row is lost.
 #[test]
 fn two_processes_of_sqlite_keep_one_database() {
     if !is_there("sqlite3") {

@@ -281,9 +281,10 @@ impl<P: Profile> Bench<P> {
 
     /// Removes the card from the slot and returns it; `None` if the slot is empty. The controller
     /// reports the removal to the stack. [`insert`](Self::insert) puts a card into the slot again.
-    /// If no time passes before ([`sleep`](Self::sleep)), the stack takes removal and insertion for
-    /// a bounce of the switch. A card that [`Strike::Remove`](crate::faults::Strike::Remove) took
-    /// out is returned by [`Controller::removed`] of [`controller`](Self::controller).
+    /// If no time passes between removal and insertion ([`sleep`](Self::sleep)), the stack takes
+    /// removal and insertion for a bounce of the switch. A card that
+    /// [`Strike::Remove`](crate::faults::Strike::Remove) took out is returned by
+    /// [`Controller::removed`] of [`controller`](Self::controller).
     pub fn remove(&self) -> Option<Box<dyn Card>> {
         self.machine.slot.borrow_mut().remove(self.machine.time.now())
     }

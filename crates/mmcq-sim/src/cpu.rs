@@ -79,11 +79,11 @@ pub struct Counts {
 /// Context in which a core spends time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// In a hard interrupt.
+    /// The core is in a hard interrupt.
     Hard,
-    /// In deferred work.
+    /// The core does deferred work.
     Deferred,
-    /// In this thread.
+    /// The core runs this thread.
     Thread(Thread),
 }
 
@@ -95,9 +95,9 @@ pub struct Span {
     pub core: u8,
     /// Context in which the core was.
     pub context: Context,
-    /// Begin in ns.
+    /// Time in ns at which the core entered the context.
     pub from_ns: u64,
-    /// End in ns.
+    /// Time in ns at which the core left the context.
     pub to_ns: u64,
 }
 

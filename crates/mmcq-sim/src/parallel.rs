@@ -60,8 +60,8 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
     all
 }
 
-/// A shard: one of `count` equal parts of a job. It has the points whose number modulo `count` is
-/// `index`.
+/// A shard: one of `count` equal parts of a sweep or a campaign. The shard has the points whose
+/// number modulo `count` is `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Number of this shard, from 0.

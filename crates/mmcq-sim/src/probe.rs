@@ -74,16 +74,16 @@ pub enum Signal<'a> {
     },
     /// The card holds DAT0 low (busy).
     Busy {
-        /// Begin in ns.
+        /// Time in ns at which busy begins.
         from_ns: u64,
-        /// End in ns; `u64::MAX` if the card never releases DAT0.
+        /// Time in ns at which busy ends; `u64::MAX` if the card never releases DAT0.
         until_ns: u64,
     },
     /// The controller stopped the clock between two blocks of a read.
     ClockStopped {
-        /// Begin in ns.
+        /// Time in ns at which the clock stops.
         from_ns: u64,
-        /// End in ns.
+        /// Time in ns at which the clock runs again.
         until_ns: u64,
     },
     /// The level of the interrupt line changed.

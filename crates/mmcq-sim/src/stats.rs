@@ -137,9 +137,9 @@ pub enum BusEvent {
     },
     /// The card held DAT0 low (busy) while the bus waited for it.
     Busy {
-        /// Begin in ns.
+        /// Time in ns from which the bus waited for the end of busy.
         from_ns: u64,
-        /// End in ns.
+        /// Time in ns at which busy ended.
         until_ns: u64,
     },
     /// The interrupt line rose.

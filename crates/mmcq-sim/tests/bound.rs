@@ -143,8 +143,8 @@ fn a_program_that_tries_again_writes_nothing_to_the_next_card() {
     assert!(read.1.iter().eq(untouched.1.iter()), "the next card was written to");
 }
 
-/// Checks that the handle of a card does not work for the same card once it was away: its content
-/// may have changed meanwhile.
+/// Checks that the handle of a card does not work for the same card after its removal and
+/// insertion: the content may have changed meanwhile.
 #[test]
 fn nor_the_same_card_once_it_was_away() {
     let (bench, card, scratch) = up("sdhc-16g-hs");
@@ -202,7 +202,7 @@ fn a_request_may_be_for_any_card() {
     assert_eq!((ask(second), ask(CardNumber::ANY)), (Ok(512), Ok(512)));
 }
 
-/// Checks that what a program sends to one card by name does not reach the next card.
+/// Checks that what a program sends by the handle of one card does not reach the next card.
 #[test]
 fn a_conversation_is_with_one_card() {
     let (bench, card, scratch) = up("emmc-hs200");

@@ -18,9 +18,9 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 const LINE: usize = 64;
 const ARENA: usize = 16 << 10;
-/// The byte that the neighbours of a buffer hold, and the byte that a line shows after its writes
-/// were lost.
+/// Value of the bytes beside a buffer.
 const WRITTEN: u8 = 0x11;
+/// Value of the bytes of a cache line after the CPU's writes to this line were lost.
 const LOST: u8 = 0xdb;
 
 /// Memory in which buffers of the tests lie side by side. The end of a read mapping destroys the

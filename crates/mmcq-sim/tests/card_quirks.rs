@@ -119,7 +119,8 @@ fn the_stack_lives_with_every_io_card() {
     }
 }
 
-/// Checks that each card goes the way that its quirk means, and loses nothing else by it.
+/// Checks that the stack avoids only what the quirk of each I/O card forbids, and uses all its
+/// other features.
 #[test]
 fn io_cards_take_only_their_quirks_path() {
     let up = |file, options| io(&text(file), options).unwrap_or_else(|error| panic!("{file}: {error}")).1;
@@ -250,8 +251,8 @@ fn a_date_after_the_last_one() {
     assert_eq!(made(&disguised("wrong-date", "manufactured", "\"2021-03\"")), (2021, 3));
 }
 
-/// Checks that lost or damaged answers cost no card, without an entry in the stack's table:
-/// bring-up asks again, and goes on without what is not necessary.
+/// Checks that a card comes up in spite of lost or damaged answers, without an entry in the stack's
+/// table: bring-up asks again, and goes on without answers that are not necessary.
 #[test]
 fn odd_answers_cost_no_card() {
     // The card may also execute the command and only leave out the answer.

@@ -28,8 +28,8 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
 
-/// After this time everything that was under way when a future was dropped has ended: the longest
-/// timeout of a card is that of a write, 250 ms to 500 ms.
+/// Time in ns after which everything that was under way when a future was dropped has ended: the
+/// longest timeout of a card is that of a write, 250 ms to 500 ms.
 const SETTLED_NS: u64 = 2_000_000_000;
 
 fn text(card: &str) -> String {
@@ -48,8 +48,9 @@ struct Rig {
     model: Rc<RefCell<Sdhci>>,
     memory: ShadowMemory,
     stack: Stack,
-    /// The buffers that the test gave out, and the claims by which it gets them back.
+    /// Memory of the buffers that the test gave out.
     given: RefCell<Vec<Box<[u64]>>>,
+    /// Claims by which the test gets its buffers back.
     claims: RefCell<Vec<Claim>>,
     back: RefCell<Vec<NonNull<u8>>>,
 }
@@ -196,8 +197,9 @@ impl Drop for Report<'_> {
 
 const BLOCKS: u32 = 8;
 const BYTES: u32 = BLOCKS * 512;
-/// First blocks of the area that is only read, and of the area that is written.
+/// First block of the area that the tests only read.
 const READ_AT: u64 = 5_000;
+/// First block of the area that the tests write.
 const WRITE_AT: u64 = 9_000;
 
 async fn contents(rig: &Rig, lba: u64) -> Vec<u8> {

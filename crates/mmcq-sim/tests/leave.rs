@@ -137,8 +137,8 @@ fn a_cache_is_not_switched_behind_the_engine() {
     }
 }
 
-/// Checks CMD55 whose answer is lost: it would make an application command of the next command, for
-/// example of CMD23, which then counts no blocks.
+/// Checks a CMD55 whose answer is lost: the card would take the next command for an application
+/// command, for example a CMD23, which then announces no blocks.
 #[test]
 fn a_lost_answer_to_cmd55_is_nothing_to_others() {
     for name in ["sdhc-16g-hs", "sdxc-128g-uhs"] {

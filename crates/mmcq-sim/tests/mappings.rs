@@ -37,8 +37,8 @@ fn recovery_gets_a_mapping_although_the_queue_holds_all() {
     }
 }
 
-/// Checks that every request gets its mapping when its turn comes, from room for a single request
-/// on.
+/// Checks that every request gets its mapping when its turn comes, even if there is room for the
+/// mapping of only one request.
 #[test]
 fn whatever_waits_gets_its_mapping_when_its_turn_has_come() {
     for name in ["emmc-51-full", "sdhc-16g-hs"] {

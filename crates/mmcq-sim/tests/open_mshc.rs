@@ -1,6 +1,6 @@
-//! Transfers that stay open on DesignWare's controller: reads by a ring of descriptors, writes by a
-//! carrier. What goes over the bus, what is on the card, and what the engine makes of a controller
-//! that cannot.
+//! Tests of transfers that stay open on DesignWare's controller, reads by a ring of descriptors and
+//! writes by a carrier: the commands on the bus, the data on the card, and what the engine does
+//! with a controller that cannot keep a transfer open.
 
 use crate::timed;
 use mmcq::block::BlockDevice;
@@ -24,16 +24,18 @@ type Driver = Surrounded<OpenDesignWare<Port, ShadowMemory, Board, 128>, Board>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 const BOTH: OpenTransfers = OpenTransfers::NONE.reads(true).writes(true);
-/// A small FIFO at 3.3 V, and a large one whose clock must not stop in a block.
+/// Controllers with their cards: one with a small FIFO at 3.3 V, and others with a large FIFO,
+/// whose clock must not stop inside a block.
 const MODELS: [(MshcConfig, &str); 4] = [
     (MshcConfig::PCI, "sdhc-16g-hs"),
     (MshcConfig::JH7110, "sdxc-128g-uhs"),
     (MshcConfig::RK3399, "sdxc-128g-uhs"),
     (MshcConfig { signal18: false, signal18_fixed: true, lines: 8, ..MshcConfig::RK3399 }, "emmc-hs200"),
 ];
-/// Deadlines of two phases that never end, and their recoveries.
+/// Longest time in ns of a test's requests: the deadlines of two phases that never end, and their
+/// recoveries.
 const LIMIT_NS: u64 = 20_000_000_000;
-/// Longer than a transfer is held open.
+/// Pause in ns, longer than the engine holds a transfer open.
 const PAUSE_NS: u64 = 2 * Config::DEFAULT.hold_ns + 1_000_000;
 
 struct Rig {
@@ -43,7 +45,7 @@ struct Rig {
     stack: Stack,
     base: u64,
     end: u64,
-    /// Faults of the bring-up, which asks what a card may not know.
+    /// Number of faults during bring-up, which sends commands that the card may not know.
     faults: u64,
 }
 
@@ -113,7 +115,8 @@ impl Rig {
         assert!(back.iter().all(|got| *got == byte), "at {lba}");
     }
 
-    /// Writes so many requests of so many blocks one after the other, each with its number.
+    /// Writes `requests` requests of `blocks` blocks one after the other, each filled with its
+    /// number.
     fn write(&self, requests: u64, blocks: usize) {
         for n in 0..requests {
             self.write_at(self.base + n * blocks as u64, blocks, n as u8 | 1);
@@ -126,7 +129,7 @@ impl Rig {
         }
     }
 
-    /// Since the bring-up.
+    /// Returns the number of faults since bring-up.
     fn faults(&self) -> u64 {
         self.stack.with(|engine| engine.stats().faults) - self.faults
     }
@@ -185,8 +188,8 @@ fn each_way_is_off_until_it_is_enabled() {
     }
 }
 
-/// Requests of every size, so that the ring goes around many times, with pauses longer than a
-/// transfer is held open.
+/// Checks requests of every size, so that the ring of descriptors is used many times over, with
+/// pauses longer than the engine holds a transfer open.
 #[test]
 fn data_are_right_at_each_size_and_after_each_pause() {
     for place in MODELS {
@@ -217,7 +220,7 @@ fn data_are_right_at_each_size_and_after_each_pause() {
     }
 }
 
-/// A byte count of 32 bits would not hold them, nor a block count of 16.
+/// Checks a sequential run of more blocks than a block count of 16 bits holds.
 #[test]
 fn a_run_goes_on_past_what_a_register_counts() {
     let rig = Rig::new(MODELS[2], BOTH);
@@ -229,7 +232,8 @@ fn a_run_goes_on_past_what_a_register_counts() {
     rig.checked();
 }
 
-/// The card has no block after its last one to push the words before into memory.
+/// Checks a sequential read to the end of the card: no block follows that would push the last words
+/// out of the FIFO into memory.
 #[test]
 fn a_run_ends_at_the_end_of_the_card() {
     for place in MODELS {
@@ -249,7 +253,8 @@ fn a_run_ends_at_the_end_of_the_card() {
     }
 }
 
-/// Other requests between leave nothing of the open transfer in the controller.
+/// Checks that requests between two parts of an open transfer find the controller as usual: nothing
+/// of the open transfer is left in its registers.
 #[test]
 fn what_comes_between_finds_the_controller_as_ever() {
     for place in MODELS {
@@ -274,7 +279,8 @@ fn what_comes_between_finds_the_controller_as_ever() {
     }
 }
 
-/// One fault at a time, in the middle of open transfers: the engine recovers, and no byte is wrong.
+/// Checks one fault at a time, in the middle of open transfers: the engine recovers, and no byte is
+/// wrong.
 #[test]
 fn faults_in_the_middle_are_recovered_from() {
     for (point, strike) in [
@@ -343,8 +349,8 @@ fn a_card_that_is_taken_out_of_an_open_transfer_is_gone() {
     }
 }
 
-/// Each of these controllers cannot do one of the ways: it is left in bounded time, and nothing is
-/// lost.
+/// Checks controllers that cannot keep reads open, or not writes: the stack gives that method up in
+/// bounded time, and no data are lost.
 #[test]
 fn a_controller_that_cannot_is_left_after_two_failures() {
     for config in [

@@ -162,8 +162,8 @@ fn a_run_has_one_command_or_a_status_for_each() {
     }
 }
 
-/// Checks a transfer of more blocks than the block count register can hold (65 535): it is closed
-/// before, and a new one begins.
+/// Checks sequential requests of more blocks than the block count register can hold (65 535): the
+/// stack closes the open transfer before that, and begins a new one.
 #[test]
 fn a_run_goes_on_past_what_the_register_counts() {
     for writes in WAYS {
@@ -194,8 +194,8 @@ fn memory_beside_a_boundary_ends_a_transfer_by_stops_alone() {
     }
 }
 
-/// Checks controllers that cannot keep a transfer open in one of the ways: that way is given up
-/// after two failures, in bounded time, and no data are lost.
+/// Checks controllers that cannot keep a transfer open by stops, or not by a carrier: the stack
+/// gives that method up after two failures, in bounded time, and no data are lost.
 #[test]
 fn a_controller_that_cannot_is_left_after_two_failures() {
     let stops = [

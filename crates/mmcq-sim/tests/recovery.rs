@@ -187,8 +187,8 @@ fn a_card_that_lost_its_state_costs_no_tuning() {
     }
 }
 
-/// Checks a supply that fails for a moment: the recovery waits for it once before it gives the card
-/// up.
+/// Checks a supply that fails for a moment: the recovery waits once for the supply before it gives
+/// the card up.
 #[test]
 fn a_supply_that_is_away_for_a_moment_comes_back() {
     for name in ["sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200", "hbg4a2"] {

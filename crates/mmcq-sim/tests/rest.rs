@@ -168,7 +168,8 @@ thread_local! {
     static FILLED: RefCell<Vec<SlotId>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A waker whose clone stands for an interrupt between two statements of the supervisor.
+/// Returns a waker whose `clone` fills the queue, as an interrupt between two statements of the
+/// supervisor could.
 fn filling() -> Waker {
     fn clone(_: *const ()) -> RawWaker {
         FILLS.set(match FILLS.take() {

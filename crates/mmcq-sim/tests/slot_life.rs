@@ -60,7 +60,7 @@ fn empty(options: Options) -> (Bench, Found, DmaBuf, Box<dyn Card>) {
     (bench, card, scratch, out)
 }
 
-/// Checks the promise of `Event::Inserted`: "`Ok`: it is ready for requests."
+/// Checks the promise of `Event::Inserted`: with `Ok` the card is ready for requests.
 #[test]
 fn a_card_that_takes_minutes_is_ready_when_it_is_told() {
     for group_us in [300, 60_000] {

@@ -27,8 +27,9 @@ const RECEIVED: u32 = 0x6;
 /// A port over a PL022, with at most eight bytes under way.
 struct Pio {
     regs: pl022::Port,
-    /// The bytes of the exchange, and the memory that the received bytes go to.
+    /// Bytes of the exchange.
     bytes: Vec<u8>,
+    /// Memory that the received bytes go to; `None`: they are dropped.
     to: Option<Segment>,
     sent: usize,
     got: usize,

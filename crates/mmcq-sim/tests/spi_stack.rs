@@ -470,8 +470,8 @@ fn a_line_or_a_card_that_is_gone() {
     assert!(rig.line.time.now() < 3_000_000_000, "{} ns", rig.line.time.now());
 }
 
-/// Checks a read up to the last block: a card that is stopped after it has read beyond it, and
-/// shows an error in its next status that belongs to no request.
+/// Checks a read up to the card's last block: the card reads ahead beyond that block before it is
+/// stopped, and shows an error in its next status. The error belongs to no request.
 #[test]
 fn a_read_up_to_the_last_block() {
     for name in EACH {

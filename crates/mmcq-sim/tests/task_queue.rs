@@ -70,8 +70,8 @@ fn tasks_are_announced_beside_the_data_of_reads() {
     }
 }
 
-/// Checks that such a command can fail, each of them once: the queue is given up, and no request
-/// fails.
+/// Checks one failed or lost event at a time (response, command, interrupt) while the card's queue
+/// is in use: no request fails.
 #[test]
 fn a_command_that_fails_beside_data_costs_no_request() {
     let mut failures = 0;

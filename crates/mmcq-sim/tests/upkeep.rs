@@ -17,8 +17,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 const MS: u64 = 1_000_000;
-/// Indices of EXT_CSD bytes, for `Quirks::ext_csd`.
+/// Index of the byte BKOPS_EN in EXT_CSD.
 const BKOPS_EN: u16 = 163;
+/// Index of the byte HPI_FEATURES in EXT_CSD.
 const HPI_FEATURES: u16 = 503;
 
 fn with(upkeep: Upkeep) -> Options {

@@ -88,8 +88,8 @@ const AROUND_NS: (u64, u64, usize) = (500, 1_500, 50);
 /// difference can come from the timing of register accesses.
 const LATER_NS: u64 = 2 * ACCESS_NS as u64;
 
-/// Delays a response beyond the end of the data, by a little more each time, so that it comes at
-/// each moment of the driver's work at that end.
+/// Delays a response beyond the end of the data, by a little more each time, so that the response
+/// comes at each moment of the driver's work after the data.
 fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, 2), (Asked::Read, 0, 2), (Asked::Read, 1, 1), (WRITE, 2, 1)];
     let machines: Vec<Setup> =
@@ -207,8 +207,8 @@ fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Numbers of damaged blocks at the beginning of a write. After the third the engine sends the
-/// write in pieces, after more blocks in smaller pieces.
+/// How many blocks at the beginning of a write the cases damage: three to five. After the third
+/// damaged block the engine sends the write in pieces, after further ones in smaller pieces.
 const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
 /// Number of blocks in the write that is damaged.
 const WRITTEN: u32 = 8;

@@ -37,8 +37,8 @@ pub struct Bench {
     pub(super) profiles: Vec<CardProfile>,
     /// Memory of the requests. The engine owns the pieces that are not in `free`.
     pub(super) memory: Vec<Piece>,
-    /// State of each piece of memory, if a request uses it from its first word on, and from its
-    /// second.
+    /// Claims on each piece of memory: first for requests that begin at the piece's first word,
+    /// then for requests that begin at its second word.
     pub(super) claims: [Vec<Claim>; 2],
     /// Whether requests use every second piece only from its second word on.
     pub(super) is_shifted: bool,
@@ -57,7 +57,8 @@ pub struct Bench {
     pub(super) stale: Vec<SlotId>,
 }
 
-/// A page of memory, aligned to the smallest boundary at which a controller can be made to stop.
+/// A page of memory, aligned to 4096 bytes, the smallest SDMA boundary at which a controller can be
+/// made to stop.
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
 struct Page([u64; 512]);

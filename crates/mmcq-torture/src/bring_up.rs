@@ -155,7 +155,7 @@ pub struct Row {
     pub failed: u64,
     /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
     pub late: u64,
-    /// Number of struck bring-ups that ended more than one speed below the best.
+    /// Number of struck bring-ups that reached a bus speed more than one step below the best.
     pub slow: u64,
     /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,
@@ -218,7 +218,7 @@ async fn programs<B: Platform, const N: usize>(
 /// Result of a bring-up and its time in ns; `Err` says why it never ended.
 type Ended = Result<(Result<Speed, Error>, u64), String>;
 
-/// Brings the card of this machine up. With `again`, does it a second time if no card was found.
+/// Brings the card of this machine up. With `again`, tries a second bring-up if no card was found.
 /// Returns the first result and its time in ns.
 fn drive<B: Platform>(
     slot: Slot,

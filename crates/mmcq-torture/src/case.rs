@@ -27,7 +27,7 @@ pub struct Operation {
     pub area: u8,
     /// First sector of the request, counted from the beginning of the case's window of sectors.
     pub at: u32,
-    /// Number of sectors.
+    /// Number of sectors of the request.
     pub blocks: u32,
     /// Whether the request is submitted only after all earlier requests are answered.
     pub alone: bool,

@@ -246,8 +246,8 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// Returns how often an injection was tried and its longest extra time in ns: first as a single
-    /// strike, then as a lasting fault.
+    /// Returns the number of tries of an injection and the longest extra time in ns that it caused:
+    /// first as a single strike, then as a lasting fault.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {
@@ -267,7 +267,7 @@ impl Tried {
     }
 }
 
-/// Returns those columns of an entry that do not depend on executions.
+/// Returns the columns of an entry that need no execution of a campaign, as text.
 #[must_use]
 pub fn fixed(entry: &Entry) -> String {
     let mut proofs: Vec<String> = Vec::new();

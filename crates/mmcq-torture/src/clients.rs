@@ -23,7 +23,7 @@ const STALE_MAX: usize = 8;
 /// How a client waits for its answer.
 enum Way<'a, B: Platform> {
     Future(Request<'a, B>),
-    /// By the name of its slot, as programs do that have a table of requests.
+    /// The client names its request by the slot, as programs do that have a table of requests.
     Slot(SlotId),
 }
 
@@ -308,7 +308,8 @@ impl Run<'_> {
     }
 
     /// Checks that a request's memory comes back as it was lent, with the data of a write
-    /// unchanged. With `left`, the memory may also be given up to a controller that nothing stops.
+    /// unchanged. With `left`, a failed request may also come back without its memory: the engine
+    /// has then given the memory up to a controller that no reset stops.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,

@@ -62,8 +62,8 @@ pub struct Machine<B: Platform> {
     time: Time,
     /// Number of mappings that the driver has made for its own use.
     mapped: usize,
-    /// Whether writes are reported complete before their status: the case wants it, or the driver
-    /// may leave a transfer open.
+    /// Whether writes are reported complete before their status. True if the case wants this, or if
+    /// the driver may leave a transfer open.
     early: bool,
     /// Memory that the driver uses. It must be dropped after the driver.
     _tables: Box<dyn Any>,

@@ -43,9 +43,10 @@ const CHAINED: usize = 8;
 /// Number of memory segments in the list of an SDMMC that has linked lists.
 const LISTED: usize = 64;
 
-/// Number and size of the buffers that replace memory which the controller cannot use. They hold
-/// two of the longest requests.
+/// Number of buffers that replace memory which the controller cannot use. All together hold two of
+/// the longest requests.
 const COPIED: usize = 16;
+/// Size in bytes of each of these buffers.
 const COPIED_BYTES: usize = 4096;
 
 /// Driver of an SDHCI controller.
@@ -62,7 +63,8 @@ pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// Driver of a mobile storage host, with the parts of its board.
 pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
-/// Driver of DesignWare's mobile storage host that leaves transfers open, likewise.
+/// Driver of DesignWare's mobile storage host that leaves transfers open, with the parts of its
+/// board.
 pub type OpenHostDriver =
     Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
 /// Driver of ST's SDMMC, with the parts of its board.
@@ -97,7 +99,7 @@ thread_local! {
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
     /// Memory for mobile storage hosts.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory for what ends an open read of such a host.
+    /// Memory that receives the data at the end of an open read on a mobile storage host.
     static SCRAPS: Pool<Scrap> = const { RefCell::new(Vec::new()) };
     /// Memory for ST's SDMMC with a single buffer.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
@@ -135,7 +137,7 @@ impl<T> Drop for Lease<T> {
 
 /// Clock of the SPI bus in Hz.
 const SPI_HZ: u32 = 25_000_000;
-/// Highest card clock in Hz that these campaigns use with a mobile storage host or ST's SDMMC.
+/// Highest card clock in Hz with a mobile storage host that does not use modes above high speed.
 const HOST_HZ: u32 = 52_000_000;
 const SDMMC_HZ: u32 = 200_000_000;
 
@@ -331,12 +333,12 @@ impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
     }
 }
 
-/// DesignWare's controllers: an old one, and a new one.
+/// Two of DesignWare's controllers: an old one for cases with `old_host`, and a new one.
 const DESIGN_WARE: [MshcConfig; 2] = [MshcConfig::JH7110, MshcConfig::RK3399];
 
 impl Machine<(NoLock, OpenHostDriver)> {
-    /// Makes DesignWare's mobile storage host that leaves transfers open, with power-on at this
-    /// time.
+    /// Makes a machine with DesignWare's mobile storage host that leaves transfers open; its power
+    /// comes on at `now_ns`.
     pub fn open_designware(
         setup: &Setup,
         card: Box<dyn Card>,
@@ -376,7 +378,8 @@ type WithHostDriver<L> = (
     Lease<Descriptors<DESCRIPTORS>>,
 );
 
-/// Makes a mobile storage host: an old one runs at high speed, a newer one as fast as it can.
+/// Makes a mobile storage host with its driver: `old` for cases with `old_host`, with a clock of at
+/// most [`HOST_HZ`], otherwise `new` with its highest clock.
 fn mshc_driver<L: MshcLayout>(
     [old, new]: [MshcConfig; 2],
     setup: &Setup,

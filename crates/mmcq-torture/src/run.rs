@@ -103,7 +103,7 @@ pub(super) struct Run<'r> {
     cuts: &'r [Cut],
     /// First sector of the window of sectors that the case uses.
     pub base: u64,
-    /// Number of faults that were already noticed.
+    /// Number of struck faults that this run has already handled.
     pub strikes: usize,
     /// Whether the card has been brought up.
     up: bool,
@@ -128,8 +128,9 @@ pub(super) struct Run<'r> {
     pub losses: (u64, u64),
     /// Number of lost responses with the bit ERROR that the checker knows.
     pub unheard: u64,
-    /// Event at which the write protection ends, and the time in ns at which it was last seen.
+    /// Number of the event at which the write protection of the card ends.
     pub protected_until: Option<u64>,
+    /// Last time in ns at which the card was write-protected.
     pub protected_ns: Option<u64>,
     /// Number of reads and writes that failed on the medium and that the checker knows.
     pub late_failures: usize,

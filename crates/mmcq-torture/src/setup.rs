@@ -33,7 +33,7 @@ pub enum Place {
 pub enum Defer {
     /// The interrupt handles all completions.
     Nothing,
-    /// Reads by DMA are completed later; the interrupt handles the others.
+    /// Reads by DMA are completed later; the interrupt handles all other completions.
     Reads,
     /// All completions are handled later.
     Everything,
@@ -65,7 +65,7 @@ pub enum Host {
     Smhc,
     /// DesignWare's mobile storage host.
     DesignWare,
-    /// DesignWare's, which leaves transfers open.
+    /// DesignWare's mobile storage host, which leaves transfers open.
     OpenDesignWare,
     /// ST's SDMMC of this chip.
     Sdmmc(Chip),
@@ -100,13 +100,13 @@ pub enum Unused {
 pub enum Refuses {
     /// No writes.
     Nothing,
-    /// All writes from the end of its life on, after it has written a mebibyte.
+    /// All writes after the card has written one mebibyte, which is the end of its life.
     Worn,
     /// Writes to the mebibyte in the middle of the sectors that the case uses.
     Middle,
 }
 
-/// Time in ns after which an unused card is stopped or sent to sleep.
+/// Time in ns after which an unused card is sent to sleep or its clock is stopped.
 const UNUSED_NS: u64 = 5_000_000;
 static CLOCK_OFF: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: UNUSED_NS });
 static SLEEPS: Upkeep = Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: UNUSED_NS });

@@ -158,7 +158,7 @@ fn random_runs_on_other_controllers_keep_every_promise() {
 }
 
 /// Checks chips that report the end of data before the end of busy. A write was once sent into the
-/// busy of the one before; now the driver is told about such a chip.
+/// busy of the one before; now a setting of the driver names such chips.
 #[test]
 fn a_chip_that_ends_data_before_busy_keeps_every_promise() {
     let mut bench = Bench::new();

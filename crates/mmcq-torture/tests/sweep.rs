@@ -38,8 +38,8 @@ fn a_card_that_is_slow_for_ever_ends_each_incident_in_its_budget() {
     assert!(incidents > 10, "{incidents}");
 }
 
-/// Checks a flush that never ends and a second fault. The status requests after the flush may last
-/// once as long as a flush may. The flush is not begun again if no time is left.
+/// Checks a flush that never ends and a second fault. All status requests after the flush together
+/// may take as long as one flush. The flush is not begun again if no time is left.
 #[test]
 fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident() {
     let busy = Shot { point: Point::Busy, nth: 7, strike: Strike::Never };
@@ -66,9 +66,9 @@ fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident(
     }
 }
 
-/// Checks that a lost response to a status request costs only the time of a request, and not the
-/// time of the busy. Three of them in a row once made a read behind three flushes wait for ninety
-/// seconds.
+/// Checks that a lost response to a status request costs only the time of one status request, and
+/// not the time of the busy. Three lost responses in a row once made a read behind three flushes
+/// wait for ninety seconds.
 #[test]
 fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy() {
     let mut bench = Bench::new();

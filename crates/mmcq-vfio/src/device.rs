@@ -17,10 +17,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Offset of the PCI Command register; its bits 1 (Memory Space Enable) and 2 (Bus Master Enable)
-/// follow.
+/// Offset of the PCI Command register.
 const COMMAND: u64 = 0x04;
+/// Bit Memory Space Enable of the PCI Command register.
 const MEMORY_SPACE: u16 = 1 << 1;
+/// Bit Bus Master Enable of the PCI Command register.
 const BUS_MASTER: u16 = 1 << 2;
 const FIRST_BAR: u64 = 0x10;
 const BAR_IO: u32 = 1;

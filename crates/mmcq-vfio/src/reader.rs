@@ -35,9 +35,9 @@ pub const PIECE_BYTES: u32 = 128 << 10;
 const DESCRIPTORS: usize = 64;
 /// Longest sleep: after this time the stack is polled although nothing is due.
 const QUIET: Duration = Duration::from_secs(1);
-/// Longest time that a future may go on after its card has gone. While it does, the stack is polled
-/// at this interval at least.
+/// Longest time that a future may go on after its card has gone.
 const LEAVE: Duration = Duration::from_secs(5);
+/// Largest interval between two polls of the stack in that time.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// Most events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;

@@ -10,9 +10,10 @@ use mmcq::host::Regs;
 use mmcq::host::sdhci::regs::{INT_STATUS, PRESENT, RESET, RESET_ALL};
 use std::time::Duration;
 
-/// Most polls of a software reset, and the pause between two polls. A reset takes microseconds; it
-/// is given at least 100 ms.
+/// Largest number of polls for the end of a software reset. A reset takes microseconds; the polls
+/// allow at least 100 ms.
 const LOOKS: u32 = 500;
+/// Pause between two polls.
 const BETWEEN: Duration = Duration::from_micros(200);
 
 /// A PCI function that contains one SD host controller a slot.
@@ -38,7 +39,8 @@ pub(crate) trait Function {
     fn wrong(&self, what: String) -> Error;
 }
 
-/// Stops a function: afterwards no slot does anything until it is told to. Bus mastering stays off.
+/// Stops a function: afterwards no slot does anything before a program commands it. Bus mastering
+/// stays off.
 pub(crate) fn quiet<F: Function>(function: &F) -> Result<(), Error> {
     function.set_bus_master(false)?;
     function.reset();
@@ -74,7 +76,7 @@ mod tests {
         steps: Rc<RefCell<Vec<String>>>,
         stuck: Option<u8>,
         dead: bool,
-        /// The first read returns all ones, as if it were lost.
+        /// Whether the first read returns all ones, as if it were lost.
         loses: bool,
         paused: Cell<Duration>,
     }

@@ -2,7 +2,8 @@
 
 use mmcq_sim::stats::BusEvent;
 
-/// Time in ns above which the load has paused, so that the time is no gap.
+/// Longest gap in ns. A longer time between two transfers is a pause of the load and does not count
+/// as a gap.
 const PAUSE_NS: u64 = 5_000_000;
 
 /// Direction of a transfer's data.
@@ -36,7 +37,7 @@ pub struct Gaps {
     pub bytes: u64,
     /// Number of commands, from the first of a transfer to the first of the next.
     pub commands: u64,
-    /// Number of interrupts in the same times.
+    /// Number of interrupts, from the first command of a transfer to the first command of the next.
     pub interrupts: u64,
     /// Sum in ns of the transfers' times: each from its first command to the end of its data or
     /// busy.

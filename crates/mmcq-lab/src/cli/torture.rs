@@ -28,11 +28,9 @@ const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
 /// Long set (`--long`): number of requests, number of power cuts, and length of the programs.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
-/// With all campaigns, the random requests are divided by this for a reader, for hosts, and for a
-/// card's queue.
+/// Divisor of the random requests of readers, hosts and card queues when all campaigns run.
 const STREAMED: u64 = 5;
-/// With all campaigns, the random requests are divided by this for a card in SPI mode, where each
-/// byte is an event, and for large requests.
+/// Divisor of the random requests in SPI mode and of large requests when all campaigns run.
 const WIRED: u64 = 100;
 
 /// Names of the campaigns of random runs.
@@ -210,8 +208,7 @@ impl Mode {
     }
 }
 
-/// Runs the campaign of bring-up and prints its table. Returns the number of bring-ups that broke a
-/// promise.
+/// Runs the campaign of bring-up, prints its table, and returns the number of broken promises.
 fn bring_ups(jobs: usize) -> Result<u64, Error> {
     let shown = Progress::new("a fault at every event of a bring-up", bring_up::STEPS, Unit::Count);
     let rows = bring_up::sweeps(&bring_up::SLOTS, jobs, &|done| shown.inc(done));

@@ -26,7 +26,7 @@ impl Voice {
 }
 
 /// Chooses the colours. Help and errors about the command line need them before it is parsed, so
-/// this searches for `--color` itself.
+/// this function searches for `--color` by itself.
 pub fn colours() -> ColorChoice {
     let words: Vec<String> = std::env::args().take_while(|word| word != "--").collect();
     let joined = words.iter().find_map(|word| word.strip_prefix("--color="));

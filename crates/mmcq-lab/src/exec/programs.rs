@@ -16,12 +16,15 @@ use std::time::Duration;
 /// Time without a command after which the state of the job's thread is read from the kernel.
 const LOOK: Duration = Duration::from_millis(20);
 /// Number of such reads after which a job that waits for something outside the laboratory lets
-/// other jobs run, and for how long in ns.
+/// other jobs run.
 const LOOKS: u32 = 3;
+/// Time in ns for which such a job lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
-/// Error numbers that the program sees.
+/// Error number for an I/O error, as the program sees it.
 const EIO: i64 = 5;
+/// Error number for a bad address, as the program sees it.
 const EFAULT: i64 = 14;
+/// Error number for an invalid argument, as the program sees it.
 const EINVAL: i64 = 22;
 
 /// Key of an I/O within its job: address, blocks, direction. I/Os with equal keys are
@@ -41,8 +44,9 @@ struct Job {
     /// Whether the job waited for something outside the laboratory when its state was last read.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
-    /// Number of I/Os taken out of the job's ring; below, the number of those done.
+    /// Number of I/Os taken out of the job's ring.
     taken: u32,
+    /// Number of the job's I/Os that are done.
     done: u32,
     /// Number of I/Os done since the job last ran.
     ready: u64,
@@ -57,7 +61,7 @@ pub const JOBS_MAX: u32 = 64;
 pub struct Tally {
     /// Number of reads, writes and flushes.
     pub ios: [u64; 3],
-    /// Bytes read and written.
+    /// Number of bytes, `[read, written]`.
     pub bytes: [u64; 2],
     /// Number of flushes that the card has done.
     pub flushed: u64,

@@ -36,8 +36,7 @@ const SLOTS_AT: usize = 16384;
 const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;
-/// Offset of the stand-ins, behind the files. For each file there are its number and the
-/// descriptors of this process.
+/// Offset of the identities of the files' stand-ins.
 const STANDINS_AT: usize = FILES_AT + FILES_MAX * FILE_BYTES;
 const STANDIN_FDS_AT: usize = STANDINS_AT + FILES_MAX * 3 * 8;
 const LOCK_FDS_AT: usize = STANDIN_FDS_AT + FILES_MAX * 3 * 4;

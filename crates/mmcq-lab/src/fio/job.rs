@@ -91,9 +91,9 @@ impl Rw {
 /// Block sizes of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockSize {
-    /// Smallest size in bytes.
+    /// Smallest block size in bytes.
     pub min: u64,
-    /// Largest size in bytes.
+    /// Largest block size in bytes.
     pub max: u64,
     /// Option `bssplit=`: sizes in bytes, each with its percentage, in the order of the option;
     /// empty if it is not given.
@@ -182,7 +182,7 @@ pub struct Continue {
     pub read: bool,
     /// Whether the job continues after a failed write.
     pub write: bool,
-    /// Data that differ from what was written.
+    /// Whether the job continues after a read whose data differ from what was written.
     pub verify: bool,
 }
 
@@ -202,7 +202,7 @@ pub enum Buffers {
     Random,
     /// Random bytes, generated for each write.
     Refill,
-    /// Only zeros.
+    /// Each write contains only zeros.
     Zero,
     /// A pattern of bytes, repeated.
     Pattern(Vec<u8>),
@@ -514,7 +514,7 @@ pub struct Worker {
     pub thread_number: u32,
     /// Number of the worker among the copies of its job, from 0.
     pub subjob: u32,
-    /// Report group, from 0.
+    /// Number of the worker's report group, from 0.
     pub group: u32,
     /// Whether the worker starts only when all earlier workers have ended.
     pub waits_for_earlier: bool,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Measurements of requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// Bytes transferred or discarded.
+    /// Number of bytes that the requests transferred or discarded.
     pub bytes: u64,
     /// Latency from submission to completion.
     pub clat: Latency,

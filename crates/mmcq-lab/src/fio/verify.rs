@@ -1,9 +1,9 @@
 //! Content of written blocks, and how a read verifies it.
 //!
 //! The header is that of fio 3.33, so that fio can check what the laboratory wrote, and the
-//! laboratory what fio wrote. It has magic, kind, length, seed, offset, time, worker, number of the
-//! write, and a CRC-32C over these 36 bytes. The checksum of the rest of the block follows. All
-//! numbers are little-endian.
+//! laboratory what fio wrote. The header has a magic number, kind, length, seed, offset, time,
+//! worker, number of the write, and a CRC-32C over these 36 bytes. The checksum of the block's
+//! remaining bytes follows the header. All numbers are little-endian.
 
 use super::job::{Buffers, Dir, Job, Verify};
 use mmcq_sim::sequence;
@@ -118,7 +118,7 @@ pub fn fill(job: &Job, stamp: &Stamp, offset: u64, now_ns: u64, buffer: &mut [u8
 }
 
 /// Checks the data of a read at `offset`. With a stamp, the seed and the number of the write must
-/// also match it.
+/// also match the stamp.
 pub fn check(job: &Job, stamp: Option<&Stamp>, offset: u64, data: &[u8]) -> Result<(), VerifyError> {
     if job.verify == Verify::Pattern {
         return check_pattern(&job.verify_pattern, offset, data);

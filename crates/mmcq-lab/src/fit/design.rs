@@ -39,8 +39,8 @@ const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+f
 const JOBS_MOST: usize = 12;
 /// Factor within which each value must be known; jobs are added until this is reached.
 const KNOWN: f64 = 1.06;
-/// Standard deviation of the pull to the start value, as in the solver. Without it, no value would
-/// have a size before the first job.
+/// Standard deviation, in logarithms, of the weak pull of each value to its start value, as in the
+/// solver. Without the pull, the uncertainty of the values would be infinite before the first job.
 const PULL: f64 = 1.386;
 const DIFFERENCE: f64 = 0.05;
 

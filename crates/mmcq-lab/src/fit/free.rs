@@ -40,7 +40,7 @@ pub struct Free {
     pub unit: &'static str,
     /// Start value of the fit.
     pub before: f64,
-    /// Lower and upper bound.
+    /// Lower and upper bound of the value during the fit.
     pub bounds: [f64; 2],
     /// Values that are allowed; empty: all values within the bounds.
     pub steps: Vec<f64>,

@@ -149,8 +149,8 @@ impl Bench {
     }
 }
 
-/// Makes jobs as short as the model allows. Returns true if they were longer, so that the steady
-/// rate must stand for the whole.
+/// Makes jobs as short as the model allows. Returns true if the jobs were longer, so that the
+/// steady rate must be used as the rate of the whole job.
 fn cut(jobs: &mut [Job], ios: u64) -> bool {
     for job in &mut *jobs {
         // No ramp time is needed, since the steady rate leaves the beginning out.

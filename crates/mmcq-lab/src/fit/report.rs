@@ -21,7 +21,8 @@ pub struct Value {
     pub interval: Option<[f64; 2]>,
     /// Whether the value is at one of its bounds.
     pub at_bound: bool,
-    /// Key of another value together with which only this value is known; `None`: no such value.
+    /// Key of the other value if the figures determine only a combination of the two values;
+    /// `None`: the figures determine this value alone.
     pub traded: Option<String>,
     /// Job that would determine the value; `None`: no single job is known.
     pub would: Option<String>,

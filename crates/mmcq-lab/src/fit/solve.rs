@@ -271,7 +271,7 @@ impl Problem<'_> {
     }
 }
 
-/// Number of residuals that the expected noise counts for.
+/// Weight of the expected noise in [`Solution::scale`]: as much as this number of residuals.
 const EXPECTED: f64 = 4.0;
 
 /// Returns the information of the rows of a Jacobian, which is the inverse of the values'

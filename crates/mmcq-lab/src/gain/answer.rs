@@ -17,7 +17,7 @@ const LEAST_PERCENT: f64 = 0.1;
 pub struct Point {
     /// Rate of both directions together in MiB/s.
     pub mib_s: f64,
-    /// Requests per second.
+    /// Number of requests per second.
     pub iops: f64,
     /// 99th percentile of the requests' latency in ns; with a durable load, that of the flushes.
     pub p99_ns: u64,
@@ -108,9 +108,9 @@ pub struct Gain {
     pub point: Point,
     /// Gain over the first setting of the cell in percent.
     pub percent: f64,
-    /// Lowest and highest gain in percent over all ends of values.
+    /// Lowest and highest gain in percent over all runs with a value at its low or high end.
     pub ends: [f64; 2],
-    /// Lowest and highest rate in MiB/s over all ends of values.
+    /// Lowest and highest rate in MiB/s over all runs with a value at its low or high end.
     pub mib_s: [f64; 2],
     /// Effects of values, the largest first. Values without an effect are left out.
     pub effects: Vec<Effect>,
@@ -196,7 +196,7 @@ pub struct Answer {
     pub set: Vec<String>,
     /// Seed of the runs.
     pub seed: u64,
-    /// Number of runs.
+    /// Number of runs that the answer needed.
     pub runs: usize,
     /// Whether the question asked for intervals.
     pub has_intervals: bool,

@@ -8,9 +8,9 @@ use crate::runner::Setting;
 /// Kind of a load; the stand-ins' difference depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only reads.
+    /// The load only reads.
     Reads,
-    /// Writes without flushes.
+    /// The load writes without flushes.
     Writes,
     /// Writes, each followed by a flush.
     Flushes,

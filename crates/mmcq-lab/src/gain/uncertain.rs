@@ -56,7 +56,7 @@ pub struct Uncertain {
     pub kind: String,
     /// Value in the model.
     pub value: f64,
-    /// Low and high end. An end that equals the value is not run.
+    /// Low and high end of the value. An end that equals the value is not run.
     pub ends: [f64; 2],
     /// Origin of the ends.
     pub basis: Basis,

@@ -53,6 +53,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Last line of output of a job that ran to its end.
 const END: &str = "guest: end";
+/// Line of output at which the job begins.
 const BEGIN: &str = "guest: begin";
 const WRONG: &str = "guest: wrong: ";
 

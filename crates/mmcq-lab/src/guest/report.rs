@@ -9,8 +9,8 @@ use std::fmt::Write;
 pub struct Counters {
     /// Guest time in ns at the end of the period.
     pub at_ns: u64,
-    /// Instructions executed. Time in which the CPUs were idle or waited for a register does not
-    /// count.
+    /// Number of executed instructions. Time in which the CPUs were idle or waited for a register
+    /// does not count.
     pub instructions: u64,
     /// Number of reads of the controller's registers.
     pub register_reads: u64,
@@ -170,8 +170,9 @@ struct Mark {
     counters: Counters,
 }
 
-/// Numbers of the marks that the guest's program sets around its load and at the end of the run.
+/// Number of the mark that the guest's program sets before its load.
 const LOAD_BEGINS: u64 = 1;
+/// Number of the mark that the guest's program sets after its load.
 const LOAD_ENDS: u64 = 2;
 
 /// Returns the loads that a job's output reports, each with its counters, and the counters of the

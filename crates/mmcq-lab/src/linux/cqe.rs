@@ -109,7 +109,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Puts the worker to sleep when it can take nothing, unless it was woken meanwhile.
+    /// Puts the worker to sleep when it can take no request, unless it was woken meanwhile.
     fn rest(&mut self, sys: &mut System) {
         if std::mem::take(&mut self.kicked) {
             sys.go_on(self.worker, 0, Step::Take);

@@ -1,8 +1,8 @@
 //! Model of Linux's I/O scheduler mq-deadline: sorting, batches, expiry, and merging at insert.
 //!
-//! A new I/O merges into a request that still waits in the scheduler and that ends or begins beside
-//! it. A request that was dispatched to the driver cannot grow any more. So the more requests the
-//! driver takes out, the smaller they are.
+//! A new I/O merges into a request that still waits in the scheduler, if that request ends where
+//! the I/O begins or begins where the I/O ends. A request that was dispatched to the driver cannot
+//! grow any more. So the more requests the driver takes out, the smaller they are.
 
 use crate::system::Io;
 use mmcq::host::Direction;
@@ -40,9 +40,9 @@ impl Request {
 /// Statistics of a disk, `[read, write]`, as in /proc/diskstats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Requests that are complete.
+    /// Number of complete requests, `[read, write]`.
     pub ios: [u64; 2],
-    /// I/Os, or requests, that were merged into another request.
+    /// Number of I/Os and requests that were merged into another request, `[read, write]`.
     pub merges: [u64; 2],
     /// Sum in ns of the times of all requests, each from its arrival to its completion.
     pub ticks_ns: [u64; 2],
@@ -57,7 +57,7 @@ pub struct Tunables {
     pub max_segments: usize,
     /// Number of requests in a batch of one direction.
     pub fifo_batch: u32,
-    /// How many times reads may be preferred while writes wait.
+    /// Number of times that reads may be preferred while writes wait.
     pub writes_starved: u32,
     /// Time in ns from arrival after which a request expires, `[read, write]`.
     pub expire_ns: [u64; 2],
@@ -110,7 +110,7 @@ impl Elevator {
         self.tunables.max_blocks
     }
 
-    /// Returns whether nothing waits.
+    /// Returns whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.sorted.iter().all(Vec::is_empty)
     }

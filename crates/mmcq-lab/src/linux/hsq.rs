@@ -76,9 +76,9 @@ pub struct Hsq<P> {
     /// Requests that were taken out of the scheduler, but refused by the queue. The worker sends
     /// them first when it runs again, and nothing merges into them any more.
     refused: VecDeque<Request>,
-    /// Flushes that wait until no request is in flight, and those that the flush in progress
-    /// serves.
+    /// Flushes that wait until no request is in flight.
     flushes: Vec<Io>,
+    /// The flush in progress, with the flushes that it serves.
     flushing: Option<Flushing>,
     /// Whether the card has a cache, so that the block layer passes flushes on.
     has_cache: bool,

@@ -52,14 +52,14 @@ enum Task {
 enum Round {
     /// No round is in progress: the work item takes the next task.
     None,
-    /// CMD12 for a transfer that was left open.
+    /// The chip executes CMD12 for a transfer that was left open.
     Close,
-    /// Pause after the CMD12 of a transfer that was left open.
+    /// The work item pauses after the CMD12 of a transfer that was left open.
     Pause,
-    /// CMD25 without its data.
+    /// The chip executes CMD25 without its data.
     Command,
     Data,
-    /// CMD12 at the end of the request.
+    /// The chip executes CMD12 at the end of the request.
     Stop,
     Status,
 }

@@ -1,5 +1,5 @@
-//! Draws the charts of a page, as SVG whose width follows its place. The page's style replaces the
-//! colours of text and lines in dark mode.
+//! Draws the charts of a page, as SVG whose width follows the width of the page. The page's style
+//! replaces the colours of text and lines in dark mode.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -58,8 +58,8 @@ fn escaped(text: &str) -> String {
     crate::trace::picture::escaped(text)
 }
 
-/// Returns a picture whose width follows its place, with a title. The picture's own size and
-/// language are removed.
+/// Returns a picture whose width follows the width of the page, with a title. The picture's own
+/// size and language are removed.
 pub fn scaled(svg: &str, title: &str, class: &str) -> String {
     let (head, rest) = svg.split_once('>').unwrap_or(("", svg));
     let view = head.split_once("viewBox=\"").and_then(|(_, rest)| rest.split_once('"'));

@@ -53,7 +53,7 @@ fn inside(data: &str) -> String {
     format!("{DATA}\n{}{DATA_END}\n", data.replace('<', "\\u003c"))
 }
 
-/// Returns a picture that is as wide as its place.
+/// Returns a picture that is as wide as the page's text.
 pub fn figure(svg: &str, said: &str) -> Markup {
     html! { figure { (PreEscaped(svg)) figcaption { (said) } } }
 }

@@ -27,6 +27,7 @@ const LEFT_OUT: [&str; 7] =
 
 /// Mark in the playground's file, where the form and its tables begin.
 const BEGINS: &str = "<!-- play -->";
+/// Mark in the playground's file, where the form and its tables end.
 const ENDS: &str = "<!-- /play -->";
 
 /// Parts of the playground in a page.

@@ -1,20 +1,22 @@
-//! What a driver is told of open transfers.
+//! The setting of a board's file about open transfers.
 
 use super::{ControllerConfig, PlatformError, error};
 use mmcq_sim::mshc::Layout;
 use toml::Value;
 
-/// What a driver is told of open transfers.
+/// Which transfers a driver leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
-    /// It leaves none open.
+    /// The driver leaves no transfer open.
     No,
-    /// It leaves those open that it knows best: on an SDHCI reads by stops, on DesignWare's
-    /// controller by a ring; on both writes by a carrier.
+    /// The driver leaves reads and writes open in the best way for the controller. Stops of SDMA
+    /// (on an SDHCI) or a ring of descriptors (on DesignWare's controller) keep reads open; the
+    /// data of a CMD13 (a carrier) keep writes open.
     Yes,
-    /// On these: reads alone.
+    /// The driver leaves only reads open.
     Reads,
-    /// On an SDHCI: reads, and writes by stops that end at a block gap.
+    /// On an SDHCI, the driver leaves reads and writes open; stops of SDMA at a block gap keep
+    /// writes open.
     Gap,
 }
 
@@ -37,7 +39,8 @@ impl Continue {
 }
 
 impl ControllerConfig {
-    /// Returns whether a driver that is told this may leave transfers open.
+    /// Returns whether the driver of this controller may leave transfers open, if the board's file
+    /// has the setting `told`.
     pub(super) fn continues_data(&self, told: Option<Continue>) -> bool {
         match self {
             ControllerConfig::Rtsx(_) => true,

@@ -2,12 +2,12 @@
 //!
 //! `advance` says which contexts advance the engine, see [`Advance`]. `streams = "off"` closes each
 //! transfer, even if the host could continue it; `"always"` keeps transfers open in a pause.
-//! `hold_us` is how long a transfer stays open in a pause, `owed_us` how long the status of its
-//! writes may be outstanding. `merging = "off"` sends each request alone. With `acknowledge =
-//! "transferred"` a write is complete when its data are transferred, not when the card has
-//! programmed them. `scheduler` is `"fifo"`, `"deadline"` or `"fair"`. `weights = [1, 4]` are the
-//! weights of the fair scheduler by client: the first job is client 0, and clients without a weight
-//! have 1.
+//! `hold_us` is how long a transfer stays open in a pause, `owed_us` how long the status of an open
+//! transfer's writes may be outstanding. `merging = "off"` sends each request alone. With
+//! `acknowledge = "transferred"` a write is complete when its data are transferred, not when the
+//! card has programmed them. `scheduler` is `"fifo"`, `"deadline"` or `"fair"`. `weights = [1, 4]`
+//! are the weights of the fair scheduler by client: the first job is client 0, and clients without
+//! a weight have 1.
 
 use super::{Advance, PlatformError, Scheduler, error, unknown};
 use mmcq::engine::{Acknowledge, Config, StaysOpen};
@@ -36,9 +36,9 @@ pub struct Stack {
     pub advance: Advance,
     /// When transfers stay open after their last request.
     pub streams: StaysOpen,
-    /// How long a transfer stays open in a pause, in ns.
+    /// Time in ns for which a transfer stays open in a pause.
     pub hold_ns: u64,
-    /// How long the status of writes in an open transfer may be outstanding, in ns.
+    /// Longest time in ns for which the status of writes in an open transfer may be outstanding.
     pub owed_ns: u64,
     /// Whether contiguous requests are merged into one transfer.
     pub merging: bool,

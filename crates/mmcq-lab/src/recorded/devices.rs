@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Numbers of names. Names that the user does not want have none.
+/// Numbers for the names of devices or files in a trace. A name that the user does not want has no
+/// number.
 pub(super) struct Devices {
     wanted: Option<String>,
     known: HashMap<String, Option<u32>>,

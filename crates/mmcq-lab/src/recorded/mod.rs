@@ -77,9 +77,9 @@ pub enum What {
     Ends {
         /// Number of the device.
         device: u32,
-        /// Offset of the first byte.
+        /// Offset in bytes of the range's first byte on the device.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the range in bytes.
         bytes: u64,
     },
 }

@@ -3,7 +3,7 @@
 use super::export::{Completed, is_flush};
 use std::fmt::Write;
 
-/// Returns, for each request, how many younger ones were sent to the card before it.
+/// Returns, for each request, how many younger requests were sent to the card before it.
 pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
     let mut by_age: Vec<usize> = (0..completed.len()).collect();
     by_age.sort_by_key(|&at| completed[at].came_ns);

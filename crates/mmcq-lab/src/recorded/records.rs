@@ -9,10 +9,14 @@ use std::sync::Arc;
 const CHUNK: usize = 1 << 14;
 /// Unit in bytes of all offsets and lengths.
 const BLOCK: u64 = 512;
-/// Number of bits below the block number, for operation and flags.
+/// Number of the lowest bits in the field `place`, which hold the operation. Two flags follow, then
+/// the block number.
 const OP_BITS: u32 = 2;
+/// Flag in the field `place`: the write is complete only when it is on the medium.
 const DURABLE: u64 = 1 << OP_BITS;
+/// Flag in the field `place`: the cache must be flushed before the request.
 const FLUSH_FIRST: u64 = 2 << OP_BITS;
+/// Number of bits below the block number in the field `place`.
 const PLACE_BITS: u32 = OP_BITS + 2;
 /// Flag in a field: the field holds an index into the list `large`, which has the number itself.
 const LARGE: u32 = 1 << 31;
@@ -24,8 +28,9 @@ const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
 /// One I/O of a recording, packed into 28 bytes.
 #[derive(Clone, Copy)]
 struct Packed {
-    /// Time as two halves, so that there is no padding between the fields.
+    /// Time in ns as two halves, so that there is no padding between the fields.
     at_ns: [u32; 2],
+    /// Block number, flags and operation as two halves.
     place: [u32; 2],
     blocks: u32,
     took_ns: u32,

@@ -31,9 +31,10 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// Number of runs whose mean gives a percentile. In tag order, chance decides which request is
-/// late, so some percentiles differ from run to run; these also have rows with their range.
+/// Number of runs whose mean gives a percentile.
 const RUNS: u64 = 5;
+/// Percentiles that differ from run to run, since in tag order chance decides which request is
+/// late. These also have rows with their range.
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
 /// AndroBench, published five days later in the same thread: cell, `rw=`, request size, threads,
@@ -62,8 +63,8 @@ it; neither is in the model.
 /// Second card of the experiment, fitted to the published mean without the queue.
 const CARD_B: &str = "fifo-emmc-b-hs200";
 
-/// The experiment's board with an SDHCI instead, on which unmodified Linux can run; and the second
-/// card, fitted for this board.
+/// The experiment's board with an SDHCI in place of its own controller, so that unmodified Linux
+/// can run on it; and the second card, fitted for this board.
 pub const SDHCI: (&str, &str) = ("fifo-sdhci", "fifo-emmc-b");
 
 /// Returns the published job with this `rw=`; each of its eight threads transfers `io_mib` MiB.

@@ -28,10 +28,12 @@ const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
 
 /// Keys of the times to wake threads.
 const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
+/// Largest relative difference of the times to wake threads.
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
 /// Prefix of the keys of the card's times.
 const CARD: &str = "card.flash.";
+/// Largest relative difference of the card's times.
 const CARD_SHARE: f64 = 0.0055;
 
 /// Draws a number with equal probability between 1 - `share` and 1 + `share`.

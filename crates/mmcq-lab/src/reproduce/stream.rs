@@ -10,9 +10,9 @@ struct Cell {
     name: &'static str,
     rw: &'static str,
     bs: &'static str,
-    /// Amount of the published job in MiB; below, the amount that is run, which is enough for the
-    /// steady state.
+    /// Amount of the published job in MiB.
     full_mib: u64,
+    /// Amount that is run without `--full`, in MiB: enough for the steady state.
     share_mib: u64,
     unit: &'static str,
     /// Published values before and after the patch, if there are some.
@@ -105,8 +105,9 @@ card does; from where the thread's is (reads: 15.7 ms at 99.9 %, 34.6 at most), 
 no rare delay for it. Percentiles beyond 99 % need the whole job (--full).
 ";
 
-/// Card that reads ahead beyond the count of CMD23; below, the cells that this affects.
+/// Name of a card that reads ahead beyond the count of CMD23.
 const CARD_AHEAD: &str = "pro-plus-128-ahead";
+/// Names of the cells on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
 /// Board of the experiment.

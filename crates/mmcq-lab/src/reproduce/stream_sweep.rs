@@ -38,10 +38,11 @@ impl Grid<'static> {
     };
 }
 
-/// The experiment's board. Below, the change that makes mmcq close each transfer, and a board whose
-/// host cannot continue data.
+/// Name of the experiment's board.
 const BOARD: &str = "stream-rtsx";
+/// Change of the board that makes mmcq close each transfer.
 const STREAMS_OFF: &str = "stack.streams=off";
+/// Name of a board whose host cannot continue data.
 const BOARD_SDHCI: &str = "hsq-sprd";
 
 /// Setting's name in the rows of a case: Linux that closes each transfer.

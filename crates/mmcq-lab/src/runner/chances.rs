@@ -13,20 +13,21 @@ use std::rc::Rc;
 /// all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
-    /// Requests that arrived when no other was under way.
+    /// Number of requests that arrived when no other request was under way.
     pub alone: u64,
-    /// Requests that arrived when all others under way were not adjacent on the card.
+    /// Number of requests that arrived when all others under way were not adjacent on the card.
     pub elsewhere: u64,
-    /// Requests that arrived when an adjacent one with the other direction was under way.
+    /// Number of requests that arrived when an adjacent one with the other direction was under way.
     pub other_way: u64,
-    /// Requests that were adjacent to one under way, but both together would be too long for a
-    /// transfer.
+    /// Number of requests that were adjacent to one under way, but both together would be too long
+    /// for a transfer.
     pub too_long: u64,
-    /// Requests that were adjacent to one under way and could have been merged with it.
+    /// Number of requests that were adjacent to one under way and could have been merged with it.
     pub touches: u64,
-    /// Requests that begin where the previous one ends, in the same direction.
+    /// Number of requests that begin where the previous request ends, in the same direction.
     pub goes_on: u64,
-    /// Requests that continue the previous one and arrived when no other was under way.
+    /// Number of requests that continue the previous request and arrived when no other was under
+    /// way.
     pub pauses: u64,
     /// Sum in ns of the pauses before the requests in `pauses`, counted from the end of all others.
     pub pause_ns: u64,

@@ -205,10 +205,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit: on each lane, of which the fastest counts. On lanes that give the
-/// card several requests at a time, the jobs run both in batches and one by one, since the card's
-/// units may read single requests in parallel. Where workers became one, the first of them gets the
-/// statistics of all.
+/// Runs the jobs at their limit: on each lane; the fastest result is the limit. On lanes that give
+/// the card several requests at a time, the jobs run both in batches and one by one, since the
+/// card's units may read single requests in parallel. Where workers became one, the first of them
+/// gets the statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,

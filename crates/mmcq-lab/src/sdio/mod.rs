@@ -57,8 +57,8 @@ const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now())
 
 /// Name of the built-in I/O card.
 pub const CARD_NAME: &str = "bt-type-a";
-/// Second function on the card, which may also interrupt: so the driver must read INTx to learn
-/// which function did.
+/// Profile text of a second function on the card, which may also interrupt. So the driver must read
+/// INTx to learn which function did.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
@@ -112,11 +112,11 @@ pub struct Outcome {
     pub overrun: u64,
     /// Interrupts of the CPU per packet.
     pub interrupts: f64,
-    /// Wake-ups of the stack's thread per packet.
+    /// Number of wake-ups of the stack's thread per packet.
     pub wakes: f64,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Context switches per second.
+    /// Number of context switches per second.
     pub switches_per_s: f64,
     /// Mean time in ns from the end of a command, or of its data, to the start of the next command.
     /// In this time the completion reaches the waiting code, and that code runs.

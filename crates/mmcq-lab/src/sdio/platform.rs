@@ -110,13 +110,13 @@ pub struct Own {
     pub cycles_per_instruction: f64,
     /// Upper end of the range of CPU cycles per instruction.
     pub cycles_per_instruction_most: f64,
-    /// Instructions of the interrupt entry.
+    /// Number of instructions of the interrupt entry.
     pub entry: f64,
-    /// Instructions of the interrupt exit.
+    /// Number of instructions of the interrupt exit.
     pub exit: f64,
-    /// Instructions from an acknowledged interrupt to the next command.
+    /// Number of instructions from an acknowledged interrupt to the next command.
     pub step: f64,
-    /// Instructions of one round of the FIFO loop.
+    /// Number of instructions of one round of the FIFO loop.
     pub fifo: f64,
     /// Cost in ns of reading a register.
     pub register_ns: u64,

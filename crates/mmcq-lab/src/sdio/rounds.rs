@@ -157,7 +157,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Starts to listen now.
+    /// Starts to listen to the bus of the model.
     pub fn start(load: &Load, model: &Model) -> Self {
         let expected = |step: &super::load::Step| Expected {
             index: if step.bytes.is_some() { 53 } else { 52 },

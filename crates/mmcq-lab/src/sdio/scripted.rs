@@ -19,8 +19,9 @@ pub struct Scripted {
     next_ns: u64,
     /// Time in ns at which the function asserted its interrupt; `None`: not asserted.
     up_ns: Option<u64>,
-    /// Index of the step under way, and the number of its bytes so far.
+    /// Index of the step under way.
     at: usize,
+    /// Number of bytes of that step so far.
     passed: u32,
 }
 

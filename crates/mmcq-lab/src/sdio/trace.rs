@@ -107,7 +107,7 @@ impl Log {
 }
 
 impl Trace {
-    /// Starts to listen now.
+    /// Starts to listen to the bus of the model.
     pub fn start(model: &Model) -> Self {
         let log = Rc::new(RefCell::new(Log::default()));
         let sink = Rc::clone(&log);

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-/// Size in bytes of the pieces of a request for zeros, and of the buffer from which zeros are
-/// written.
+/// Size in bytes of the pieces into which a request for zeros is divided.
 const ZEROS_BYTES: u64 = 16 << 20;
+/// Size in bytes of the buffer from which zeros are written.
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
 /// Text of the refusal of a flush. The card did this flush, but writes before it may be lost.
@@ -54,7 +54,7 @@ pub enum Outcome {
 
 /// A job for the disk's thread.
 pub struct Job {
-    /// Number of the connection.
+    /// Number of the connection that sent the job.
     pub client: u64,
     /// Operation to execute.
     pub op: Op,
@@ -99,9 +99,9 @@ pub struct Damage {
 /// State of a job that has not ended.
 struct Progress {
     job: Job,
-    /// Number of bytes done.
+    /// Number of bytes of the job that are done.
     done: u64,
-    /// Data read so far.
+    /// Data that the job has read so far.
     read: Vec<u8>,
     /// Number of this job's change in the map of holes.
     change: Option<u64>,
@@ -240,7 +240,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Passes waiting jobs to the engine while it has room.
+    /// Passes waiting jobs to the engine while the engine has free slots.
     fn admit(&mut self) {
         while let Some(progress) = self.waiting.pop_front() {
             if let Some(progress) = self.begin(progress) {

@@ -155,7 +155,8 @@ impl Drop for Export {
     }
 }
 
-/// The next server does not know of the losses, so clients that come back to it are not told.
+/// Checks that a server reports at its end the losses of which no client was told: the next server
+/// does not know of them.
 #[test]
 fn a_server_that_ends_says_which_losses_no_client_has_heard_of() {
     let untold = |connections| {
@@ -216,7 +217,8 @@ fn a_write_under_way_when_the_server_ends_is_flushed_with_the_others() {
     assert_eq!(export.end(), Ok(()), "nothing that was acknowledged is left without a flush");
 }
 
-/// The engine reports a lost cache only once, to the first flush.
+/// Checks that every connection is told of a lost cache, although the engine reports it only once,
+/// to the first flush.
 #[test]
 fn a_lost_cache_is_told_to_every_connection() {
     let export = Export::new(2);

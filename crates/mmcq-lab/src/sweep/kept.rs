@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Result as IoResult};
 
-/// Part of a file that is kept.
+/// Part of a file of rows that a continued sweep keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Number of complete points.

@@ -32,9 +32,10 @@ pub(super) struct Place {
 /// Hashes over all values of board, card and job options that a run depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Configuration {
-    /// Hash over all values.
+    /// Hash over all values that a run depends on.
     pub whole: u64,
-    /// Hash without the CPU costs of software, on which the physical limit does not depend.
+    /// Hash over these values without the CPU costs of software, on which the physical limit does
+    /// not depend.
     pub unpriced: u64,
 }
 

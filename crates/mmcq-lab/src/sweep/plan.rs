@@ -27,9 +27,9 @@ pub struct Sweep {
 /// The physical limit of a job.
 #[derive(Clone, Debug)]
 struct Limit {
-    /// Counters of the run at the limit; `None`: it is not possible.
+    /// Counters of the run at the limit; `None`: such a run is not possible.
     counters: Option<Counters>,
-    /// Seed of that run.
+    /// Seed of the run at the limit.
     seed: u64,
     /// Whether another seed may give another limit.
     seeded: bool,
@@ -40,7 +40,7 @@ struct Limit {
 pub struct Done {
     /// A row for each direction, or a single one that says why the point cannot run.
     pub rows: Vec<Row>,
-    /// Whether no I/O failed.
+    /// Whether no I/O of the point failed.
     pub well: bool,
 }
 

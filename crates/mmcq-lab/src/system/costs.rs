@@ -7,22 +7,24 @@ use mmcq_sim::cpu::Delay;
 /// source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// Interrupt entry, and the handler until it knows that the transfer is over, in ns.
+    /// Time in ns of the interrupt entry, and of the handler until it knows that the transfer is
+    /// over.
     pub irq_ns: u64,
-    /// Ending a request in the handler, in ns.
+    /// Time in ns for ending a request in the interrupt handler.
     pub done_ns: u64,
-    /// Starting a request on the controller, in ns.
+    /// Time in ns for starting a request on the controller.
     pub start_ns: u64,
-    /// Starting a command without data (a status poll), in ns.
+    /// Time in ns for starting a command without data (a status poll).
     pub poll_ns: u64,
-    /// Taking a request out of the scheduler and checking whether the driver admits it, in ns.
+    /// Time in ns for taking a request out of the scheduler and checking whether the driver admits
+    /// it.
     pub dispatch_ns: u64,
-    /// Building the commands of a request and mapping its memory, in ns.
+    /// Time in ns for building the commands of a request and mapping its memory.
     pub prep_ns: u64,
-    /// Completing a request in the soft interrupt, in ns.
+    /// Time in ns for completing a request in the soft interrupt.
     pub softirq_ns: u64,
-    /// Rest of the system call after the job was woken (copying, decrypting); part of the I/O's
-    /// latency.
+    /// Remaining part of the system call after the job was woken (copying, decrypting); part of the
+    /// I/O's latency.
     pub syscall: Delay,
     /// Time of a job from the end of its system call to its next submission.
     pub user: Delay,
@@ -51,9 +53,9 @@ pub struct Costs {
     pub depth: SleepDepth,
 }
 
-/// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`]; below, the largest number of
-/// blocks that costs nothing.
+/// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`].
 const PIN_BLOCKS: u32 = 1024;
+/// Largest number of blocks of an I/O without this cost.
 const PIN_FREE_BLOCKS: u32 = 2048;
 
 impl Costs {

@@ -16,7 +16,7 @@ pub struct Io {
     pub how: How,
     /// Address of the first block, in units of 512 bytes.
     pub lba: u64,
-    /// Whether a job waits for it: a read, or a write that bypasses the page cache.
+    /// Whether a job waits for this I/O: a read, or a write that bypasses the page cache.
     pub sync: bool,
     /// Number of blocks; 0 is a flush.
     pub blocks: u32,

@@ -40,8 +40,9 @@ pub(super) struct Recorder {
     hand_on: Option<HandOn>,
     /// Start in ns of the next part; `None`: the start of the first is not known.
     part_ns: Option<u64>,
-    /// Latest start in ns of any event, and the longest delay of a report after it.
+    /// Latest start in ns of any event so far.
     newest_ns: u64,
+    /// Longest delay of a report after the start of its event.
     told: Told,
     /// Whether more records came than can be stored.
     full: bool,

@@ -145,7 +145,7 @@ pub enum WindowError {
          expected a shorter --for, or --no-list with --vcd or --fst alone"
     )]
     TooMany {
-        /// Largest number of records.
+        /// Largest number of records that are stored in memory.
         most: usize,
     },
     /// The window has more clock cycles than can reasonably be written.
@@ -158,7 +158,7 @@ pub enum WindowError {
         length_ns: u64,
         /// Number of clock cycles in the window.
         cycles: u64,
-        /// Largest number of clock cycles.
+        /// Largest number of clock cycles that can be written.
         most: u64,
     },
 }

@@ -9,18 +9,18 @@ use mmcq_sim::card::flash::Times;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// A fact: a number, and the same number per unit of something.
+/// A fact about a run: a number, and the same number per request, per MiB or as a share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
     /// Name of the group that the fact belongs to.
     pub group: &'static str,
     /// Name of the fact.
     pub name: String,
-    /// Value of the fact.
+    /// Value of the fact in `unit`.
     pub value: f64,
     /// Unit of the number; empty for a count.
     pub unit: &'static str,
-    /// The same number per unit of something: number and unit.
+    /// The number divided by the number of requests, of MiB and the like: result and unit.
     pub rates: Vec<(f64, &'static str)>,
 }
 

@@ -168,7 +168,8 @@ fn what_is_no_handshake_ends_its_connection() {
     unharmed(server);
 }
 
-/// The time limits for such clients are tested in `connection.rs`.
+/// Checks that clients that stop half-way block no other client. `connection.rs` tests their time
+/// limits.
 #[test]
 fn those_that_stop_half_way_hold_up_nobody() {
     let server = server();

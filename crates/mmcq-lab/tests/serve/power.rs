@@ -126,7 +126,8 @@ fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
     assert!(!refused_once(&mut Client::connect(&server)), "all is said");
 }
 
-/// The next server does not know of the loss.
+/// Checks that a server reports at its end a loss of which no client was told, since the next
+/// server does not know of it.
 #[test]
 fn a_server_that_ends_with_an_untold_loss_says_so() {
     for told in [false, true] {

@@ -5,13 +5,19 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-/// Numbers of commands and flags of requests.
+/// Number of the command "read".
 pub const READ: u16 = 0;
+/// Number of the command "write".
 pub const WRITE: u16 = 1;
+/// Number of the command "disconnect".
 pub const DISCONNECT: u16 = 2;
+/// Number of the command "flush".
 pub const FLUSH: u16 = 3;
+/// Number of the command "write zeroes".
 pub const WRITE_ZEROES: u16 = 6;
+/// Number of the command "block status".
 pub const BLOCK_STATUS: u16 = 7;
+/// Flag of a request: forced unit access.
 pub const FUA: u16 = 1;
 
 /// Returns the bytes of an option of the handshake.

@@ -141,8 +141,8 @@ pub(crate) struct Journal {
     pub(crate) shorn: bool,
     /// Capacity of the card's write cache in sectors.
     pub(crate) capacity: usize,
-    /// Number of times that a cut, a reset or a failed flush decided about all sectors at stake;
-    /// and how many of them had a sector in the cache.
+    /// Number of times that a cut, a reset or a failed flush decided about all sectors at stake,
+    /// and in how many of these cases the cache held a sector.
     pub(crate) losses: (u64, u64),
     /// Versions of sectors that are not safe yet, oldest first.
     entries: VecDeque<Entry>,

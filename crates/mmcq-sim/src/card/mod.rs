@@ -152,8 +152,8 @@ pub enum ReadBlock {
         /// Whether the block arrives with a correct CRC16.
         crc_ok: bool,
     },
-    /// No block will come: the counted transfer or the card has ended, or an error occurred that
-    /// only the card status reports.
+    /// No block will come: the blocks that CMD23 announced were all sent, the card's end was
+    /// reached, or an error occurred that only the card status reports.
     Never,
 }
 
@@ -178,7 +178,7 @@ pub trait Card {
         0
     }
 
-    /// Returns what the flash did since this was asked last.
+    /// Returns what the flash did since the last call of this method.
     fn take_work(&mut self) -> flash::Work {
         flash::Work::default()
     }

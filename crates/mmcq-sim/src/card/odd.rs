@@ -137,7 +137,7 @@ impl RegisterBytes {
     }
 }
 
-/// Number of basic commands, and of application commands.
+/// Number of indices of basic commands, and of application commands.
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
 
@@ -172,7 +172,7 @@ struct Turned {
     /// Number of damaged bytes that follow each other; 0: all bytes from `nth` on.
     #[serde(default = "one")]
     times: u64,
-    /// Bits that arrive inverted.
+    /// Bits of the byte that arrive inverted.
     turn: u8,
 }
 
@@ -205,8 +205,8 @@ pub(super) struct OddCard<C> {
     card: C,
     answers: Vec<OddAnswer>,
     registers: Vec<RegisterBytes>,
-    /// Number of CMD0 that the card needs after power-up: it ignores all commands before the last
-    /// of these.
+    /// Number of CMD0 that the card needs after power-up: until the last of them has come, it
+    /// ignores all other commands.
     resets: u32,
     counts: [u64; 2 * COMMANDS],
     app: bool,

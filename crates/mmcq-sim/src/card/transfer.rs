@@ -153,8 +153,9 @@ pub(crate) struct Write {
     pub(crate) block: u16,
     /// Number of blocks left to receive; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// Number of blocks received, and how many of the first ones are stored without an error.
+    /// Number of received blocks.
     taken: u32,
+    /// Number of blocks at the start of the write that are stored without an error.
     pub(crate) stored: u32,
     /// Reliable write (bit 31 of CMD23): a power cut leaves the old or the new content of each
     /// sector.
@@ -166,8 +167,9 @@ pub(crate) struct Write {
     late_errors: u32,
     /// Whether the card ignores further blocks until CMD12, after an error.
     pub(crate) deaf: bool,
-    /// Number of received bytes, and of 4 KiB units, that have not been passed to the cache yet.
+    /// Number of received bytes that have not been passed to the cache yet.
     pending_bytes: u64,
+    /// Number of 4 KiB units that have not been passed to the cache yet.
     pending_units: u64,
     last_unit: Option<u64>,
     /// Busy time in ns after this entry of a packed command, if another entry follows.

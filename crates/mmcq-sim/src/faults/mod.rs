@@ -134,7 +134,8 @@ pub enum Strike {
     Index,
     /// Wrong status bits. They are set in the response that arrives (A5, G4), or in the status that
     /// an interrupt brings (E2), or they stay set after a reset (E9). The pause between two polls
-    /// of the card's queue becomes this value (H14). The card reports these tasks as ready too.
+    /// of the card's queue becomes this value (H14). The card reports the tasks of these bits as
+    /// ready, in addition to the tasks that are.
     Status(u32),
     /// A report that comes too early: of a complete task (H2).
     Early,

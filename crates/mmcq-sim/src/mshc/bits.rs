@@ -82,8 +82,9 @@ pub(super) mod int {
     pub const AUTO_DONE: u32 = 1 << 14;
     pub const END_BIT: u32 = 1 << 15;
     pub const SDIO: u32 = 1 << 16;
-    /// A card was inserted; the next bit: it was removed (only SMHC).
+    /// A card was inserted (only SMHC).
     pub const CAME: u32 = 1 << 30;
+    /// A card was removed (only SMHC).
     pub const WENT: u32 = 1 << 31;
 }
 
@@ -117,7 +118,7 @@ pub(super) mod dma {
     pub const NORMAL: u32 = 1 << 8;
     pub const ABNORMAL: u32 = 1 << 9;
     pub const ALL: u32 = 0x337;
-    /// Shift of what the DMA is doing, which is only read.
+    /// Shift of the read-only field that shows what the DMA does.
     pub const STATE_SHIFT: u32 = 13;
 }
 

@@ -11,9 +11,9 @@ use crate::slot::Core;
 const UNTUNED_HZ: u32 = 52_000_000;
 /// Number of clocks after the response to CMD11 at which the controller samples the lines.
 const LOW_CLK: u64 = 8;
-/// Interval in ns at which the controller samples the lines after the clock runs again. The number
-/// of samples is limited.
+/// Interval in ns at which the controller samples the lines after the clock runs again.
 const LOOK_NS: u64 = 100_000;
+/// Largest number of samples after the clock runs again.
 const LOOKS: u8 = 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,9 +36,9 @@ pub(super) struct Clock {
     pub signal18: bool,
     /// Sampling phase in degrees.
     pub phase: u16,
-    /// Clock state that the last update command has set: the 8-bit divider, and whether the clock
-    /// runs.
+    /// Divider of 8 bits that the last update command has set.
     divider: u32,
+    /// Whether the last update command has started the clock.
     on: bool,
     /// Fault: whether an update command never ends.
     pub hangs: bool,

@@ -199,8 +199,8 @@ impl Mshc {
         }
     }
 
-    /// Returns the flow of a command's data: the command's own, or that of the write that the card
-    /// has open.
+    /// Returns the flow of a command's data. A command without data of its own may carry data of
+    /// the write that the card has open.
     fn carried(&self, flow: Flow) -> Flow {
         match self.dat.carried {
             Some(open) if flow == Flow::None && !self.config.carries_nothing => open,

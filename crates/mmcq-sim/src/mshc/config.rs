@@ -58,10 +58,11 @@ pub struct MshcConfig {
     /// Whether the registers get their clock. Without it each register reads as ones and ignores
     /// writes.
     pub bus_clock: bool,
-    /// Whether the poll demand has no effect: a DMA that was suspended stays so.
+    /// Fault: whether a write to the poll demand register has no effect, so that a suspended DMA
+    /// stays suspended.
     pub ignores_poll: bool,
-    /// Whether a command that says nothing of data sends none, even while the card has a write
-    /// open.
+    /// Fault: whether a command that has no data on the card transfers none, even while the card
+    /// has a write open.
     pub carries_nothing: bool,
 }
 

@@ -27,7 +27,7 @@ pub(super) enum State {
     ReadTail,
     /// The controller waits for data that the card will not send.
     Silence,
-    /// A read that a stop command has ended: the internal DMA empties the FIFO.
+    /// A stop command has ended a read, and the internal DMA empties the FIFO.
     Drain,
     /// Gap before a block of a write.
     WriteGap,
@@ -59,8 +59,8 @@ pub(super) struct DatLines {
     pub to_give: usize,
     /// Time in ns at which the timeout began to count.
     pub(super) waits_since: u64,
-    /// The write that the card had open before. A command that says nothing of data may carry
-    /// more of it.
+    /// Flow of the write that the card had open before this command; `None`: no write was open. A
+    /// command without data of its own may carry more data of this write.
     pub(super) carried: Option<Flow>,
     /// Whether the data are a tuning block.
     pub(super) tunes: bool,
@@ -85,7 +85,7 @@ impl DatLines {
         self.state == State::Busy
     }
 
-    /// Returns whether more data are to come.
+    /// Returns whether the card will send or receive more data.
     pub fn flows(&self) -> bool {
         !matches!(self.state, State::Idle | State::Drain)
     }
@@ -270,7 +270,7 @@ impl Mshc {
         self.abort_is_over(now);
     }
 
-    /// Ends the data that a stop command has aborted: the FIFO is empty.
+    /// Ends the data after a stop command has aborted them and the FIFO is empty.
     pub(super) fn abort_is_over(&mut self, now: u64) {
         let drained = self.dat.state == State::Drain;
         self.regs.raw |= int::DATA_OVER;

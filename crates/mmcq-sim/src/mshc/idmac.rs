@@ -31,10 +31,13 @@ enum State {
 
 #[derive(Debug, Default)]
 pub(super) struct Idmac {
-    /// Registers of the DMA: mode, base address of the list, status, interrupt enable.
+    /// Mode register of the DMA.
     pub mode: u32,
+    /// Register with the base address of the descriptor list.
     pub base: u64,
+    /// Status register of the DMA.
     pub status: u32,
+    /// Interrupt enable register of the DMA.
     pub enable: u32,
     /// Address of the next descriptor.
     at: u64,
@@ -83,8 +86,8 @@ impl Idmac {
         }
     }
 
-    /// Returns what it is doing, as its status shows it: 0 idle, 1 suspended, 4 and 5 waits for the
-    /// FIFO's request to read from memory, or to write to it.
+    /// Returns what the DMA does, as the status register shows it: 0 idle, 1 suspended, 4 waits for
+    /// the FIFO before it reads memory, 5 waits for the FIFO before it writes memory.
     pub fn present_state(&self, writes_memory: bool) -> u32 {
         match (self.state, &self.current) {
             (State::Suspended, _) => 1,

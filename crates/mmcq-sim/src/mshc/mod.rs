@@ -119,7 +119,8 @@ pub struct Mshc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idmac: idmac::Idmac,
-    /// Enabled interrupt causes at the last update, of the controller and of the internal DMA.
+    /// Interrupt causes that were present and enabled at the last update: of the controller, and of
+    /// the internal DMA.
     pending: [u32; 2],
 }
 

@@ -75,7 +75,7 @@ pub struct Pl022 {
     send: VecDeque<u16>,
     received: VecDeque<u16>,
     shifting: Option<Shifting>,
-    /// Enabled interrupt events at the last update.
+    /// Interrupt events that were present and enabled at the last update, one bit each.
     pending: u32,
 }
 

@@ -9,7 +9,7 @@ pub mod window {
     /// Host data buffer: bus address of the scatter-gather (SG) table.
     pub const HDBAR: u16 = 0x08;
     pub const HDBCTLR: u16 = 0x0c;
-    /// Immediate access to one internal register.
+    /// Register for the immediate access to one internal register.
     pub const HAIMR: u16 = 0x10;
     pub const BIPR: u16 = 0x14;
     pub const BIER: u16 = 0x18;
@@ -25,8 +25,9 @@ pub mod window {
     pub const WRITE: u32 = 1 << 30;
     /// HDBCTLR: the DMA goes from the card to memory.
     pub const TO_MEMORY: u32 = 1 << 29;
-    /// HDBCTLR bits 27:26: mode of the DMA.
+    /// HDBCTLR: mask of the field with the mode of the DMA (bits 27:26).
     pub const DMA_MODE: u32 = 3 << 26;
+    /// HDBCTLR: the DMA mode that uses a scatter-gather table.
     pub const ADMA: u32 = 2 << 26;
 }
 
@@ -89,30 +90,36 @@ pub mod sd {
     pub const BUS_STAT: u16 = 0xfda5;
     pub const PAD_CTL: u16 = 0xfda6;
     pub const CMD0: u16 = 0xfda9;
-    /// Byte count, and then block count: each is a pair of registers, the lower byte first.
+    /// Byte count: a pair of registers, the lower byte first.
     pub const BYTE_CNT: u16 = 0xfdaf;
+    /// Block count: a pair of registers, the lower byte first.
     pub const BLOCK_CNT: u16 = 0xfdb1;
     pub const TRANSFER: u16 = 0xfdb3;
     pub const CMD_STATE: u16 = 0xfdb5;
     pub const DATA_STATE: u16 = 0xfdb6;
     /// First address of ping-pong buffer 2.
     pub const PING_PONG: u16 = 0xfa00;
+    /// Size in bytes of ping-pong buffer 2.
     pub const PING_PONG_BYTES: usize = 512;
 
-    /// Bits of register CFG1: the bus mode.
+    /// CFG1: bus mode with data on both clock edges.
     pub const MODE_DDR: u8 = 0x04;
+    /// CFG1: bus mode of UHS-I timings.
     pub const MODE_SD30: u8 = 0x08;
-    /// Bits of register CFG2.
+    /// CFG2: the chip does not check the CRC7 of a response.
     pub const NO_CRC7_CHECK: u8 = 1 << 2;
+    /// CFG2: a write ends when the card releases DAT0.
     pub const WAIT_BUSY_END: u8 = 1 << 3;
     pub const NO_STATUS_TIMEOUT: u8 = 1 << 5;
     pub const NO_CRC16_CHECK: u8 = 1 << 6;
     pub const NO_CRC7: u8 = 1 << 7;
     /// Bit of CFG3: a missing response ends with a timeout.
     pub const RESPONSE_TIMEOUT: u8 = 1;
-    /// Bits of STAT1: errors of the last transfer.
+    /// STAT1: the response of the last transfer had a wrong CRC7.
     pub const CRC7_ERR: u8 = 0x80;
+    /// STAT1: a read block of the last transfer had a wrong CRC16.
     pub const CRC16_ERR: u8 = 0x40;
+    /// STAT1: the card reported a CRC error for a written block of the last transfer.
     pub const CRC_WRITE_ERR: u8 = 0x20;
     /// STAT1: the CRC status token was 010 (good).
     pub const STATUS_GOOD: u8 = 0b010 << 2;
@@ -122,16 +129,20 @@ pub mod sd {
     pub const TUNING_ERR: u8 = 0x01;
     /// Bit of STAT2: no response came.
     pub const NO_RESPONSE: u8 = 1;
-    /// Bits of BUS_STAT.
+    /// BUS_STAT: the SD clock keeps running without a transfer.
     pub const TOGGLE: u8 = 0x80;
     pub const FORCE_STOP: u8 = 0x40;
+    /// BUS_STAT: levels of CMD and DAT3 to DAT0.
     pub const LINES: u8 = 0x1f;
     /// Bit of PAD_CTL: the pads signal at 1.8 V.
     pub const AT_18V: u8 = 0x80;
-    /// Bits of TRANSFER.
+    /// TRANSFER: the transfer starts.
     pub const START: u8 = 0x80;
+    /// TRANSFER: the transfer has ended without an error.
     pub const END: u8 = 0x40;
+    /// TRANSFER: no transfer is under way.
     pub const IDLE: u8 = 0x20;
+    /// TRANSFER: the transfer has ended with an error.
     pub const ERR: u8 = 0x10;
 }
 

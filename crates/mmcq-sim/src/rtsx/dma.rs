@@ -9,11 +9,15 @@ use std::collections::VecDeque;
 /// Largest length in bytes of one SG entry.
 const MAX_PIECE_BYTES: u32 = 512 << 10;
 
-/// Bits of an SG entry.
+/// Bit of an SG entry: the entry is valid.
 const VALID: u32 = 1;
+/// Bit of an SG entry: the entry is the last of the table.
 const END: u32 = 1 << 1;
+/// Mask of the type field of an SG entry.
 const KIND: u32 = 0x30;
+/// Type of an SG entry: the entry moves data.
 const TRANS_DATA: u32 = 0x20;
+/// Reserved bits of an SG entry.
 const RESERVED: u32 = 0xfc8;
 
 #[derive(Debug, Default)]

@@ -62,8 +62,9 @@ pub(super) struct Transfer {
     pub deaf: bool,
     pub index: u8,
     pub arg: u32,
-    /// Number of bytes in a block, and number of blocks left to move on the lines.
+    /// Number of bytes in a block.
     pub block: usize,
+    /// Number of blocks left to move on the lines.
     pub left: u32,
     pub open: Option<Open>,
     /// Clock edge at which the lines were last in use.

@@ -79,7 +79,7 @@ pub struct S3cSdi {
     /// Whether DAT1 was low at the last sample of the edge detector.
     was_low: bool,
     lost_edges: u64,
-    /// Enabled interrupt events at the last update.
+    /// Interrupt events that were present and enabled at the last update, one bit each.
     pending: u32,
     hold_log: Option<HoldLog>,
     dat1_log: Option<Dat1Log>,

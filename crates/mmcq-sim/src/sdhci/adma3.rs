@@ -13,11 +13,15 @@ use crate::slot::Core;
 
 /// Capability bit of ADMA3, in register 44h.
 pub(super) const ADMA3: u32 = 1 << 27;
-/// Attribute bits of descriptors.
+/// Bit Valid in the attributes of a descriptor.
 const VALID: u32 = 1;
+/// Bit End in the attributes of a descriptor.
 const END: u32 = 1 << 1;
+/// Mask of the field Act (kind of the descriptor) in the attributes of a descriptor.
 const ACT: u32 = 0x38;
+/// Value of the field Act: command descriptor.
 const COMMAND: u32 = 0x08;
+/// Value of the field Act: integrated descriptor.
 const INTEGRATED: u32 = 0x38;
 /// Value of register 54h (ADMA Error Status): the ADMA engine fetches a descriptor.
 const ST_FDS: u8 = 1;

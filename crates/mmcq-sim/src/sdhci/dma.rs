@@ -9,17 +9,25 @@ use crate::slot::Core;
 /// never transfers another byte.
 const MAX_IDLE_DESCRIPTORS: u32 = 1024;
 
-/// Values of register 54h (ADMA Error Status): states of the ADMA engine.
+/// Value of the ADMA engine's state in register 54h (ADMA Error Status): the engine fetches a
+/// descriptor.
 const ST_FDS: u8 = 1;
+/// Value of the ADMA engine's state in register 54h: the engine transfers data.
 const ST_TFR: u8 = 3;
+/// Bit of register 54h: the lengths in the table do not fit the blocks.
 const LENGTH_MISMATCH: u8 = 1 << 2;
 
-/// Attribute bits of a descriptor.
+/// Bit Valid in the attributes of a descriptor.
 const VALID: u32 = 1;
+/// Bit End in the attributes of a descriptor.
 const END: u32 = 1 << 1;
+/// Bit Int in the attributes of a descriptor: DMA interrupt after this descriptor.
 const INT: u32 = 1 << 2;
+/// Mask of the field Act (kind of the descriptor) in the attributes of a descriptor.
 const ACT: u32 = 0x38;
+/// Value of the field Act: the descriptor transfers data.
 const TRAN: u32 = 0x20;
+/// Value of the field Act: the descriptor points to another table.
 const LINK: u32 = 0x30;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +55,9 @@ pub(super) struct Dma {
     begun: bool,
     /// Address of the next descriptor in a task's list; `None`: register 58h has the address.
     list: Option<u64>,
-    /// The part of the present descriptor that is left: address and number of bytes.
+    /// Address of the next byte that the present descriptor transfers.
     address: u64,
+    /// Number of bytes that the present descriptor still has to transfer.
     left: u32,
     int: bool,
     last: bool,

@@ -12,9 +12,11 @@ use crate::slot::Core;
 use crate::stats::BusEvent;
 use crate::wire::{Beat, crc7};
 
-/// Tokens that begin or end data blocks [SD 7.3.3.2].
+/// Token that begins a data block, except in a CMD25 [SD 7.3.3.2].
 const START: u8 = 0xfe;
+/// Token that begins a data block of a CMD25 [SD 7.3.3.2].
 const START_OF_MANY: u8 = 0xfc;
+/// Token that ends a CMD25 [SD 7.3.3.2].
 const STOP: u8 = 0xfd;
 
 /// Number of bytes after the card's last block until a read beyond the end fails. In this time the

@@ -27,8 +27,9 @@ pub(super) mod reg {
     /// Link address register; only an IDMA with a linked list has it.
     pub const IDMALAR: u16 = 0x64;
     pub const IDMABAR: u16 = 0x68;
-    /// First of sixteen addresses that all access the same FIFO.
+    /// Offset of the first of sixteen words that all access the same FIFO.
     pub const FIFO: u16 = 0x80;
+    /// Offset of the last of these words.
     pub const FIFO_LAST: u16 = 0xbc;
 }
 

@@ -107,7 +107,7 @@ pub struct Stm32Sdmmc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idma: idma::Idma,
-    /// Enabled interrupt events at the last update.
+    /// Interrupt events that were present and enabled at the last update, one bit each.
     pending: u32,
 }
 

@@ -23,12 +23,13 @@ type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 pub const MIB: usize = 1 << 20;
-/// Addresses of the function's registers: an endless source and sink of bytes, and a register that
-/// keeps what is written.
+/// Address of a register of the function: an endless source and sink of bytes.
 const STREAM: u32 = 0;
+/// Address of a register of the function that stores what is written to it.
 pub const KEEPER: u32 = 0x10;
-/// Block size and count of the longest CMD53.
+/// Block size in bytes of the longest CMD53.
 const BLOCK: usize = 2048;
+/// Number of bytes of the longest CMD53.
 pub const LONGEST: usize = 511 * BLOCK;
 
 pub fn pattern(at: usize) -> u8 {

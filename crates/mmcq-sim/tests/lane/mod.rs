@@ -164,8 +164,8 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.writes(1..=8) + (0..rounds).map(|_| self.reads(1..=8)).sum::<usize>()
     }
 
-    /// After [`rounds`](Self::rounds): reads, `writes` writes, and a flush among them. Returns how
-    /// many requests failed.
+    /// Submits reads, `writes` writes and a flush, all at the same time, after
+    /// [`rounds`](Self::rounds). Returns how many requests failed.
     pub fn mixed(&self, writes: u64, byte: u8) -> usize {
         let mut ids: Vec<_> = (0..4).map(|n| self.read(n * 1_000, n as u8 + 1)).collect();
         ids.extend((0..writes).map(|n| self.write(9_000 + 100 * n, byte)));

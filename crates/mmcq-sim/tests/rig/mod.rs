@@ -30,35 +30,38 @@ pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 /// The faults of the card.
 #[derive(Default)]
 pub struct Ills {
-    /// The card loses its supply for a moment at its next command, or at the command with this
-    /// number.
+    /// Whether the card loses its supply for a moment at its next command.
     pub brown_out: bool,
+    /// Number of the command at which the card loses its supply for a moment.
     pub brown_out_at: Option<u64>,
-    /// The number of commands so far, and the numbers of commands that the card does not receive or
-    /// executes without an answer.
+    /// Number of commands so far.
     pub commands: u64,
+    /// Numbers of the commands that the card does not receive.
     pub deaf_at: Vec<u64>,
+    /// Numbers of the commands that the card executes without an answer.
     pub mute_at: Vec<u64>,
-    /// The card answers nothing until its supply has been off; or it never answers again.
+    /// Whether the card answers nothing until its supply has been off.
     pub mute: bool,
+    /// Whether the card never answers again.
     pub mute_for_ever: bool,
-    /// Blocks that are read above this clock frequency are damaged.
+    /// Clock frequency above which read blocks are damaged.
     pub reads_up_to_hz: Option<u32>,
-    /// Blocks that are read are damaged until the supervisor tunes.
+    /// Whether read blocks are damaged until the supervisor tunes.
     pub detuned: bool,
-    /// Blocks of 512 bytes whose first byte has this value are damaged each time they are read.
+    /// First byte of the 512-byte blocks that are damaged each time they are read.
     pub bad_byte: Option<u8>,
-    /// The busy after the next block lasts until the supply has been off.
+    /// Whether the busy after the next block lasts until the supply has been off.
     pub stuck_busy: bool,
     pub is_stuck: bool,
     /// A card that takes the place of this one before the next command.
     pub swap: Option<Box<dyn Card>>,
     /// The data commands that the card received: index and argument.
     pub heard: Vec<(u8, u32)>,
-    /// Whether the board switches the card's supply, which the controller cannot; whether the
-    /// supply is off; how often it was switched on.
+    /// Whether the board switches the card's supply, which the controller cannot.
     pub board_switches: bool,
+    /// Whether the supply is off.
     pub supply_off: bool,
+    /// Number of times that the supply was switched on.
     pub switched_on: u32,
 }
 

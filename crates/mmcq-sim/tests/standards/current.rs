@@ -12,8 +12,9 @@ struct Told {
     timing: Timing,
     /// The XPC bit in the argument of the last ACMD41.
     xpc: bool,
-    /// The functions that CMD6 set in groups 3 and 4; 15: the group was never set.
+    /// Function that CMD6 set in group 3 (driver strength); 15: the group was never set.
     strength: u32,
+    /// Function that CMD6 set in group 4 (current limit); 15: the group was never set.
     limit: u32,
 }
 
@@ -57,7 +58,7 @@ fn the_current_limit_is_what_the_host_gives() {
 }
 
 /// Checks a supply of 500 mA: 1.80 W, function 4, lies between functions 1 and 2. A card of
-/// specification 3.0x does not have it.
+/// specification 3.0x does not have function 4.
 #[test]
 fn a_supply_of_500_ma_is_used_where_the_card_has_that_limit() {
     for (register_ma, limit, older) in

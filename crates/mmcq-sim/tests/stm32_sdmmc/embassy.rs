@@ -36,10 +36,13 @@ const ACCESS_NS: u64 = 40;
 const LOOP_NS: u64 = instructions(4);
 /// Time in ns to enter and leave an interrupt and to call the driver.
 const ENTRY_NS: u64 = instructions(60);
-/// Times of the stack's parts on its general path, in ns.
+/// Time in ns for which the stack submits a request on its general path.
 const SUBMIT_NS: u64 = instructions(263);
+/// Time in ns for which the stack starts a transfer on its general path.
 const START_NS: u64 = instructions(729);
+/// Time in ns for which the stack acknowledges an interrupt on its general path.
 const ACK_NS: u64 = instructions(365);
+/// Time in ns for which the stack hands out a completion on its general path.
 const TAKE_NS: u64 = instructions(105);
 
 const fn instructions(count: u64) -> u64 {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct Place {
     /// Direction of the data.
     pub dir: Dir,
-    /// Index of the file.
+    /// Index of the file among the worker's files.
     pub file: usize,
     /// Offset in bytes in the file.
     pub offset: u64,

@@ -49,8 +49,8 @@ fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(
     if fits(value) && value <= 100.0 && inside { Ok((value, center)) } else { Err(expected()) }
 }
 
-/// Parses zones such as `60/10:30/:10/`. Zones without a size share what the others leave of the
-/// whole.
+/// Parses zones such as `60/10:30/:10/`. Zones without a size share the part of the file that the
+/// zones with a size leave.
 fn zones(
     text: &str,
     example: &str,

@@ -422,8 +422,8 @@ fn each_direction(
     }
 }
 
-/// Parses sizes such as `4k/60:8k/40`. Sizes without a percentage share the rest; the sum must be
-/// 100.
+/// Parses sizes such as `4k/60:8k/40`. Sizes without a percentage share the percentage that is
+/// left; the sum must be 100.
 fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     let expected = || "sizes with percents such as 4k/60:8k/40, 100 in all, at most 64".to_string();
     let mut parts: Vec<(u64, Option<u8>)> = Vec::new();

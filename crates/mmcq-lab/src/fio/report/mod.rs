@@ -144,11 +144,11 @@ impl Origin {
 /// Numbers of threads and processes that fio would have started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
-    /// Workers of jobs with `thread`.
+    /// Number of workers of jobs with `thread`.
     pub threads: u32,
-    /// Workers of other jobs.
+    /// Number of workers of other jobs.
     pub processes: u32,
-    /// Workers whose `iodepth` is limited to 1 by their I/O engine.
+    /// Number of workers whose `iodepth` is limited to 1 by their I/O engine.
     pub capped: u32,
 }
 
@@ -191,17 +191,17 @@ pub struct Report {
 /// Sums of a "run status group" for one direction. Rates are bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupDir {
-    /// Bytes transferred by all.
+    /// Number of bytes that all entries transferred.
     pub bytes: u64,
-    /// Run time of the shortest entry.
+    /// Run time in ms of the report entry that ran shortest.
     pub min_run_ms: u64,
-    /// Run time of the longest entry; 0: nothing was transferred.
+    /// Run time in ms of the report entry that ran longest; 0: nothing was transferred.
     pub max_run_ms: u64,
-    /// Rate of the slowest entry.
+    /// Rate in bytes per second of the slowest entry.
     pub min_bw: u64,
-    /// Rate of the fastest entry.
+    /// Rate in bytes per second of the fastest entry.
     pub max_bw: u64,
-    /// Rate of all entries together.
+    /// Rate in bytes per second of all entries together.
     pub aggregate_bw: u64,
 }
 

@@ -4,9 +4,10 @@ use super::{Entry, Op, When};
 
 /// Unit in bytes of the compactly stored offsets and lengths.
 const BLOCK: u64 = 512;
-/// Number of bits for the operation in an element of `places`. The bits for the time follow, then
-/// the block number.
+/// Number of the lowest bits in an element of `places`, which hold the operation.
 const OP_BITS: u32 = 3;
+/// Number of the next bits in an element of `places`, which hold the time code. The block number
+/// follows.
 const WHEN_BITS: u32 = 2;
 /// Operation code of a request that is stored in `odd`.
 const ODD: u64 = 7;
@@ -17,7 +18,9 @@ const NONE: u64 = u64::MAX;
 const AT_ONCE: u64 = 0;
 /// Time code of a request that starts at its ideal time.
 const WHEN_DUE: u64 = 1;
+/// Time code of a request that starts some time after the start of another one.
 const AFTER_START: u64 = 2;
+/// Time code of a request that starts some time after the end of another one.
 const AFTER_END: u64 = 3;
 
 /// Requests in the order in which they start. A request needs 12 bytes; 20 if requests have ideal

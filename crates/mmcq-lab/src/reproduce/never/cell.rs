@@ -80,7 +80,7 @@ pub struct Cell {
     pub load: Load,
     /// Size of a request in bytes; with [`Load::Beside`], of a request of the writers.
     pub bytes: u64,
-    /// Requests that a job has under way; with [`Load::Beside`], a writer.
+    /// Number of requests that a job has under way; with [`Load::Beside`], a writer.
     pub depth: u32,
     /// Number of jobs that run at the same time.
     pub jobs: u32,
@@ -131,7 +131,8 @@ impl Cell {
     }
 
     /// Returns the board with the wake-up costs that Linux's worker would have if a thread took as
-    /// long to wake as in the cell. Costs of a wake-up beyond that stay.
+    /// long to wake as in the cell. The part of a wake-up cost that exceeds the waking of a thread
+    /// stays as on the board.
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
@@ -160,8 +161,8 @@ impl Cell {
         times * base.max(deep).min(most).max(64)
     }
 
-    /// Returns the workers of the cell's jobs, for a run `times` times as long as the shortest
-    /// sufficient run.
+    /// Returns the workers of the cell's jobs, for a run of the shortest length that gives a steady
+    /// rate, multiplied by `times`.
     pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
         let mut workers = workers(&self.job(times))?;
         if let Some(pause) = self.pause {
@@ -170,8 +171,8 @@ impl Cell {
         Ok(workers)
     }
 
-    /// Returns the cell as a fio job, for a run `times` times as long as the shortest sufficient
-    /// run. A job that pauses also has a script.
+    /// Returns the cell as a fio job, for a run of the shortest length that gives a steady rate,
+    /// multiplied by `times`. A job that pauses also has a script.
     pub fn job(&self, times: u64) -> String {
         let global =
             "[global]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\nnorandommap\nzero_buffers\n";

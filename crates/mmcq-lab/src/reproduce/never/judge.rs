@@ -208,7 +208,7 @@ impl Measured {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict if these losses are open.
+    /// Returns the verdict on the cell, with `open` as the list of open losses.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();

@@ -1,8 +1,8 @@
 //! Open losses: cells in which mmcq is below the best of Linux, with the known reason.
 //!
-//! Each is printed with its figures. The sweep fails if a cell is below that is not in the list. It
-//! also fails if a cell in the list is not below any more: that cell must then be removed from the
-//! list.
+//! Each open loss is printed with its figures. The sweep fails if a cell that is not in the list is
+//! below. It also fails if a cell in the list is not below any more: that cell must then be removed
+//! from the list.
 
 use super::{Cell, Load};
 
@@ -13,15 +13,15 @@ pub struct Known {
     pub place: (&'static str, &'static str),
     /// Load of the jobs.
     pub load: Load,
-    /// Bytes of a request.
+    /// Size of a request in bytes.
     pub bytes: u64,
-    /// Requests that a job has under way.
+    /// Number of requests that a job has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time.
     pub jobs: u32,
     /// Time to wake a thread, in microseconds.
     pub wake_us: u32,
-    /// Reason of the loss.
+    /// Reason why mmcq is below Linux in this cell.
     pub reason: &'static str,
 }
 

@@ -105,9 +105,9 @@ const FLUSHED: [Place; 3] = [
 pub struct Grid {
     /// Boards with their cards.
     pub places: &'static [Place],
-    /// Bytes of a request.
+    /// Sizes of a request in bytes.
     pub sizes: &'static [u64],
-    /// Requests that each job has under way.
+    /// Numbers of requests that each job has under way.
     pub depths: &'static [u32],
     /// Numbers of jobs that run at the same time.
     pub jobs: &'static [u32],
@@ -124,11 +124,11 @@ pub struct Grid {
 /// Sequential jobs that pause after each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
-    /// Bytes of a request.
+    /// Sizes of a request in bytes.
     pub sizes: &'static [u64],
     /// Lengths of the pause in microseconds.
     pub pauses_us: &'static [u32],
-    /// Whether the pause is random between nothing and twice as long.
+    /// Values to try: whether the length of the pause is random between 0 and twice that length.
     pub jitters: &'static [bool],
 }
 
@@ -168,7 +168,8 @@ impl Grid {
         names
     }
 
-    /// Returns its cells, of all boards or of one, and what is left out and why.
+    /// Returns the cells of the grid, on all boards or on one, and the cells that are left out with
+    /// their reasons.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {

@@ -29,16 +29,17 @@ pub enum Beside {
 /// A pause after each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Mean length in microseconds.
+    /// Mean length of the pause in microseconds.
     pub us: u32,
-    /// Whether the length is random between nothing and twice the mean.
+    /// Whether the length of the pause is random between 0 and twice the mean.
     pub jitter: bool,
     /// Other job that uses the card.
     pub beside: Beside,
 }
 
-/// Start in bytes of the second job's part of the card, and end of the random places.
+/// Start in bytes of the second job's part of the card.
 const SECOND_BYTES: u64 = 8 << 30;
+/// End in bytes of the random places on the card.
 const LAST_BYTES: u64 = 40 << 30;
 /// Time to wake a thread, in microseconds.
 const WAKE_US: u32 = 20;

@@ -9,17 +9,17 @@ use std::fmt::Write;
 pub struct Summary {
     /// Number of all cells.
     pub cells: usize,
-    /// Cells by verdict, in the order of [`Verdict`].
+    /// Number of cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Sequential cells without pauses.
+    /// Number of sequential cells without pauses.
     pub sequential: usize,
-    /// Sequential cells in which mmcq is faster.
+    /// Number of sequential cells in which mmcq is faster.
     pub sequential_faster: usize,
-    /// Sequential cells at the limit, where there is nothing to gain.
+    /// Number of sequential cells at the limit, where nothing can be gained.
     pub sequential_at_limit: usize,
-    /// Cells in which a setting is faster than the limit.
+    /// Number of cells in which a setting is faster than the limit.
     pub beyond_limit: usize,
-    /// Cells in the list of open losses that are no longer below.
+    /// Number of cells in the list of open losses that are no longer below.
     pub mended: usize,
 }
 
@@ -29,7 +29,7 @@ impl Summary {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts these cells, with these open losses.
+    /// Counts these cells by their verdicts, with `open` as the list of open losses.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -66,7 +66,7 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the whole text, with these open losses.
+/// Returns the text of [`text`] with `open` as the list of open losses.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {

@@ -17,7 +17,7 @@ const SEQUENCE: u32 = 1;
 const BY_RANK: i32 = 3;
 /// Number of windows of a counter that shows shares of time.
 const SHARES: u64 = 200;
-/// Length in ns of the shortest window of such a counter.
+/// Length in ns of the shortest window of a counter that shows shares of time.
 const SHARE_MIN_NS: u64 = 10_000;
 
 /// Returns the content of the trace file. Its times are in ns from the start of the window.

@@ -15,6 +15,7 @@ use super::{Count, EmmcCard, EraseRange, Transfer};
 const VOLTAGES: u32 = 0x00ff_8080;
 /// Argument of CMD0 that resets the device to `idle`.
 const GO_IDLE: u32 = 0;
+/// Argument of CMD0 that resets the device to the state before `idle`.
 const GO_PRE_IDLE: u32 = 0xf0f0_f0f0;
 
 impl EmmcCard {
@@ -422,7 +423,7 @@ impl EmmcCard {
     }
 
     /// Applies the quirks of a card that does not support CMD23: returns the extra delay in ns of a
-    /// counted transfer, or locks the card up.
+    /// closed-ended transfer (after CMD23), or locks the card up.
     pub(super) fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

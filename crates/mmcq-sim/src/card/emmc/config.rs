@@ -52,10 +52,13 @@ pub(super) mod byte {
 /// Mask of BOOT_ACK and BOOT_PARTITION_ENABLE in PARTITION_CONFIG.
 pub(super) const BOOT_CHOICE: u8 = 0x78;
 
-/// Bits of CARD_TYPE in EXT_CSD: the bus timings that the device supports.
+/// Bit of CARD_TYPE in EXT_CSD: the device supports HS at up to 52 MHz.
 pub(super) const TYPE_HS52: u8 = 0x02;
+/// Bit of CARD_TYPE in EXT_CSD: the device supports DDR52.
 pub(super) const TYPE_DDR52: u8 = 0x04;
+/// Bit of CARD_TYPE in EXT_CSD: the device supports HS200 at 1.8 V.
 pub(super) const TYPE_HS200: u8 = 0x10;
+/// Bit of CARD_TYPE in EXT_CSD: the device supports HS400 at 1.8 V.
 pub(super) const TYPE_HS400: u8 = 0x40;
 
 /// Revision of the standard that the device follows, as EXT_CSD_REV holds it.

@@ -9,12 +9,17 @@ use super::config::{ERASE_GROUP_BYTES, Revision, byte};
 use crate::faults::{Point, Strike};
 use crate::plant;
 
-/// Arguments of CMD38: they select the kind of erase.
+/// Argument of CMD38: erase whole erase groups.
 const ERASE: u32 = 0;
+/// Argument of CMD38: erase single blocks.
 const TRIM: u32 = 1;
+/// Argument of CMD38: the content of the blocks is not needed any more.
 const DISCARD: u32 = 3;
+/// Argument of CMD38: secure erase of whole erase groups.
 const SECURE_ERASE: u32 = 0x8000_0000;
+/// Argument of CMD38: secure trim, step 1 (marks blocks).
 const SECURE_TRIM_1: u32 = 0x8000_0001;
+/// Argument of CMD38: secure trim, step 2 (erases the marked blocks).
 const SECURE_TRIM_2: u32 = 0x8000_8000;
 
 impl EmmcCard {
@@ -25,8 +30,8 @@ impl EmmcCard {
         self.status.raise(errors);
     }
 
-    /// Returns the operation of CMD38. A card with this quirk takes it from EXT_CSD[113] and not
-    /// from the argument.
+    /// Returns the operation of CMD38 on a card that takes it from EXT_CSD[113] and not from the
+    /// argument (quirk `inand_cmd38`).
     fn hidden_argument(&mut self, arg: u32, now_ns: u64) -> u32 {
         let hidden = match self.ext_csd[usize::from(byte::INAND_CMD38)] {
             0x01 => TRIM,
@@ -96,7 +101,8 @@ impl EmmcCard {
         reply
     }
 
-    /// Erases or discards the sectors of a byte range: afterwards they read as such.
+    /// Erases or discards the sectors of a byte range: afterwards they read as erased or as
+    /// discarded sectors.
     fn wipe(&mut self, from: u64, to: u64, discard: bool, now_ns: u64) -> std::io::Result<()> {
         let discarded = if discard { self.config.quirks.discarded } else { Discarded::Erased };
         let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };

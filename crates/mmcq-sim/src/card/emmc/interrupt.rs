@@ -12,9 +12,11 @@ const LEVEL_NS: u64 = 50_000_000;
 /// Extra busy time in ns of a write while background work is urgent (BKOPS_STATUS 2); the extra
 /// time is twice as long at level 3.
 const NEGLECTED_NS: u64 = 5_000_000;
-/// Bits of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL.
+/// Bit of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL: background work is urgent.
 const URGENT_BKOPS: u8 = 1 << 0;
+/// Bit of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL: the pool of system blocks is used up.
 const SYSPOOL_EXHAUSTED: u8 = 1 << 2;
+/// Bit of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL: a packed command failed.
 const PACKED_FAILURE: u8 = 1 << 3;
 /// Bit EXCEPTION_EVENT of R1.
 const EXCEPTION_EVENT: u32 = 1 << 6;

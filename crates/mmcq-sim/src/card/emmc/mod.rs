@@ -103,9 +103,10 @@ pub struct EmmcCard {
     ext_csd: [u8; 512],
     /// Byte 14 of the CSD, which holds the write protection and copy flags.
     csd_flags: u8,
-    /// HS_TIMING and BUS_WIDTH as they apply on the bus. After a switch they change when its busy
+    /// Value of HS_TIMING that applies on the bus. After a switch the value changes when the busy
     /// ends.
     timing: u8,
+    /// Value of BUS_WIDTH that applies on the bus.
     width: u8,
     interface: Interface,
     status: Status,

@@ -13,14 +13,17 @@ use super::super::{Flow, Reply, WriteBlock};
 use super::{Count, EmmcCard, Transfer};
 use crate::faults::{Point, Strike};
 
-/// Word 0 of a packed header: version 1 of its format.
+/// Bits 7:0 of word 0 of a packed header: version 1 of the format.
 const VERSION: u32 = 1;
+/// Direction in a packed header: packed reads.
 const READS: u32 = 1;
+/// Direction in a packed header: packed writes.
 const WRITES: u32 = 2;
 /// Largest number of entries in a header of one block.
 const MOST: usize = 63;
-/// Value of PACKED_COMMAND_STATUS after an error: PACKED_FAILURE_INDEX is valid.
+/// Bit of PACKED_COMMAND_STATUS: the packed command failed.
 const FAILED: u8 = 1;
+/// Bit of PACKED_COMMAND_STATUS: PACKED_FAILURE_INDEX holds the index of the failed entry.
 const INDEXED: u8 = 2;
 
 /// Support of packed commands by a device.
@@ -69,8 +72,9 @@ pub(super) struct Pack {
     over: bool,
     /// Whether a block with a wrong CRC has come. The card sends no CRC status for later blocks.
     deaf: bool,
-    /// PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
+    /// Value of PACKED_COMMAND_STATUS.
     status: u8,
+    /// Value of PACKED_FAILURE_INDEX.
     index: u8,
     /// Fault: index of the entry that fails, and an offset that is added to the index that the card
     /// reports.

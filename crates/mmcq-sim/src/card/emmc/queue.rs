@@ -11,8 +11,9 @@ use crate::faults::{Point, Strike};
 /// Bit of CMD13's argument that requests the queue status register (QSR) instead of the device
 /// status.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
-/// Arguments of CMD48: which tasks to discard.
+/// Argument of CMD48 that discards all tasks of the queue.
 const DISCARD_ALL: u32 = 1;
+/// Argument of CMD48 that discards one task.
 const DISCARD_ONE: u32 = 2;
 
 impl EmmcCard {

@@ -20,18 +20,27 @@ const COUNT: std::ops::Range<usize> = 506..508;
 const RESULT: std::ops::Range<usize> = 508..510;
 const KIND: std::ops::Range<usize> = 510..512;
 
-/// Types of RPMB requests. The response to a request has the request's number in its high byte.
+/// Type of an RPMB request: program the key. A response has the type of its request in its high
+/// byte.
 const PROGRAM_KEY: u16 = 1;
+/// Type of an RPMB request: read the write counter.
 const READ_COUNTER: u16 = 2;
+/// Type of an RPMB request: authenticated write.
 const WRITE: u16 = 3;
+/// Type of an RPMB request: authenticated read.
 const READ: u16 = 4;
+/// Type of an RPMB request: read the result of the request before.
 const READ_RESULT: u16 = 5;
 
-/// Result codes of an RPMB request.
+/// Result code of an RPMB request: general failure.
 const GENERAL_FAILURE: u16 = 1;
+/// Result code of an RPMB request: the authentication code is wrong.
 const AUTHENTICATION_FAILURE: u16 = 2;
+/// Result code of an RPMB request: the write counter in the request is wrong.
 const COUNTER_FAILURE: u16 = 3;
+/// Result code of an RPMB request: the address is out of range.
 const ADDRESS_FAILURE: u16 = 4;
+/// Result code of an RPMB request: no key has been programmed.
 const NO_KEY: u16 = 7;
 /// Flag in a result code: the write counter has reached its largest value.
 const EXPIRED: u16 = 0x80;

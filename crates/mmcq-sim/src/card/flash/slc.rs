@@ -25,7 +25,7 @@ const SCALE: u128 = 1_000_000_000;
 pub(super) struct Filled {
     /// Number of bytes in the SLC cache, times 10^9.
     level: u128,
-    /// What was programmed beyond it and is no whole byte yet, times 10^9.
+    /// Fraction of a byte that was programmed without room in the SLC cache, times 10^9.
     beyond: u128,
 }
 

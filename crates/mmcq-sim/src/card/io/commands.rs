@@ -11,13 +11,15 @@ pub(super) mod flag {
     pub const ERROR: u8 = 0x08;
     pub const FUNCTION_NUMBER: u8 = 0x02;
     pub const OUT_OF_RANGE: u8 = 0x01;
-    /// Values of IO_CURRENT_STATE, the state of the I/O part in R5.
+    /// Value of IO_CURRENT_STATE in R5: the I/O part is in the state CMD (command).
     pub const STATE_CMD: u8 = 0x10;
+    /// Value of IO_CURRENT_STATE in R5: the I/O part is in the state TRN (transfer).
     pub const STATE_TRN: u8 = 0x20;
 }
 
 /// State bits in the R1 of a card without memory: CURRENT_STATE is 15.
 const R1_STATE: u32 = 15 << 9;
+/// Bit ILLEGAL_COMMAND in the R1 of a card without memory.
 const R1_ILLEGAL: u32 = 1 << 22;
 
 impl IoCard {

@@ -158,7 +158,7 @@ impl Medium {
         self.bytes = self.bytes.min(bytes);
     }
 
-    /// Returns what blocks read as that were never written. An image file has no such blocks.
+    /// Returns the content of blocks that were never written. An image file has no such blocks.
     #[must_use]
     pub(crate) fn fill(&self) -> Fill {
         match &self.backing {

@@ -411,7 +411,7 @@ impl SdCard {
     }
 
     /// Applies the quirks of a card that does not support CMD23: returns the extra delay in ns of a
-    /// counted transfer, or locks the card up.
+    /// closed-ended transfer (after CMD23), or locks the card up.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

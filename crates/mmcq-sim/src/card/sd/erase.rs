@@ -8,8 +8,9 @@ use super::config::Spec;
 use super::{EraseRange, SdCard};
 use crate::faults::{Point, Strike};
 
-/// Arguments of CMD38: erase, discard.
+/// Argument of CMD38: erase.
 const ERASE: u32 = 0;
+/// Argument of CMD38: discard.
 const DISCARD: u32 = 1;
 
 impl SdCard {

@@ -7,20 +7,26 @@ use super::super::trouble::NEVER_NS;
 use super::config::SdConfig;
 use super::{SdCard, Transfer};
 
-/// Function numbers (FNO) that CMD48 and CMD49 use to select a register set.
+/// Function number (FNO) in CMD48 and CMD49: the general information.
 const GENERAL: u8 = 0;
+/// Function number (FNO) in CMD48 and CMD49: the power management function.
 const POWER: u8 = 1;
+/// Function number (FNO) in CMD48 and CMD49: the performance enhancement function.
 const PERFORMANCE: u8 = 2;
-/// Standard function codes of the register sets.
+/// Standard function code of the power management function.
 const POWER_CODE: u8 = 1;
+/// Standard function code of the performance enhancement function.
 const PERFORMANCE_CODE: u8 = 2;
 
-/// Register addresses of the power management function: status and setting.
+/// Address of the status register in the power management function.
 const POWER_STATUS: u32 = 1;
+/// Address of the setting register in the power management function.
 const POWER_SETTING: u32 = 2;
-/// Register addresses of the performance function: cache, flush and command queue.
+/// Address of the cache enable register in the performance enhancement function.
 const CACHE_ENABLE: u32 = 260;
+/// Address of the cache flush register in the performance enhancement function.
 const CACHE_FLUSH: u32 = 261;
+/// Address of the command queue's enable register in the performance enhancement function.
 const QUEUE_MODE: u32 = 262;
 
 /// Busy time in ns after a write to an extension register.

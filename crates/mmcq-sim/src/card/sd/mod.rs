@@ -72,9 +72,9 @@ pub struct SdCard {
     csd_flags: u8,
     interface: Interface,
     voltage: Voltage,
-    /// Voltage switch faults: extra time in ns until the card releases the lines, and lines that it
-    /// never releases.
+    /// Fault of a voltage switch: extra time in ns until the card releases the lines.
     voltage_late_ns: u64,
+    /// Fault of a voltage switch: lines that the card never releases, one bit each.
     voltage_stuck: u8,
     status: Status,
     app: bool,
@@ -94,8 +94,9 @@ pub struct SdCard {
     transfer: Transfer,
     erase: EraseRange,
     well_written: u32,
-    /// The command queue (`None`: the card has none), and the number of tasks executed so far.
+    /// The command queue; `None`: the card has none.
     queue: Option<Tasks>,
+    /// Number of tasks executed so far.
     executed: u32,
     spi: spi::Mode,
     /// Number of bytes on an SPI bus so far. The card counts them only if a quirk damages some.

@@ -16,9 +16,10 @@ use crate::faults::{Point, Strike};
 
 /// Bit of CMD13's argument that requests the queue status instead of the card status.
 const SEND_TASK_STATUS: u32 = 1 << 15;
-/// Arguments of CMD43, which aborts tasks. A single task can be aborted only if the card chooses
-/// the order of tasks.
+/// Argument of CMD43 that aborts all tasks.
 const ABORT_ALL: u32 = 1;
+/// Argument of CMD43 that aborts one task. It is allowed only if the card chooses the order of
+/// tasks.
 const ABORT_ONE: u32 = 2;
 /// Busy time in ns of CMD43.
 const ABORT_NS: u64 = 50_000;

@@ -12,9 +12,12 @@ use super::commands::VOLTAGES;
 use super::config::{Class, Spec};
 use super::{SdCard, Transfer};
 
-/// Bits of R1 in SPI mode [SD 7.3.2.1].
+/// Bit 0 of R1 in SPI mode: the card is idle [SD 7.3.2.1].
 const IDLE: u8 = 1 << 0;
+/// Bit 3 of R1 in SPI mode: the command had a wrong CRC [SD 7.3.2.1].
 const CRC_ERROR: u8 = 1 << 3;
+/// Bits of R1 in SPI mode that report card status bits: the card status bit, and the bit in R1 [SD
+/// 7.3.2.1].
 const R1_BITS: [(u32, u8); 5] = [
     (status::ERASE_RESET, 1 << 1),
     (status::ILLEGAL_COMMAND, 1 << 2),
@@ -46,9 +49,12 @@ const ERROR_TOKENS: [(u32, u8); 4] = [
 /// CC_ERROR, bit 20 of the card status: the card's internal controller failed.
 const CC_ERROR: u32 = 1 << 20;
 
-/// Data response tokens [SD 7.3.3.1]; the upper three bits have no meaning.
+/// Data response token: the card accepted the block. The upper three bits have no meaning [SD
+/// 7.3.3.1].
 const ACCEPTED: u8 = 0xe5;
+/// Data response token: the card refused the block because of a wrong CRC.
 const REFUSED_CRC: u8 = 0xeb;
+/// Data response token: the card refused the block because of a write error.
 const REFUSED_WRITE: u8 = 0xed;
 
 /// What a card stores about SPI mode.

@@ -1,4 +1,4 @@
-//! Tests of packed commands of an eMMC: what it accepts, what it executes, and what it reports
+//! Tests of packed commands of an eMMC: what the device accepts and executes, and what it reports
 //! about a failure.
 
 use super::emmc::card;

@@ -10,6 +10,7 @@ const W0_NS: u64 = 24_200;
 const W4K_NS: u64 = 10_000;
 /// Rate in bytes per second at which the cache drains: 69.7 MiB/s.
 const DRAIN: u64 = 73_085_747;
+/// Size of the cache in bytes.
 const CACHE: u64 = 512 * 1024;
 
 /// Brings up the card of the HSQ thread at HS400ES, as its board does.

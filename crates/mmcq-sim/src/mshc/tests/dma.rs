@@ -5,14 +5,19 @@ use super::*;
 const KINDS: [MshcConfig; 4] =
     [MshcConfig::H3, MshcConfig::D1, MshcConfig::PCI, MshcConfig { wide_dma: true, ..MshcConfig::PCI }];
 
-/// Status of the internal DMA.
+/// Bit of the internal DMA's status register: the DMA has ended a write to the card.
 pub(super) const TI: u32 = 1;
+/// Bit of the internal DMA's status register: the DMA has ended a read from the card.
 pub(super) const RI: u32 = 2;
+/// Bit of the internal DMA's status register: fatal bus error.
 const FBE: u32 = 4;
+/// Bit of the internal DMA's status register: the descriptor in use belongs to the CPU.
 pub(super) const DU: u32 = 1 << 4;
-/// What the DMA does now: it is suspended.
+/// State field in the internal DMA's status register: the DMA is suspended.
 pub(super) const SUSPENDED: u32 = 1 << 13;
+/// Bit of the internal DMA's status register: summary of the normal interrupts.
 pub(super) const NORMAL: u32 = 1 << 8;
+/// Bit of the internal DMA's status register: summary of the abnormal interrupts.
 pub(super) const ABNORMAL: u32 = 1 << 9;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Transfers without an end, as the Technical Reference Manuals of Intel's SoCs describe DesignWare's
-//! controller ("SD/MMC Controller").
+//! Tests of transfers without a block count, as the Technical Reference Manuals of Intel's SoCs
+//! describe DesignWare's controller ("SD/MMC Controller").
 
 use super::dma::{ABNORMAL, DU, NORMAL, RI, SUSPENDED, TI};
 use super::*;
@@ -8,7 +8,7 @@ const MODELS: [MshcConfig; 2] = [MshcConfig::JH7110, MshcConfig::RK3399];
 const POLL: u16 = 0x84;
 const DMA: u32 = 0x337;
 
-/// Lets time pass, with all that happens in it.
+/// Lets this time pass, and handles all events of the model in it.
 fn pass(rig: &mut Rig, time_ns: u64) {
     let until = rig.now + time_ns;
     while rig.host.next_event_ns().is_some_and(|at| at <= until) {
@@ -18,8 +18,9 @@ fn pass(rig: &mut Rig, time_ns: u64) {
     rig.host.advance(until);
 }
 
-/// A read without an end, from block 3 on, whose DMA has one descriptor of two blocks; its memory, and
-/// a list with room for more. The FIFO's request to write to memory is raised by every word.
+/// Starts an open-ended read from block 3 on, whose DMA has one descriptor for two blocks. Returns
+/// the test bench, the memory of these blocks, and a descriptor list with room for more. Every word
+/// in the FIFO raises the request to write to memory.
 fn begun(config: MshcConfig) -> (Rig, Mapped, List) {
     let mut rig = Rig::warm(config);
     rig.w(rig.at.threshold, 8);
@@ -32,8 +33,9 @@ fn begun(config: MshcConfig) -> (Rig, Mapped, List) {
     (rig, first, list)
 }
 
-/// "If the OWN bit of a descriptor is not set, the FSM goes to the Suspend state. The host needs to
-/// write any value into this register for the IDMAC FSM to resume."
+/// Checks a read without a block count: the DMA suspends at a descriptor of the CPU and continues
+/// after a poll demand. "If the OWN bit of a descriptor is not set, the FSM goes to the Suspend
+/// state. The host needs to write any value into this register for the IDMAC FSM to resume."
 #[test]
 fn without_a_count_a_read_goes_from_poll_demand_to_poll_demand() {
     for config in MODELS {
@@ -63,8 +65,8 @@ fn without_a_count_a_read_goes_from_poll_demand_to_poll_demand() {
     }
 }
 
-/// "If the FIFO buffer remains full for a data-timeout number of clock cycles, the data path signals a
-/// data-starvation error, and continues to wait."
+/// Checks a full FIFO: "If the FIFO buffer remains full for a data-timeout number of clock cycles,
+/// the data path signals a data-starvation error, and continues to wait."
 #[test]
 fn a_read_that_nobody_takes_is_starved_and_goes_on() {
     let mut rig = Rig::warm(MshcConfig::JH7110);
@@ -83,7 +85,8 @@ fn a_read_that_nobody_takes_is_starved_and_goes_on() {
     assert_eq!(rig.raw() & (OVER | DRTO), 0);
 }
 
-/// "The DMA waits for the RX watermark to be reached before writing data to system memory."
+/// Checks the receive watermark: "The DMA waits for the RX watermark to be reached before writing
+/// data to system memory."
 #[test]
 fn what_is_below_the_mark_waits_for_more_data() {
     let mut rig = Rig::warm(MshcConfig::JH7110);
@@ -98,9 +101,10 @@ fn what_is_below_the_mark_waits_for_more_data() {
     assert_eq!(rig.r(rig.at.dma_status) & RI, 0);
 }
 
-/// "The internal DMA controller keeps reading data from the FIFO buffer and writes to the system memory
-/// until a DTO interrupt is generated ... DTO interrupt is not generated until and unless all the FIFO
-/// buffer data is emptied." And a command needs the card's clock.
+/// Checks a stop command, which needs the card's clock, so it is sent only when the FIFO has room:
+/// "The internal DMA controller keeps reading data from the FIFO buffer and writes to the system
+/// memory until a DTO interrupt is generated ... DTO interrupt is not generated until and unless
+/// all the FIFO buffer data is emptied."
 #[test]
 fn a_stop_command_goes_when_the_fifo_has_room_and_ends_the_data_when_it_is_empty() {
     for config in MODELS {
@@ -129,7 +133,8 @@ fn a_stop_command_goes_when_the_fifo_has_room_and_ends_the_data_when_it_is_empty
     }
 }
 
-/// The same, with a DMA that has no descriptor when the command has gone.
+/// Checks a stop command while the DMA has no descriptor: the read ends only when its FIFO is
+/// empty.
 #[test]
 fn an_aborted_read_is_not_over_before_its_fifo_is_empty() {
     let mut rig = Rig::warm(MshcConfig::RK3399);
@@ -153,7 +158,8 @@ fn an_aborted_read_is_not_over_before_its_fifo_is_empty() {
     assert_eq!((rig.r(rig.at.dma_status) & RI, list.control(1) >> 31), (RI, 0));
 }
 
-/// "If it is the first descriptor, the controller issues a FIFO buffer reset."
+/// Checks that a first descriptor in the middle of a read drops the data in the FIFO: "If it is the
+/// first descriptor, the controller issues a FIFO buffer reset."
 #[test]
 fn a_first_descriptor_in_the_middle_costs_what_was_ahead() {
     let (mut rig, _first, mut list) = begun(MshcConfig::RK3399);
@@ -166,9 +172,10 @@ fn a_first_descriptor_in_the_middle_costs_what_was_ahead() {
     assert_eq!(rig.violations(), 1);
 }
 
-/// "TI" says that memory was read. "After one data block is transmitted, the data transmit state machine
-/// receives the CRC status from the card. If the remaining byte count becomes 0, ... DTO." A count of 0
-/// never becomes 0: nothing tells that the card has the last block.
+/// Checks a write without a block count: TI reports only that the DMA has read memory, and no bit
+/// reports that the card has the last block. "After one data block is transmitted, the data
+/// transmit state machine receives the CRC status from the card. If the remaining byte count
+/// becomes 0, ... DTO." A count of 0 never becomes 0.
 #[test]
 fn nothing_tells_that_the_card_has_the_last_block_of_a_write_without_a_count() {
     let mut rig = Rig::warm(MshcConfig::RK3399);
@@ -191,8 +198,8 @@ fn nothing_tells_that_the_card_has_the_last_block_of_a_write_without_a_count() {
     assert_eq!(rig.raw() & (DONE | OVER), 0);
 }
 
-/// A controller sends data by the bits of the command register, whichever command it is. The card still
-/// has its write open.
+/// Checks that a CMD13 carries more data of an open write: the controller sends data as the bits of
+/// the command register say, whatever the command is, and the card still has its write open.
 #[test]
 fn a_status_command_carries_more_of_an_open_write() {
     for config in MODELS {

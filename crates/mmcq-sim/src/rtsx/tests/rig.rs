@@ -15,20 +15,30 @@ pub const DONE: u32 = int::CMD_DONE | int::TRANS_OK;
 pub const FAILED: u32 = int::CMD_DONE | int::TRANS_FAIL;
 pub const DATA: u32 = int::DATA_DONE | int::TRANS_OK;
 
-/// Response types, as values of CFG2.
+/// Value of CFG2: the command has no response.
 pub const R0: u8 = 0x04;
+/// Value of CFG2: the command has an R1.
 pub const R1: u8 = 0x01;
+/// Value of CFG2: the command has an R1b.
 pub const R1B: u8 = 0x09;
+/// Value of CFG2: the command has an R2.
 pub const R2: u8 = 0x02;
+/// Value of CFG2: the command has an R3.
 pub const R3: u8 = 0x05;
 
-/// Transfer modes, as values of TRANSFER.
+/// Transfer mode in TRANSFER: written blocks without a command.
 pub const WRITE_3: u8 = 0x01;
+/// Transfer mode in TRANSFER: read blocks without a command.
 pub const READ_3: u8 = 0x05;
+/// Transfer mode in TRANSFER: a command without data.
 pub const COMMAND: u8 = 0x08;
+/// Transfer mode in TRANSFER: a command and written blocks.
 pub const WRITE_2: u8 = 0x0a;
+/// Transfer mode in TRANSFER: a command and one read block in the ping-pong buffer.
 pub const NORMAL_READ: u8 = 0x0c;
+/// Transfer mode in TRANSFER: a command and read blocks.
 pub const READ_2: u8 = 0x0e;
+/// Transfer mode in TRANSFER: a tuning command and its block.
 pub const TUNING: u8 = 0x0f;
 
 /// Makes list entries: READ, WRITE, CHECK.
@@ -50,8 +60,9 @@ pub struct Rig {
     pub card: TestCard,
     pub memory: ShadowMemory,
     pub now: u64,
-    /// The list and the table that were started last. They stay mapped until the next ones start.
+    /// Command list that was started last. It stays mapped until the next list starts.
     list: Option<Mapped>,
+    /// SG table that was started last. It stays mapped until the next table starts.
     table: Option<Mapped>,
 }
 

@@ -33,8 +33,9 @@ pub(super) const IMSK: u16 = 0x3c;
 pub(super) const DATA: u16 = 0x40;
 pub(super) const GPIO: u16 = 0x100;
 
-/// DCON for a read of blocks; the next constant is for a write: words, block mode, 4 lines, start.
+/// Value of DCON for a read: words, block mode, 4 lines, start.
 pub(super) const READ: u32 = 2 << 22 | 1 << 19 | 1 << 17 | 1 << 16 | 1 << 14 | 2 << 12;
+/// Value of DCON for a write: words, block mode, 4 lines, start.
 pub(super) const WRITE: u32 = 2 << 22 | 1 << 20 | 1 << 17 | 1 << 16 | 1 << 14 | 3 << 12;
 
 /// Test bench that accesses registers as a driver does.

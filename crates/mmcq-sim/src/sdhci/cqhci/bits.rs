@@ -38,6 +38,7 @@ pub mod cfg {
     pub const WIDE: u32 = 1 << 8;
     /// Reserves slot 31 for direct commands.
     pub const DIRECT: u32 = 1 << 12;
+    /// All bits of CQCFG that exist.
     pub const ALL: u32 = ENABLE | WIDE | DIRECT;
 }
 
@@ -58,6 +59,7 @@ pub mod int {
     pub const RED: u32 = 1 << 2;
     /// Task Cleared: the engine has dropped the tasks that the driver cleared.
     pub const TCL: u32 = 1 << 3;
+    /// All interrupt bits that exist.
     pub const ALL: u32 = 0x3f;
 }
 

@@ -16,8 +16,9 @@ pub enum Work {
     Data {
         read: bool,
         blocks: u16,
-        /// Arguments of CMD44 (`how`) and CMD45 (`address`).
+        /// Argument of CMD44 for the task.
         how: u32,
+        /// Argument of CMD45 for the task.
         address: u32,
     },
     /// Sends a command that the driver has chosen (direct command).

@@ -207,15 +207,20 @@ impl Mapped {
     }
 }
 
-/// Values of the Command register: response type, checks, data present, index.
+/// Value of the Command register for a command with an R1, without the index.
 pub const R1: u16 = 0x1a;
+/// Value of the Command register for a command with an R1b, without the index.
 pub const R1B: u16 = 0x1b;
+/// Value of the Command register for a command with an R2, without the index.
 pub const R2: u16 = 0x09;
+/// Bit Data Present of the Command register.
 pub const DATA: u16 = 0x20;
+/// Command type "abort" in the Command register.
 pub const ABORT: u16 = 0xc0;
 
-/// Values of the Transfer Mode register.
+/// Value of the Transfer Mode register for a read of several blocks by DMA.
 pub const READ_MANY: u16 = 0x33;
+/// Value of the Transfer Mode register for a write of several blocks by DMA.
 pub const WRITE_MANY: u16 = 0x23;
 
 pub struct Rig {

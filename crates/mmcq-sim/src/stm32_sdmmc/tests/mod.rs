@@ -90,8 +90,9 @@ pub(super) const WRITE: u32 = 9 << 4;
 pub(super) const OPEN: u32 = 3 << 2;
 pub(super) const FIFORST: u32 = 1 << 13;
 
-/// Values of CLKCR: 10 MHz of 200 and 4 lines; flow control.
+/// Value of CLKCR: 10 MHz from 200 MHz, and 4 lines.
 pub(super) const SLOW: u32 = 10 | 1 << 14;
+/// Bit of CLKCR: flow control.
 pub(super) const FLOW: u32 = 1 << 17;
 
 /// Test bench that accesses registers as a driver does.

@@ -14,7 +14,7 @@ pub const READ: u64 = 1 << 12;
 pub const INT: u64 = 1 << 2;
 pub const BARRIER: u64 = 1 << 14;
 
-/// Registers of the command queue engine, as offsets in the controller.
+/// Offset in the controller of the engine's register CQCFG.
 pub const CFG: u16 = 0x208;
 pub const CTL: u16 = 0x20c;
 pub const IS: u16 = 0x210;
@@ -28,10 +28,11 @@ pub const SSC1: u16 = 0x240;
 pub const CRDCT: u16 = 0x248;
 pub const TERRI: u16 = 0x254;
 
-/// Bus addresses of the list of task descriptors, of the lists of transfer descriptors, and of the
-/// data.
+/// Bus address of the list of task descriptors.
 const LIST: u64 = 0x400;
+/// Bus address of the lists of transfer descriptors.
 const LISTS: u64 = 0x1000;
+/// Bus address of the data of slot 0.
 const DATA: u64 = 0x1_0000;
 /// Number of data bytes for each slot.
 const ROOM: u64 = 0x4000;
