@@ -16,8 +16,8 @@
 //! transfer does, however long the pause is, or none does; the faster of both is the limit. Jobs
 //! that pause beside others run alone on the card, since no stack can serve them better.
 //!
-//! Jobs that read boot areas run unchanged, too: each read has its own switches to the area and
-//! back, as in mmcq's settings.
+//! If a job reads a boot area, all jobs run unchanged, and the engine switches between the areas as
+//! in mmcq's settings.
 
 use super::{Board, Counters, Medium, Outcome, Run, RunError, SLOTS, is_partition, on_board};
 use crate::board;
