@@ -1,8 +1,22 @@
-//! Tests that jobs can read the boot areas of an eMMC as files.
+//! Tests that jobs and programs can read the boot areas of an eMMC as files.
 
+use crate::watchdog;
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{Run, Setting, run};
+use std::path::Path;
+use std::process::Command;
+
+/// Runs the laboratory. Returns its exit code, its output and its messages.
+fn mmcq(line: &str) -> (Option<i32>, String, String) {
+    let _alive = watchdog::watch();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    lab.current_dir(env!("CARGO_TARGET_TMPDIR"));
+    lab.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-cache"));
+    let output = lab.args(line.split_whitespace()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
 
 /// The card of HSQ has two boot areas of 4 MiB beside its user area. A job reads one of them by its
 /// name.
@@ -49,4 +63,50 @@ fn a_boot_area_has_its_own_size() {
     let whole = of("[a]\nfilename=/dev/mmcblk0boot1\nrw=read\nbs=128k\n").unwrap();
     assert_eq!((whole.ios, whole.bytes, whole.failed), (32, 4 << 20, 0));
     assert!(of("[a]\nfilename=/dev/mmcblk0boot1\nrw=read\nbs=128k\nsize=5M\n").is_err());
+}
+
+/// The limit of a job on a boot area is the same reads and switches without any cost of the host.
+#[test]
+fn a_boot_area_has_a_limit() {
+    let platform = Platform::load("hsq-sprd").unwrap();
+    for options in ["rw=randread\nbs=4k\nnumber_ios=40", "rw=read\nbs=64k\nioengine=libaio\niodepth=8"] {
+        let text = format!("[a]\nfilename=/dev/mmcblk0boot0\ndirect=1\nnumjobs=2\n{options}\n");
+        let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+        let workers = fio::expand(&file.jobs).unwrap();
+        let of = |setting| {
+            let what = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
+            run(&what, None, &mut |_, _| ()).unwrap().counters
+        };
+        let (limit, ours) = (of(Setting::Limit), of(Setting::Mmcq));
+        assert_eq!((limit.ios, limit.bytes, limit.failed), (ours.ios, ours.bytes, 0), "{options}");
+        assert!(limit.elapsed_ns <= ours.elapsed_ns, "{options}: {} {}", limit.elapsed_ns, ours.elapsed_ns);
+    }
+    let job = "--name=a --filename=/dev/mmcblk0boot0 --rw=read --bs=4k --size=256k";
+    let (code, said, told) = mmcq(&format!("why --platform hsq-sprd -- {job}"));
+    assert!(code == Some(0) && said.contains("physical limit"), "{told}");
+}
+
+/// Programs and fio itself read a boot area by its name, and cannot write it.
+#[test]
+fn programs_read_a_boot_area() {
+    let dd = |direction: &str, at: &str| {
+        mmcq(&format!(
+            "exec --platform hsq-sprd --at /dev/mmcblk0boot1 -- dd {direction} bs=64k conv=notrunc status=none {at}"
+        ))
+    };
+    let (code, _, told) = dd("if=/dev/mmcblk0boot1", "of=/dev/null");
+    assert!(code == Some(0) && told.contains("reads (4.00 MiB)"), "{told}");
+    let (code, _, told) = dd("of=/dev/mmcblk0boot1", "if=/dev/zero");
+    assert!(code == Some(1) && told.contains("Operation not permitted"), "{told}");
+    let fio = |device: &str, rest: &str| {
+        mmcq(&format!("fio {rest} -- --name=a --filename=/dev/{device} --rw=read --bs=64k --direct=1"))
+    };
+    let (code, said, told) = fio("mmcblk0boot0", "--platform hsq-sprd");
+    assert!(code == Some(0) && said.contains("io=4096KiB"), "{said}{told}");
+    let (code, _, told) = fio("mmcblk0boot0", "--platform hsq-sprd --setting none");
+    assert!(code == Some(2) && told.contains("which setting none does not read"), "{told}");
+    let (code, _, told) = fio("mmcblk0boot0", "--platform generic");
+    assert!(code == Some(2) && told.contains("this card has none"), "{told}");
+    let (code, _, told) = fio("mmcblk0rpmb", "--platform hsq-sprd");
+    assert!(code == Some(2) && told.contains("a partition of its own"), "{told}");
 }

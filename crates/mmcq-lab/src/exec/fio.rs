@@ -5,7 +5,7 @@
 use super::programs::JOBS_MAX;
 use crate::fio::options::RANDOM;
 use crate::fio::value;
-use crate::runner::is_partition;
+use crate::runner::{boot_area, is_partition};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -232,9 +232,10 @@ impl Section {
             }
             return Ok(true);
         }
-        if let Some(part) = self.files.iter().find(|file| is_partition(file)) {
+        let mut others = self.files.iter().filter(|file| is_partition(file) && boot_area(file).is_none());
+        if let Some(part) = others.next() {
             return Err(format!(
-                "fio's filename={part}: a partition of its own on the card; expected /dev/mmcblk0"
+                "fio's filename={part}: a partition of its own on the card; expected /dev/mmcblk0, or a boot area"
             ));
         }
         for file in &self.files {
@@ -359,7 +360,7 @@ mod tests {
             ("--name=a --startdelay=1", "fio's startdelay: no time"),
             ("--name=a --rw=randtrim", "discards"),
             ("--name=a --rw=random", "fio's rw=random: expected randread, randwrite or randrw"),
-            ("--name=a --filename=/dev/mmcblk0boot0", "a partition of its own"),
+            ("--name=a --filename=/dev/mmcblk0rpmb", "a partition of its own"),
             ("--name=a --numjobs=65", "fio's numjobs 65: expected 64"),
             ("--name=a --filename=x --name=b", "job b: no filename"),
             ("--name=b --name=of-all --filename=x", "job b: no filename"),

@@ -22,7 +22,7 @@ pub use shared::{FILES_MAX, PATH_BYTES_MAX};
 
 use crate::board::Board;
 use crate::runner::place::{self, Serve, Visit};
-use crate::runner::{Counters, Run, RunError, Waiting};
+use crate::runner::{Counters, Run, RunError, Setting, Waiting, is_partition, readable};
 use cut::Supply;
 use mmcq::engine::FlushBy;
 use mmcq_sim::card::Medium;
@@ -44,7 +44,7 @@ const FILE_ALIGN: u64 = 1 << 20;
 pub struct Program {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Paths that represent the whole card.
+    /// Paths that represent the whole card, or a boot area of an eMMC.
     pub devices: Vec<PathBuf>,
     /// Paths that represent parts of the card, with their lengths in bytes. The parts lie one after
     /// the other.
@@ -116,12 +116,21 @@ struct Start<'p> {
 }
 
 impl Start<'_> {
-    /// Returns the ranges of a card of `capacity` that the program's paths represent.
-    fn parts(&self, capacity: u64) -> Result<Vec<Part>, RunError> {
+    /// Returns the ranges of a card of `capacity` that the program's paths represent. Boot areas of
+    /// `boot_bytes` follow the user area.
+    fn parts(&self, setting: Setting, capacity: u64, boot_bytes: Option<u64>) -> Result<Vec<Part>, RunError> {
         let text = |path: &PathBuf| real(path).to_string_lossy().into_owned();
-        let devices = self.program.devices.iter();
-        let mut parts: Vec<Part> =
-            devices.map(|path| Part { path: text(path), start: 0, bytes: capacity, device: true }).collect();
+        let mut parts = Vec::new();
+        for path in self.program.devices.iter().map(text) {
+            let (start, bytes) = match is_partition(&path) {
+                true => {
+                    let (area, bytes) = readable(setting, &path, boot_bytes)?;
+                    (capacity + u64::from(area.saturating_sub(1)) * bytes, bytes)
+                }
+                false => (0, capacity),
+            };
+            parts.push(Part { path, start, bytes, device: true });
+        }
         let mut start = 0;
         for (path, bytes) in &self.program.files {
             let left = capacity - start;
@@ -168,13 +177,19 @@ impl Visit for Start<'_> {
                 format!("card {card}: no cache that could lie; expected an eMMC with one (emmc-queue, say)");
             return Ok(Err(ExecError::Program(what)));
         }
-        let parts = self.parts(params.sectors * 512)?;
+        let capacity = params.sectors * 512;
+        let boot_bytes = board.boot().map(|boot| boot.bytes);
+        let parts = self.parts(run.setting, capacity, boot_bytes)?;
+        if parts.iter().any(|part| part.start >= capacity) {
+            board.stack.with(|engine| engine.enable_extended_ops());
+        }
         let shared = match Shared::new(JOBS_MAX, program.is_fio, &parts) {
             Ok(shared) => Arc::new(shared),
             Err(error) => return Ok(Err(ExecError::Program(format!("shared memory: {error}")))),
         };
         let waiting = Waiting::new(board.time.now());
         let mut load = Programs::new(shared.clone(), params.sectors, board.time.now(), waiting.clone());
+        load.boot_bytes = boot_bytes.unwrap_or(0);
         load.no_flush = !run.setting.may_flush(params.flush);
         if program.lying || program.cut_at_ns.is_some() || program.cut_after_flush.is_some() {
             let plan = Plan::seeded(run.seed);

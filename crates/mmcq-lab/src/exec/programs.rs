@@ -20,19 +20,20 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 3;
 /// Time in ns for which such a job lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
-/// Error number for an I/O error, as the program sees it.
+/// Error numbers that the program sees.
+const EPERM: i64 = 1;
 const EIO: i64 = 5;
 /// Error number for a bad address, as the program sees it.
 const EFAULT: i64 = 14;
 /// Error number for an invalid argument, as the program sees it.
 const EINVAL: i64 = 22;
 
-/// Key of an I/O within its job: address, blocks, direction. I/Os with equal keys are
-/// interchangeable.
-type Key = (u64, u32, Direction);
+/// Key of an I/O within its job: address, blocks, direction, and whether it is of a boot area. I/Os
+/// with equal keys are interchangeable.
+type Key = (u64, u32, Direction, How);
 
 fn key(io: &Io) -> Key {
-    (io.lba, io.blocks, io.direction)
+    (io.lba, io.blocks, io.direction, io.how)
 }
 
 #[derive(Default)]
@@ -80,6 +81,8 @@ pub struct Programs {
     helper: bool,
     start_ns: u64,
     sectors: u64,
+    /// Size in bytes of each boot area, of which the first follows the user area; 0: there is none.
+    pub(super) boot_bytes: u64,
     /// Whether flushes are refused, because this setting cannot flush a card with a cache.
     pub(super) no_flush: bool,
     /// Whether the program requested a flush that is refused.
@@ -110,6 +113,7 @@ impl Programs {
             helper: false,
             start_ns,
             sectors,
+            boot_bytes: 0,
             no_flush: false,
             flush_refused: false,
             supply: None,
@@ -187,12 +191,26 @@ impl Programs {
         }
     }
 
+    /// Returns the number of the boot area in which an I/O begins (0: the user area), the offset of
+    /// the I/O there, and the size of that area, both in bytes; `None`: it is behind all areas.
+    fn area(&self, asked: &Asked) -> Option<(u8, u64, u64)> {
+        let Some(behind) = asked.offset.checked_sub(self.sectors * 512) else {
+            return Some((0, asked.offset, self.sectors * 512));
+        };
+        let area = behind.checked_div(self.boot_bytes).and_then(|area| u8::try_from(area).ok());
+        let area = area.filter(|area| *area < 2)?;
+        Some((area + 1, behind - u64::from(area) * self.boot_bytes, self.boot_bytes))
+    }
+
     fn checked(&self, asked: &Asked) -> bool {
-        let (start, bytes) = (asked.offset, u64::from(asked.bytes));
-        let inside = start.checked_add(bytes).is_some_and(|end| end <= self.sectors * 512);
+        let bytes = u64::from(asked.bytes);
+        let inside = |(_, start, size): (u8, u64, u64)| start % 512 == 0 && bytes <= size - start;
         match asked.op {
             Op::Flush => true,
-            _ => inside && start % 512 == 0 && bytes % 512 == 0 && bytes > 0 && asked.bytes <= IO_BYTES_MAX,
+            _ => {
+                let long = bytes % 512 == 0 && bytes > 0 && asked.bytes <= IO_BYTES_MAX;
+                long && self.area(asked).is_some_and(inside)
+            }
         }
     }
 
@@ -201,27 +219,34 @@ impl Programs {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);
             job.taken = job.taken.wrapping_add(1);
-            let refused = match taken {
-                Err(place) => place,
-                Ok(asked) if !self.checked(&asked) => asked.place,
+            let (refused, error) = match taken {
+                Err(place) => (place, EINVAL),
+                Ok(asked) if !self.checked(&asked) => (asked.place, EINVAL),
+                // Linux's devices of boot areas are read-only.
+                Ok(asked)
+                    if asked.op == Op::Write && self.area(&asked).is_some_and(|(area, ..)| area > 0) =>
+                {
+                    (asked.place, EPERM)
+                }
                 Ok(asked) if asked.op == Op::Flush && self.no_flush => {
                     self.flush_refused = true;
-                    asked.place
+                    (asked.place, EINVAL)
                 }
                 Ok(asked) => {
                     let direction = if asked.op == Op::Read { Direction::Read } else { Direction::Write };
-                    let (lba, blocks) = match asked.op {
-                        Op::Flush => (u64::MAX, 0),
-                        _ => (asked.offset / 512, asked.bytes / 512),
+                    let (how, lba, blocks) = match (asked.op, self.area(&asked)) {
+                        (Op::Flush, _) | (_, None) => (How::Plain, u64::MAX, 0),
+                        (_, Some((0, start, _))) => (How::Plain, start / 512, asked.bytes / 512),
+                        (_, Some((area, start, _))) => (How::Boot(area), start / 512, asked.bytes / 512),
                     };
-                    let (how, sync) = (How::Plain, true);
+                    let sync = true;
                     let io = Io { job: id, core: 0, direction, how, lba, sync, blocks, buffer: 0, skip: 0 };
                     self.tally.ios[asked.op as usize] += 1;
                     self.job(id).under_way.push((key(&io), asked));
                     return Some(io);
                 }
             };
-            self.tell_done(id, refused, -EINVAL);
+            self.tell_done(id, refused, -error);
         }
         None
     }

@@ -15,8 +15,11 @@
 //! The limit contains no rule of mmcq's engine. Where a transfer can stay open, either every
 //! transfer does, however long the pause is, or none does; the faster of both is the limit. Jobs
 //! that pause beside others run alone on the card, since no stack can serve them better.
+//!
+//! If a job reads a boot area, all jobs run unchanged, and the engine switches between the areas as
+//! in mmcq's settings.
 
-use super::{Board, Counters, Medium, Outcome, Run, RunError, SLOTS, on_board};
+use super::{Board, Counters, Medium, Outcome, Run, RunError, SLOTS, is_partition, on_board};
 use crate::board;
 use crate::fio::Worker;
 use crate::fio::job::{IoEngine, Job, Size, Verify};
@@ -217,7 +220,8 @@ pub(super) fn run(
     if run.workers.len() > 1 && run.workers.iter().any(pauses) {
         return each_alone(run, progress);
     }
-    let perfect = Perfect::of(run.workers);
+    let switches = run.workers.iter().flat_map(|worker| &worker.files).any(|file| is_partition(file));
+    let perfect = if switches { Perfect::as_they_are(run.workers) } else { Perfect::of(run.workers) };
     let plain = Some(Perfect::as_they_are(run.workers)).filter(|_| !perfect.is_plain(run.workers));
     let mut medium = medium;
     let mut best: Option<Outcome> = None;

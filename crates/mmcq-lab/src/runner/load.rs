@@ -92,11 +92,31 @@ pub fn is_partition(device: &str) -> bool {
 }
 
 /// Returns the number of the boot area for this device name.
-fn boot_area(device: &str) -> Option<u8> {
+pub(crate) fn boot_area(device: &str) -> Option<u8> {
     match device.rsplit_once("boot") {
         Some((_, "0")) => Some(1),
         Some((_, "1")) => Some(2),
         _ => None,
+    }
+}
+
+/// Returns what a setting can read of a partition: the number of the boot area, and its size in
+/// bytes.
+///
+/// # Errors
+/// The partition is no boot area, the card has none, or the setting does not read them.
+pub(crate) fn readable(setting: Setting, name: &str, boot_bytes: Option<u64>) -> Result<(u8, u64), RunError> {
+    let refused = |why: String| Err(RunError::Partition { name: name.to_owned(), why });
+    let Some(area) = boot_area(name) else {
+        return refused("and jobs are in the user area; expected /dev/mmcblk0, or a file".to_owned());
+    };
+    if setting.is_linux() {
+        let setting = setting.name();
+        return refused(format!("which setting {setting} does not read; expected mmcq or mmcq-own"));
+    }
+    match boot_bytes {
+        Some(bytes) => Ok((area, bytes)),
+        None => refused("and this card has none; expected an eMMC with boot areas".to_owned()),
     }
 }
 
@@ -107,24 +127,13 @@ fn partition(
     name: &str,
     boot_bytes: Option<u64>,
 ) -> Result<(u8, u64), RunError> {
-    let refused = |why: String| Err(RunError::Partition { name: name.to_owned(), why });
-    let Some(area) = boot_area(name) else {
-        return refused("and jobs are in the user area; expected /dev/mmcblk0, or a file".to_owned());
-    };
-    if run.setting.is_linux() || run.setting == Setting::Limit {
-        let setting = run.setting.name();
-        return refused(format!("which setting {setting} does not read; expected mmcq or mmcq-own"));
-    }
+    let found = readable(run.setting, name, boot_bytes)?;
     if worker.job.rw.write || worker.script.is_some() {
         let job = &worker.job.name;
-        return refused(format!(
-            "read-only as Linux has it, and job {job} may write; expected rw=read or randread"
-        ));
+        let why = format!("read-only as Linux has it, and job {job} may write; expected rw=read or randread");
+        return Err(RunError::Partition { name: name.to_owned(), why });
     }
-    match boot_bytes {
-        Some(bytes) => Ok((area, bytes)),
-        None => refused("and this card has none; expected an eMMC with boot areas".to_owned()),
-    }
+    Ok(found)
 }
 
 impl<'a> Load<'a> {

@@ -380,6 +380,29 @@ fn readers_alone_get_the_same_by_turns_as_in_order() {
     }
 }
 
+/// The STREAM thread's jobs have one thread with one request at a time, so a scheduler never has two
+/// requests to choose from.
+#[test]
+fn one_request_at_a_time_gives_no_scheduler_a_choice() {
+    for job in [
+        "rw=randread\nbs=1M\nio_size=16M",
+        "rw=randwrite\nbs=16k\nio_size=1M",
+        "rw=write\nbs=1M\nio_size=16M",
+    ] {
+        let text = format!("[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nsize=100M\n{job}\n");
+        let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+        let workers = fio::expand(&file.jobs).unwrap();
+        let times = ["fifo", "deadline", "fair"].map(|scheduler| {
+            let changes = [format!("stack.scheduler={scheduler}")];
+            let platform = Platform::load_with("stream-rtsx", &changes).unwrap();
+            let one =
+                Run { workers: &workers, platform: &platform, card: None, setting: Setting::Mmcq, seed: 1 };
+            run(&one, None, &mut |_, _| ()).unwrap().counters.elapsed_ns
+        });
+        assert!(times.iter().all(|&time| time == times[0]), "{job}: {times:?}");
+    }
+}
+
 /// Returns the I/Os per second of one job on a card whose cache needs time to flush.
 fn with_a_cache(card: &str, load: &str, setting: Setting) -> f64 {
     on_a_board("hsq-sprd", card, load, setting).unwrap()

@@ -7,6 +7,9 @@ use super::super::Waiting;
 const FRACTION: u32 = 32;
 /// Number of think times that must be measured before their mean is used.
 const LEARNED: u8 = 4;
+/// Number of requests in a row, each beginning where the one before ended, that make a stream. A
+/// single such request may be at a random place that is the next one by chance.
+const STREAM: u8 = 2;
 
 /// State of a client's synchronous and asynchronous queue, and the pattern of its synchronous
 /// requests.
@@ -22,8 +25,9 @@ pub(super) struct Client {
     thinks: u8,
     /// Number of synchronous requests that wait or are on the card.
     outstanding: u8,
-    /// Whether the newest synchronous request did not begin where the one before ended.
-    jumps: bool,
+    /// Number of synchronous requests in a row, up to the newest one, that each began where the one
+    /// before ended.
+    followed: u8,
     /// Low 32 bits of the block number after the newest synchronous request.
     end: u32,
 }
@@ -36,7 +40,7 @@ impl Client {
         think_ns: 0,
         thinks: 0,
         outstanding: 0,
-        jumps: false,
+        followed: 0,
         end: 0,
     };
 
@@ -67,7 +71,8 @@ impl Client {
     /// `longest_ns`.
     pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
         let was_idle = self.outstanding == 0;
-        self.jumps = self.end != request.lba as u32;
+        let follows = self.end == request.lba as u32;
+        self.followed = if follows { self.followed.saturating_add(1) } else { 0 };
         self.end = (request.lba as u32).wrapping_add(request.blocks);
         self.outstanding = self.outstanding.saturating_add(1);
         // A request that arrived no later than the last completion has no think time. An example is
@@ -99,9 +104,9 @@ impl Client {
         self.outstanding == 1
     }
 
-    /// Returns whether the client's last request did not continue the one before.
+    /// Returns whether the client's last requests are no stream.
     pub(super) fn jumps(&self) -> bool {
-        self.jumps
+        self.followed < STREAM
     }
 
     /// Returns the mean think time; `None`: not learned yet.

@@ -50,8 +50,9 @@
 //!    pays for it as for card time. A turn may begin with idling (its client was served last, and
 //!    its tag is still the smallest); if nothing comes, another client's turn follows. There is no
 //!    idling while all waiting requests are alike: reads of the same length as the last read of the
-//!    turn's client, from clients of the same weight that have one request each, all of them not
-//!    sequential. Turns of one request are as fair there, and 1 and 2 hold unchanged.
+//!    turn's client, from clients of the same weight that have one request each, none of them a
+//!    stream (its last two requests each began where the one before ended). Turns of one request
+//!    are as fair there, and 1 and 2 hold unchanged.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
