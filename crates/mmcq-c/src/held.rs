@@ -5,10 +5,11 @@
 //! RAM. The statics of this crate are in `.bss`.
 
 /// A value, or nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum Held<T> {
     /// No value.
+    #[default]
     Nothing = 0,
     /// A value.
     Value(T) = 1,
@@ -27,11 +28,5 @@ impl<T> Held<T> {
 impl<T> From<Option<T>> for Held<T> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Held::Nothing, Held::Value)
-    }
-}
-
-impl<T> Default for Held<T> {
-    fn default() -> Self {
-        Held::Nothing
     }
 }
