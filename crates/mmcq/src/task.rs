@@ -128,7 +128,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// that. Then the alarm is set for a poll at once; the outer call may set the alarm anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
-        let (result, stale, alone) = self.inside(|engine| {
+        let (result, stale) = self.inside(|engine| {
             let mut engine = engine;
             if B::Profile::RECOVERS
                 && !self.dropped.is_empty()
@@ -138,15 +138,12 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             }
             let mut entry = Entry::new(engine);
             let result = f(&mut entry);
-            let stale = entry.into_used().map(|(engine, begun)| self.used(engine, begun));
-            (result, stale == Some(true), stale.is_some())
+            (result, entry.into_used().is_some_and(|(engine, begun)| self.used(engine, begun)))
         });
         if stale {
             self.drop_stale();
         }
-        if alone {
-            self.call_waiting();
-        }
+        self.call_waiting();
         result
     }
 
@@ -322,36 +319,28 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     #[inline(always)]
     fn move_on(&self, how: impl Fn(&mut EngineOf<B, N>) -> PollOutcome) {
-        let ran = core::cell::Cell::new(false);
         let left = self.enter(None, |engine| {
-            ran.set(true);
             let work = how(engine);
             self.leave(engine, work)
         });
         if let Some((work, first)) = left {
             self.wake(work.completed, work.card_irq, work.help, first);
         }
-        if ran.get() {
-            self.call_waiting();
-        }
+        self.call_waiting();
     }
 
     /// Does the work of `on_irq` or `poll` of an engine without a fast path: one function for both,
     /// which wakes at its end, needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
-        let ran = core::cell::Cell::new(false);
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
-            ran.set(true);
             let now_ns = self.now_ns();
             let work = if alarm { engine.poll(now_ns) } else { engine.on_irq(now_ns) };
             self.tell_alarm(engine, alarm);
             (work.completed, work.card_irq, work.help)
         });
         self.wake(completed, card_irq, help, None);
-        if ran.get() {
-            self.call_waiting();
-        }
+        self.call_waiting();
     }
 
     /// Does one turn of a loop that drives the stack without interrupts.

@@ -102,9 +102,7 @@ impl<'a, T> Task<'a, T> {
 /// happens.
 fn run<L: Lock, T>(stack: &TestStack<L>, world: &Rc<RefCell<World>>, tasks: &mut [Task<'_, T>]) {
     for _ in 0..100_000 {
-        // Each task is polled, whatever the one before returns.
-        let done = tasks.iter_mut().filter_map(|task| task.poll().then_some(())).count();
-        if done > 0 {
+        if tasks.iter_mut().filter_map(|task| task.poll().then_some(())).count() != 0 {
             continue;
         }
         if tasks.iter().all(|task| task.output.is_some()) {

@@ -167,7 +167,7 @@ pub struct Request {
     /// The card that the request is for; see [`for_card`](Self::for_card).
     pub card: CardNumber,
     /// The number of its place in the wait queue of its stack, from 1 on; 0: it has none.
-    pub(crate) place: u8,
+    pub(crate) place: u16,
 }
 
 impl Request {

@@ -56,9 +56,7 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
                 engine.abandon(id);
                 Some(engine.take_stale_waker())
             });
-            if left.is_some() {
-                self.stack.call_waiting();
-            }
+            self.stack.call_waiting();
             if B::Profile::RECOVERS && left.is_none() {
                 // This drop is inside another call: the next call abandons the request.
                 self.stack.inside(|_| self.stack.dropped.note(id));
@@ -72,13 +70,8 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
     #[cold]
     pub(super) fn leave_queue(&mut self) {
         let At::Before(request) = &self.at else { return };
-        let alone = self.stack.inside(|engine| {
-            self.stack.stop_waiting(request);
-            engine.is_some()
-        });
-        if alone {
-            self.stack.call_waiting();
-        }
+        self.stack.inside(|_| self.stack.stop_waiting(request));
+        self.stack.call_waiting();
     }
 }
 

@@ -150,8 +150,7 @@ impl<B: Platform, const N: usize> Future for RequestFuture<'_, B, N> {
                 context.waker().wake_by_ref();
             }
         }
-        let goes_on = seen.completion.is_some() || waited && !self.has_place();
-        if goes_on && !matches!(look, Look::Nested) {
+        if B::Lock::QUEUES && (seen.completion.is_some() || waited && !self.has_place()) {
             self.stack.call_waiting();
         }
         seen.completion.map_or(Poll::Pending, Poll::Ready)

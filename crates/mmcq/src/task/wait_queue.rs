@@ -138,12 +138,12 @@ impl<'a> Places<'a> {
         waits.max_by_key(|place| next.wrapping_sub(place.number.get()))
     }
 
-    fn at(self, place: u8) -> Option<&'a Place> {
+    fn at(self, place: u16) -> Option<&'a Place> {
         self.places.get(usize::from(place).checked_sub(1)?)
     }
 
     /// Returns whether no other request has waited longer than the one in `place`.
-    fn is_turn(self, place: u8, now_ns: impl FnOnce() -> u64) -> bool {
+    fn is_turn(self, place: u16, now_ns: impl FnOnce() -> u64) -> bool {
         if self.waiting().next().is_none() {
             return true;
         }
@@ -153,12 +153,12 @@ impl<'a> Places<'a> {
 
     /// Gives the request a place if it has none. Returns false if the request waits no longer: its
     /// time is over, or all places are taken.
-    fn enter(self, place: &mut u8, now_ns: u64) -> bool {
+    fn enter(self, place: &mut u16, now_ns: u64) -> bool {
         if *place != 0 {
             return self.at(*place).is_some_and(|place| now_ns < place.until_ns.get());
         }
         let free = self.places.iter().position(|place| place.until_ns.get() == 0);
-        let Some(number) = free.and_then(|free| u8::try_from(free + 1).ok()) else { return false };
+        let Some(number) = free.and_then(|free| u16::try_from(free + 1).ok()) else { return false };
         let (Some(new), Some(arrivals)) = (self.at(number), self.arrivals) else { return false };
         if self.limit_ns == 0 {
             return false;
@@ -172,14 +172,14 @@ impl<'a> Places<'a> {
 
     /// Stores the waker of a request that waits, and returns the one before, which is dropped
     /// outside of the lock.
-    fn set_waker(self, place: u8, waker: Option<Waker>) -> Option<Waker> {
+    fn set_waker(self, place: u16, waker: Option<Waker>) -> Option<Waker> {
         let Some(place) = self.at(place) else { return waker };
         place.called.set(false);
         place.waker.replace(waker)
     }
 
     /// Lets a request leave. [`next_call`](Self::next_call) frees its place.
-    fn leave(self, place: u8) {
+    fn leave(self, place: u16) {
         if let Some(place) = self.at(place) {
             place.left.set(true);
         }
@@ -270,6 +270,10 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     #[cold]
     #[inline(never)]
     fn call_each_waiting(&self) {
+        // Inside another call no waker runs: the poll that follows it calls them.
+        if !self.inside(|engine| engine.is_some()) {
+            return;
+        }
         // Each place may be freed, and its task may be called.
         for _ in 0..2 * usize::from(u8::MAX) {
             match self.lock.with(|| self.lock.places().next_call(|| self.clock.now_ns())) {
