@@ -52,7 +52,8 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
     assert!((5.0..7.0).contains(&merging("none")) && (3.5..4.5).contains(&merging("hsq-tag")));
 }
 
-/// The model once had 11.5 us from an interrupt to the next command; Linux's own code takes 5.0 us.
+/// Checks the stand-in's time from an interrupt to the next command: an old version of the model
+/// had 11.5 us, Linux's own code takes 5.0 us.
 #[test]
 fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
     let rows = quiet();

@@ -223,7 +223,7 @@ pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Medium, Strike::Fail),
 ];
 
-/// Approximate number of events in a run for each request. It places power cuts.
+/// Approximate number of events in a run for each request, by which power cuts are placed.
 const EVENTS: u64 = 9;
 
 impl Case {

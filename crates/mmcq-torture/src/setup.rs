@@ -57,7 +57,7 @@ impl Defer {
 pub enum Host {
     /// An SDHCI controller.
     Sdhci,
-    /// An SDHCI controller that leaves transfers open, and sends writes in this way.
+    /// An SDHCI controller that leaves transfers open. The field says how it keeps writes open.
     Open(OpenWrites),
     /// Realtek's card reader, which leaves transfers open.
     Reader,

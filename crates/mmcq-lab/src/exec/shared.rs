@@ -257,7 +257,8 @@ impl Shared {
         (of(Of::Pid), of(Of::Tid))
     }
 
-    /// Returns the numbers of the jobs that may begin. Each number is returned once.
+    /// Returns the numbers of the jobs that may begin. Later calls do not return these numbers
+    /// again.
     pub fn begin(&self) -> Vec<u32> {
         let may = |job: &u32| {
             self.of(*job, Of::State)

@@ -34,7 +34,7 @@ pub struct Entry {
     pub stats: Stats,
 }
 
-/// Times and names that a report shows besides the measurements.
+/// Times and names that a report shows in addition to the measurements.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// Version that is shown as fio's; [`FORMAT_VERSION`] unless a reader needs another.

@@ -294,7 +294,7 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Returns the OCR: bit 30 (CCS) is valid once bit 31 is set.
+    /// Returns the OCR: bit 30 (CCS) is valid only while bit 31 is set.
     fn ocr(&self) -> u32 {
         match self.interface.state {
             State::Idle => VOLTAGES,
