@@ -199,8 +199,8 @@ pub struct Platform {
     pub controller: ControllerConfig,
     /// Bus timings of the wires that the controller's capability registers cannot show.
     pub timings: Vec<mmcq::host::Timing>,
-    /// Whether the driver is told that the controller can continue data; `None`: as the controller
-    /// really can.
+    /// Which transfers the driver leaves open, as the board's file says; `None`: the file does not
+    /// say it.
     pub continue_data: Option<Continue>,
     /// Limits of the board's wires.
     pub wires: Wires,

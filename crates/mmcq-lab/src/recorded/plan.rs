@@ -75,7 +75,7 @@ pub const REQUESTS_MAX: usize = 1 << 24;
 const WORKERS_MAX: usize = 32;
 /// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;
-/// Begin of the message on a trace of which nothing is left.
+/// Start of the message about a trace of which no request is left.
 pub const NO_REQUEST: &str = "no request is left";
 
 /// Key of a flush in the map of requests under way; all other keys are offsets on a device.
