@@ -174,7 +174,7 @@ pub struct Case {
 pub enum Visit {
     /// The card is replaced by another card.
     Swap,
-    /// The same card goes out and in again this many times (bouncing contacts).
+    /// The same card goes out and in again (bouncing contacts); the field is the number of times.
     Bounce(u8),
     /// The card stays in the slot, and its CSD write-protects it for this number of events.
     Protect(u32),

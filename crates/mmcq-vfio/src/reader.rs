@@ -99,7 +99,7 @@ impl Drop for Owned {
     }
 }
 
-/// A card reader, and its card once the card has been brought up.
+/// A card reader, and its card after the card has been brought up.
 pub struct Reader {
     // The fields are dropped in this order: the supervisor, which borrows the stack; the device,
     // which then reaches no memory any more; the stack.
