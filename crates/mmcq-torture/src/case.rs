@@ -112,7 +112,7 @@ pub struct Cut {
 /// Faults of the controller and the card.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
-    /// No faults.
+    /// No fault strikes.
     #[default]
     Good,
     /// Faults that each strike with a probability at each event of their point. The first field is

@@ -71,7 +71,7 @@ impl Planted {
 pub enum Campaign {
     /// Random cases.
     Random,
-    /// All small programs with all cuts.
+    /// All small programs of requests, with a power cut at every event.
     Programs,
     /// The card is replaced by another at each event.
     AnotherCard,

@@ -121,7 +121,7 @@ pub enum IoEngine {
     IoUring,
     /// POSIX asynchronous I/O (`aio_read`, `aio_write`).
     PosixAio,
-    /// No I/O: measures only what the job itself costs.
+    /// The worker does no I/O: this measures only what the job itself costs.
     Null,
 }
 

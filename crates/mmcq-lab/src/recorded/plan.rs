@@ -14,10 +14,10 @@ use std::sync::Arc;
 /// Rule for when requests start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// At the times of the trace, even if the card is slower.
+    /// Requests start at the times of the trace, even if the card is slower.
     #[default]
     Open,
-    /// As soon as fewer requests than the depth are under way (closed loop).
+    /// Requests start as soon as fewer requests than the depth are under way (closed loop).
     Closed,
     /// Each process pauses as long as in the trace, after the end of the request for which it had
     /// waited.
