@@ -94,7 +94,7 @@ pub(crate) enum SpiBlock {
     /// A block whose start token comes at `start_ns` or later. `whole`: no quirk or fault damages
     /// it on the wire.
     At { start_ns: u64, whole: bool },
-    /// A data error token.
+    /// The card sends this data error token.
     Error(u8),
     /// The card sends nothing more.
     Never,
