@@ -321,8 +321,8 @@ fn a_phone_with_a_software_queue_is_met_by_a_card_that_was_fitted_without_it() {
     }
 }
 
-/// The lane that mmcq chooses at run time is as fast as the best fixed lane, which a user could set
-/// only with knowledge of the load.
+/// Checks that the lane which mmcq chooses at run time is as fast as the best fixed lane. A user
+/// could set the best lane only with knowledge of the load.
 #[test]
 fn the_choice_of_a_lane_is_as_good_as_the_best_of_them() {
     let rows = queues::board("intel-jsl", Amount::default(), &mut |_| ()).unwrap();
@@ -355,7 +355,7 @@ fn several_requests_in_one_transfer_are_as_good_as_the_card_lets_them() {
     assert!(write.share_percent().unwrap() >= 95.0, "{write:?}");
 }
 
-/// A chain saves software between transfers, but no time of the card.
+/// Checks that a chain saves software between transfers, but no time of the card.
 #[test]
 fn chains_cost_nothing_and_gain_where_many_wait() {
     let rows = queues::board("adma3-sprd", Amount::default(), &mut |_| ()).unwrap();
