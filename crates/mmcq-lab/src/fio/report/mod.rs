@@ -180,7 +180,7 @@ impl Started {
 pub struct Report {
     /// Times and names that are shown.
     pub context: Context,
-    /// Number of threads and processes.
+    /// Numbers of threads and of processes that were started.
     pub started: Started,
     /// Entries in the order of the workers.
     pub entries: Vec<Entry>,
