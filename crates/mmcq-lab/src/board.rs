@@ -213,8 +213,8 @@ pub fn card_with(
 pub enum Price {
     /// The board's costs, which are Linux's.
     Linux,
-    /// The costs of mmcq's own code (path length and register accesses); the rest of the kernel
-    /// costs as on the board.
+    /// The costs of mmcq's own code (path length and register accesses); all other code of the
+    /// kernel costs as much as on the board.
     Own,
     /// No costs: the remaining time is that of wire and card.
     Nothing,

@@ -174,7 +174,8 @@ impl Comparison {
         }
     }
 
-    /// Adds all differing fields below a path that are not shown in another way.
+    /// Adds all differing fields below a path, except those that a figure or a line of its own
+    /// shows.
     fn leaves(&mut self, path: &str, a: &Value, b: &Value, of: (&Value, &Value)) {
         match (a, b) {
             _ if a == b => {}

@@ -87,15 +87,15 @@ impl PlatformError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// From a standard or a data sheet.
+    /// The number is from a standard or a data sheet.
     Spec,
-    /// A usual value, assumed without a measurement.
+    /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// Fitted to a published figure of a "before" column.
+    /// The number was fitted to a published figure of a "before" column.
     Fit,
-    /// Checked against other published figures.
+    /// The number was checked against other published figures.
     Val,
-    /// Measured on mmcq's own code.
+    /// The number was measured on mmcq's own code.
     Measured,
 }
 
@@ -173,7 +173,7 @@ pub enum Advance {
     Tasklet,
     /// A real-time kernel thread calls the engine; the interrupt wakes it.
     Thread,
-    /// Without an interrupt: a job that waits for its I/O stays on its core and polls the
+    /// No interrupt is used: a job that waits for its I/O stays on its core and polls the
     /// controller's status.
     Spin,
 }
@@ -199,8 +199,8 @@ pub struct Platform {
     pub controller: ControllerConfig,
     /// Bus timings of the wires that the controller's capability registers cannot show.
     pub timings: Vec<mmcq::host::Timing>,
-    /// Whether the driver is told that the controller can continue data; `None`: as the controller
-    /// really can.
+    /// Which transfers the driver leaves open, as the board's file says; `None`: the file does not
+    /// say it.
     pub continue_data: Option<Continue>,
     /// Limits of the board's wires.
     pub wires: Wires,

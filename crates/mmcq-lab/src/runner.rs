@@ -212,7 +212,7 @@ pub enum RunError {
         name: String,
         /// Size of the file in bytes.
         bytes: u64,
-        /// Bytes left on the card.
+        /// Number of bytes that are left on the card for this file.
         left: u64,
     },
     /// A job names a partition other than the user area.
@@ -319,7 +319,7 @@ pub struct Run<'a> {
     pub seed: u64,
 }
 
-/// Counters of a run besides fio's statistics.
+/// Counters of a run, in addition to fio's statistics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Number of I/Os of all jobs.
@@ -407,7 +407,7 @@ pub struct Outcome {
     pub verify_errors: Vec<String>,
     /// fio's log files: name and content.
     pub logs: Vec<(String, String)>,
-    /// Counters of the run besides fio's statistics.
+    /// Counters of the run, in addition to fio's statistics.
     pub counters: Counters,
     /// Whether another seed may give another outcome. Only for the limit this can be false.
     pub seeded: bool,

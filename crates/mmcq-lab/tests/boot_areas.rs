@@ -18,8 +18,7 @@ fn mmcq(line: &str) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// The card of HSQ has two boot areas of 4 MiB beside its user area. A job reads one of them by its
-/// name.
+/// Checks a job that reads by its name one of the two boot areas (4 MiB each) of HSQ's card.
 #[test]
 fn boot_areas_are_read_by_their_names_and_the_card_goes_back() {
     let of = |filename: &str, setting: Setting| {
@@ -49,7 +48,7 @@ fn boot_areas_are_read_by_their_names_and_the_card_goes_back() {
     assert!(error.contains("jobs are in the user area"), "{error}");
 }
 
-/// A boot area is a file of 4 MiB, which a job reads as a whole.
+/// Checks that a job reads a boot area as a file of 4 MiB.
 #[test]
 fn a_boot_area_has_its_own_size() {
     let platform = Platform::load("hsq-sprd").unwrap();

@@ -51,7 +51,7 @@ fn a_new_file_is_kept_and_a_slower_board_breaks_it() {
     assert!(!broken.iter().any(|line| line.contains("interrupts_per_io")), "{out}");
 }
 
-/// A load whose job fails at its first I/O keeps no budget, whatever its rate is.
+/// Checks that a load whose job fails at its first I/O keeps no budget, whatever its rate is.
 #[test]
 fn jobs_that_fail_break_the_check() {
     let folder = Folder::new();

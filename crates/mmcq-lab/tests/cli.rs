@@ -151,8 +151,8 @@ fn the_same_job_and_seed_give_the_same_bytes() {
     assert_ne!(seeds[0], seeds[1], "the seed moves what is random");
 }
 
-/// On a board with one core, no kernel, and a controller without CMD12 of its own, the stand-ins
-/// for Linux are refused.
+/// Checks a board with one core, no kernel, and a controller that sends no CMD12 by itself: the
+/// stand-ins for Linux are refused there.
 #[test]
 fn a_microcontroller_runs_by_our_stack_alone() {
     let folder = Folder::new();
@@ -477,7 +477,7 @@ fn an_image_has_one_writer_or_many_readers() {
     assert_eq!(end(&mut reader, "TERM"), Some(0));
 }
 
-/// A sum over only some of the shards must not count as passed.
+/// Checks that a sum over only some of the shards does not count as passed.
 #[test]
 fn a_merge_without_a_shard_fails() {
     let folder = tempfile::tempdir().unwrap();

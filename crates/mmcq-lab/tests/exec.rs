@@ -136,8 +136,9 @@ print(os.path.exists('/dev/mmcblk0'))
     }
 }
 
-/// A shell starts more programs, one after the other, than there are slots for jobs. A program
-/// becomes another (exec). A child that fails to become one does not end its parent's job.
+/// Checks a shell that starts more programs, one after the other, than there are slots for jobs; a
+/// program that becomes another (exec); and a child that fails to do that, which must not end its
+/// parent's job.
 #[test]
 fn programs_come_and_go() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,8 +168,8 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
-/// A program uses libaio directly: one context after the other, the first destroyed with I/Os under
-/// way.
+/// Checks a program that uses libaio directly: one context after the other, the first destroyed
+/// with I/Os under way.
 #[test]
 fn contexts_of_libaio_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,8 +296,8 @@ fn an_interrupted_program_ends_and_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// After a power cut, a sector that was being programmed is old, new, or half of each. Other
-/// sectors are old or new.
+/// Checks that a power cut leaves a sector that was being programmed old, new, or half of each, and
+/// every other sector old or new.
 #[test]
 fn a_cut_in_the_middle_of_a_write_tears_what_is_programmed() {
     let folder = tempfile::tempdir().unwrap();
@@ -423,8 +424,8 @@ fn fio_itself_measures_what_our_jobs_measure_and_twice_the_same() {
     }
 }
 
-/// At the end of its ramp time, a job writes to fio's helper. The helper's samples must not depend
-/// on when it wakes up.
+/// Checks that the samples of fio's helper do not depend on when the helper wakes up. At the end of
+/// its ramp time, a job writes to the helper.
 #[test]
 fn a_ramp_and_averaged_logs_are_the_same_each_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -475,7 +476,7 @@ fn fio_verifies_what_it_wrote_and_its_log_has_our_offsets() {
     assert_eq!(theirs, offsets("log_clat.1.log"));
 }
 
-/// Job files like fio's examples: [global] has a name, and `numjobs` makes many jobs.
+/// Checks job files like fio's examples: [global] has a name, and `numjobs` makes many jobs.
 #[test]
 fn job_files_with_a_common_name_and_with_many_jobs() {
     let folder = tempfile::tempdir().unwrap();
@@ -521,8 +522,8 @@ fn what_fio_cannot_have_is_one_line_and_nothing_stays_behind() {
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "no file of fio's");
 }
 
-/// If the laboratory is killed, its program ends, too, and so do the processes that the program
-/// forked.
+/// Checks that, if the laboratory is killed, its program and all processes that the program forked
+/// end, too.
 #[test]
 fn no_process_outlives_the_laboratory() {
     let _alive = watchdog::watch();

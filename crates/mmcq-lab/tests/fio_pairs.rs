@@ -87,8 +87,8 @@ fn pairs_of_options_are_what_fio_makes_of_them() {
     println!("worst difference {:.3} %", 100.0 * worst);
 }
 
-/// fio computes the latency of a flush without a start time from time 0, so it could be longer than
-/// the run.
+/// Checks that no flush in fio's report is longer than its run. fio measures a flush without a
+/// start time from time 0.
 #[test]
 fn fio_measures_no_flush_longer_than_its_run() {
     let words = ["--rw=randwrite", "--bs=4k", "--iodepth=16", "--fsync=8", "--ioengine=libaio"];

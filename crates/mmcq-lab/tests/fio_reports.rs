@@ -49,7 +49,8 @@ fn direction(v: &Value) -> DirStats {
     }
 }
 
-/// Converts percentages back into counts. The smallest percentage that fio shows stands for one.
+/// Converts percentages back into counts. The smallest percentage that fio shows becomes the count
+/// 1.
 fn counts<const N: usize>(v: &Value, total: u64, least: f64) -> [u64; N] {
     let shares: Vec<f64> = v.as_object().expect("shares").values().map(|s| s.as_f64().unwrap()).collect();
     let count = |share: f64| match share {

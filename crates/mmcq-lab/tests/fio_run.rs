@@ -173,8 +173,8 @@ fn flushes_happen_and_are_measured() {
     assert_eq!((disk.syncs, stats.sync.ns.samples, stats.sync.ns.max), (3, 2, 100_000));
 }
 
-/// Transfers that are under way during a flush were submitted before it, since the thread waits for
-/// the flush.
+/// Checks that transfers which are under way during a flush were submitted before the flush, since
+/// the thread waits for the flush.
 #[test]
 fn a_thread_does_nothing_else_during_its_flush() {
     let list = workers("[a]\nrw=write\nsize=64k\nfsync=4\nioengine=libaio\niodepth=8");
@@ -196,8 +196,8 @@ fn a_thread_does_nothing_else_during_its_flush() {
     assert!(matches!(state.next(30), Next::Io(_)));
 }
 
-/// A direction that is behind its rate goes first, whatever the mix is. A rate in I/Os per second
-/// counts as bytes per second with the smallest block.
+/// Checks that a direction that is behind its rate goes first, whatever the mix is, and that a rate
+/// in I/Os per second counts as bytes per second with the smallest block.
 #[test]
 fn rates_of_mixes_and_of_many_sizes_are_kept() {
     let mut disk = Disk::new(1 << 22, 100_000);

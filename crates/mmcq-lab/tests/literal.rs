@@ -73,7 +73,7 @@ fn the_hsq_lines_run_as_pasted_with_fios_note_for_each_job() {
     assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
 }
 
-/// fio 3.33 prints the same notes about these command lines as the laboratory.
+/// Checks that fio 3.33 prints the same notes about these command lines as the laboratory.
 #[test]
 fn fios_own_notes_are_these() {
     let line = with(&with(HSQ, "size", "4K"), "filename", "/dev/mmcblk0");
@@ -161,9 +161,9 @@ fn disk_stats(setting: &str, options: &str) -> ([[u64; 2]; 3], u64) {
     ([pair("ios="), pair("merge="), pair("ticks=")], field(cpu, "ctx=")[0])
 }
 
-/// The published lines have ios=2026, merge=0, ticks=17612 for 1024 requests of 1 MiB before the
-/// patch, and ios=2016, merge=0 after it. So each request is split in two, and a continued request
-/// does not count as merged.
+/// Checks the disk statistics against the published lines: ios=2026, merge=0, ticks=17612 for 1024
+/// requests of 1 MiB before the patch, ios=2016, merge=0 after it. So each request is split in two,
+/// and a continued request does not count as merged.
 #[test]
 fn disk_statistics_are_those_of_the_block_layer() {
     let reads = with(&with(STREAM, "size", "64M"), "rw", "randread");

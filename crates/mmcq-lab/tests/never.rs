@@ -17,7 +17,7 @@ fn there_are_thousands_of_cells_and_what_is_left_out_has_a_reason() {
     assert!(reasons.iter().all(|reason| reason.contains("scheduler holds 128")), "{reasons:?}");
 }
 
-/// No setting is faster than the physical limit, whatever its order and its batches.
+/// Checks that no setting is faster than the physical limit, whatever its order and its batches.
 #[test]
 #[ignore = "40 cells of the grid that `check tables` runs"]
 fn no_setting_passes_the_limit() {
@@ -42,8 +42,8 @@ fn no_setting_passes_the_limit() {
     assert!(split.limit() > split.best().1, "{split:?}");
 }
 
-/// Clients pause after each request, alone and beside another client. mmcq leaves a transfer open
-/// where that gains, and no setting is faster than the limit.
+/// Checks clients that pause after each request, alone and beside another client: mmcq leaves a
+/// transfer open where that gains, and no setting is faster than the limit.
 #[test]
 fn in_pauses_ours_is_as_fast_as_the_better_of_close_and_patch() {
     let (cells, _) = Grid::THIN.cells(Some("stream-rtsx"));
@@ -77,8 +77,8 @@ fn what_the_sweep_does_not_take_is_said_in_one_line() {
     }
 }
 
-/// A sweep that was interrupted continues where it ended, and gives the same result as one that was
-/// not.
+/// Checks that a sweep that was interrupted continues where it ended, and gives the same result as
+/// an uninterrupted one.
 #[test]
 fn what_was_measured_is_kept_and_not_run_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -175,8 +175,8 @@ for how in [fcntl.lockf, fcntl.flock]:
     }
 }
 
-/// The clock of these programs is the card's, and only theirs: a wait with a time limit ends at the
-/// limit in virtual time.
+/// Checks programs whose clock is the card's: a wait with a time limit ends at the limit in virtual
+/// time.
 #[test]
 fn event_loops_end_in_virtual_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +197,8 @@ within(0.3, lambda: threading.Event().wait(0.3)); b.send(b'x'); within(0, lambda
     assert_eq!(said, "True\nlate\n5\n4\nTrue\nTrue\nTrue\nTrue\n1 1\nTrue\n", "{told}");
 }
 
-/// As on a file system, the database may tell either process to wait, and no row is lost.
+/// Checks two processes of SQLite: as on a file system, the database may tell either process to
+/// wait, and no row is lost.
 #[test]
 fn two_processes_of_sqlite_keep_one_database() {
     if !is_there("sqlite3") {
@@ -350,7 +351,8 @@ fn what_the_library_does_not_know_fails_and_what_it_knows_is_right() {
     assert_eq!(lab(folder, &["exec", "--", "./timer"]).status.code(), Some(2));
 }
 
-/// Opening a named pipe would wait for a process that writes to it.
+/// Checks that a named pipe is refused as an image. Opening it would wait for a process that writes
+/// to it.
 #[test]
 fn an_image_that_is_a_pipe_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -362,8 +364,8 @@ fn an_image_that_is_a_pipe_is_refused() {
     assert!(text(&output.stderr).contains("a named pipe"), "{}", text(&output.stderr));
 }
 
-/// A program prints the number of each write that has ended; then the power is cut. All printed
-/// writes must be on the medium.
+/// Checks a program that prints the number of each write that has ended, and then loses the power:
+/// all printed writes must be on the medium.
 #[test]
 fn durable_writes_are_on_the_medium_when_they_end() {
     let folder = tempfile::tempdir().unwrap();

@@ -245,7 +245,8 @@ fn logs_of_fio_and_columns_are_read() {
     }
 }
 
-/// A request that is not whole blocks is widened to whole blocks, as by a kernel's page cache.
+/// Checks that a request that is not whole blocks is widened to whole blocks, as by a kernel's page
+/// cache.
 #[test]
 fn what_is_no_whole_block_becomes_one() {
     let folder = Folder::new();
@@ -259,7 +260,8 @@ fn what_is_no_whole_block_becomes_one() {
     assert_eq!(blocks, [(1, 1024), (3, 1024), (8, 1024)]);
 }
 
-/// With `--mode closed`, requests follow one another as fast as they end, so none is late.
+/// Checks that no request is late with `--mode closed`, where requests follow one another as fast
+/// as they end.
 #[test]
 fn a_closed_replay_tells_no_lateness() {
     let folder = Folder::new();
@@ -492,7 +494,8 @@ fn a_trace_of_linux_itself_is_replayed_in_every_mode() {
     assert!(std::fs::metadata(trace).unwrap().len() < 200_000);
 }
 
-/// A lateness of hours is shown as such, not as the largest value of fio's histogram.
+/// Checks that a lateness of hours is shown as such, and not as the largest value of fio's
+/// histogram.
 #[test]
 fn lateness_has_no_end_at_seventeen_seconds() {
     let folder = Folder::new();
@@ -508,7 +511,8 @@ fn lateness_has_no_end_at_seventeen_seconds() {
     assert!(most > 60e6 && p99 > 0.9 * most && p99 < 1.1 * most, "{counters}");
 }
 
-/// Opening a named pipe without a writer would block the program for ever.
+/// Checks that a named pipe is refused as a trace. Opening it without a writer would block the
+/// program for ever.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_named_pipe_is_refused() {
@@ -519,7 +523,8 @@ fn a_named_pipe_is_refused() {
     folder.refused("run job.fio --image pipe", "pipe: a named pipe");
 }
 
-/// Some spreadsheets write a byte order mark at the start of a file.
+/// Checks a file that begins with a byte order mark, as some spreadsheets write it: the mark is no
+/// part of the first column's name.
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_name() {
     let folder = Folder::new();

@@ -52,7 +52,8 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
     assert!((5.0..7.0).contains(&merging("none")) && (3.5..4.5).contains(&merging("hsq-tag")));
 }
 
-/// The model once had 11.5 us from an interrupt to the next command; Linux's own code takes 5.0 us.
+/// Checks the stand-in's time from an interrupt to the next command: an old version of the model
+/// had 11.5 us, Linux's own code takes 5.0 us.
 #[test]
 fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
     let rows = quiet();
@@ -320,8 +321,8 @@ fn a_phone_with_a_software_queue_is_met_by_a_card_that_was_fitted_without_it() {
     }
 }
 
-/// The lane that mmcq chooses at run time is as fast as the best fixed lane, which a user could set
-/// only with knowledge of the load.
+/// Checks that the lane which mmcq chooses at run time is as fast as the best fixed lane. A user
+/// could set the best lane only with knowledge of the load.
 #[test]
 fn the_choice_of_a_lane_is_as_good_as_the_best_of_them() {
     let rows = queues::board("intel-jsl", Amount::default(), &mut |_| ()).unwrap();
@@ -354,7 +355,7 @@ fn several_requests_in_one_transfer_are_as_good_as_the_card_lets_them() {
     assert!(write.share_percent().unwrap() >= 95.0, "{write:?}");
 }
 
-/// A chain saves software between transfers, but no time of the card.
+/// Checks that a chain saves software between transfers, but no time of the card.
 #[test]
 fn chains_cost_nothing_and_gain_where_many_wait() {
     let rows = queues::board("adma3-sprd", Amount::default(), &mut |_| ()).unwrap();

@@ -116,8 +116,8 @@ fn another_board_has_no_published_figures() {
     assert!(rows.iter().any(|row| row.cell == LATENCY && row.model < 330.0));
 }
 
-/// As remarked in the thread: on a fast PC the CPU load does not matter, and the latency gets
-/// slightly better.
+/// Checks what was remarked in the thread: on a fast PC the CPU load does not matter, and the
+/// latency gets slightly better.
 #[test]
 fn on_a_fast_pc_the_load_does_not_matter_and_the_latency_gets_better() {
     let rows = board(BOARDS[1], &[], Amount::default(), &mut |_| ()).unwrap();
@@ -137,7 +137,7 @@ fn on_a_fast_pc_the_load_does_not_matter_and_the_latency_gets_better() {
     assert!(table[0].iter().all(|row| row.cell.contains("@sdio-pc")));
 }
 
-/// The CPU handles two commands less, and is free while DMA moves the data.
+/// Checks that with DMA the CPU handles two commands less, and is free while DMA moves the data.
 #[test]
 fn dma_gives_the_cpu_what_the_fifo_took() {
     let board = Board::load(BOARDS[0]).unwrap();
@@ -150,8 +150,8 @@ fn dma_gives_the_cpu_what_the_fifo_took() {
     assert_eq!(dma.mean_ns(), pio.mean_ns());
 }
 
-/// The cost of a wake-up is three times in the latency to the clearing, and not in the interrupt's
-/// own latency.
+/// Checks that the latency to the clearing contains the cost of a wake-up three times, and the
+/// interrupt's own latency does not contain it.
 #[test]
 fn a_wake_up_costs_three_times_its_price() {
     let board = Board::load(BOARDS[0]).unwrap();

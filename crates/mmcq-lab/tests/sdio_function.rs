@@ -44,7 +44,7 @@ fn packets_per_s(seen: &Seen) -> f64 {
     seen.outcome.packets as f64 / (seen.outcome.for_ns as f64 / 1e9)
 }
 
-/// The built-in function and a file with the same steps must give the same figures.
+/// Checks that the built-in function and a file with the same steps give the same figures.
 #[test]
 fn the_threads_function_from_a_file_gives_the_figures_of_reproduce() {
     let board = Board::load(NAME).unwrap();
@@ -91,8 +91,8 @@ fn the_shipped_function_keeps_its_rate_on_both_boards() {
     }
 }
 
-/// A driver that polls finds a packet on average half a period after its arrival, and polls in vain
-/// between.
+/// Checks a driver that polls: it finds a packet on average half a period after its arrival, and
+/// polls in vain between.
 #[test]
 fn a_polled_function_is_found_by_looking() {
     let text = TYPE_A.replace("per_second = 250", "per_second = 97\npoll_us = 1000").replacen(
@@ -113,7 +113,7 @@ fn a_polled_function_is_found_by_looking() {
     assert!(wakes > 18.0, "a look and its result wake the thread: {wakes}");
 }
 
-/// The function is too fast for the CPU: packets are lost, and the report says so.
+/// Checks a function that is too fast for the CPU: packets are lost, and the report says so.
 #[test]
 fn a_function_that_is_too_fast_loses_packets() {
     let load = Load::of(&TYPE_A.replace("per_second = 250", "per_second = 3000")).unwrap();

@@ -28,8 +28,8 @@ fn percentile(report: &Value, direction: &str, at: &str) -> f64 {
     report["jobs"][0][direction]["clat_ns"]["percentile"][at].as_f64().unwrap() / 1e3
 }
 
-/// The published latencies were measured with fio at depth 1, with requests of 1 MiB; the sources
-/// are in the cards' files.
+/// Checks the model's tails against published latencies, measured with fio at depth 1 and requests
+/// of 1 MiB. The sources are in the cards' files.
 #[test]
 #[ignore = "gigabytes of three cards: half a minute"]
 fn published_tails_are_met() {

@@ -236,7 +236,8 @@ fn snoop_lists_each_request_and_its_histogram_counts_them() {
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
-/// FIFO: a request waits nearly 200 ms in mmc_hsq while thousands of others are served.
+/// Checks the trace of FIFO's starved request, which waits nearly 200 ms in mmc_hsq while thousands
+/// of others are served.
 #[test]
 fn the_starved_request_is_found_in_the_drivers_queue() {
     let said = |setting: &str, options: &[&str]| {
@@ -286,7 +287,8 @@ fn changes(vcd: &str, name: &str) -> Vec<(u64, bool)> {
     found
 }
 
-/// A long waveform is drawn in parts. Each part must equal a window of its own over the same time.
+/// Checks a long waveform, which is drawn in parts: each part must equal a window of its own over
+/// the same time.
 #[test]
 fn a_long_waveform_with_a_gated_clock_has_the_same_bits() {
     let folder = Folder::new();

@@ -80,7 +80,8 @@ fn gtkwaves_reader_finds_each_edge_of_the_value_change_dump() {
     }
 }
 
-/// GTKWave's reader converts the file to a value change dump, which then goes to the other judges.
+/// Checks a Fast Signal Trace: GTKWave's reader converts the file to a value change dump, which
+/// then goes to the other judges.
 #[test]
 fn the_bits_of_a_fast_signal_trace_before_both_judges() {
     let folder = JobFolder::new(JOB);
@@ -121,7 +122,7 @@ fn a_waveform_without_a_list_is_drawn_while_the_run_goes_on_and_has_the_same_byt
     }
 }
 
-/// Parts also end where the lines are idle for long while the clock runs.
+/// Checks that parts also end where the lines are idle for long while the clock runs.
 #[test]
 fn idle_lines_are_drawn_in_parts_and_lose_no_bit() {
     let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=16k\nrw=write\nthinktime=5ms\nthinktime_blocks=1\n";
@@ -143,7 +144,7 @@ fn idle_lines_are_drawn_in_parts_and_lose_no_bit() {
     assert!((899_900..=900_000).contains(&clocks), "{clocks}");
 }
 
-/// The number of records in memory does not grow with the window.
+/// Checks that the number of records in memory does not grow with the window.
 #[test]
 fn a_part_is_as_long_in_a_long_window_as_in_a_short_one() {
     let platform = Platform::load("generic").unwrap();

@@ -86,8 +86,8 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
     }
 }
 
-/// The number of lines and the clock edges of each block are those to which CMD6 has switched the
-/// card, as the judge decodes it.
+/// Checks that the number of lines and the clock edges of each block are those to which CMD6 has
+/// switched the card, as the judge decodes it.
 #[test]
 fn an_emmc_comes_up_from_one_line_to_eight_at_one_and_two_data_rates() {
     let folder = Folder::new();

@@ -103,7 +103,7 @@ fn sigrok_reads_every_command_and_its_argument() {
     }
 }
 
-/// The window goes from the first CMD5 to the first packet. (No card answers the CMD8 before it,
+/// Checks a window from the first CMD5 to the first packet. (No card answers the CMD8 before it,
 /// and sigrok expects an answer to each command.) The judge takes the block size of the payload
 /// from the CMD52 that set it.
 #[test]
@@ -168,7 +168,8 @@ fn the_judge_sees_a_spoiled_bit_of_a_payload() {
     }
 }
 
-/// The interrupt uses a data line, so it is allowed only while no data are transferred.
+/// Checks that the judge finds an interrupt during data. The interrupt uses a data line, so it is
+/// allowed only while no data are transferred.
 #[test]
 fn the_judge_sees_an_interrupt_while_data_have_the_lines() {
     let folder = tempfile::tempdir().unwrap();

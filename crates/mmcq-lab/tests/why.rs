@@ -301,8 +301,8 @@ fn bad_input_is_one_line() {
     }
 }
 
-/// In a short run, start and end are a large part. The limit's run ends at another time, but must
-/// not be slower than the run in any setting.
+/// Checks that the limit is not slower than any setting even in a short run, of which start and end
+/// are a large part.
 #[test]
 fn no_setting_passes_the_limit_however_short_the_run_is() {
     let boards = [

@@ -1,7 +1,7 @@
 //! Planted bugs of cards, called lies: wrong behaviour that no stack can detect. They test whether
 //! the checker detects it.
 //!
-//! All cards of a thread have the lie that `choose` has set. Only campaigns may use this. Lies
+//! All cards of a thread have the lie that `choose` has set. Only campaigns may set a lie. Lies
 //! exist only in the build of the simulator that `tools/planted.sh` builds; in other builds `is` is
 //! a constant.
 

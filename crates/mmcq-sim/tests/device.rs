@@ -1,5 +1,5 @@
-//! Tests of what a block device does besides plain reads and writes: erase, zeroes, durable writes,
-//! partitions, sleep and power-off, in virtual time.
+//! Tests of what a block device does in addition to plain reads and writes: erase, zeroes, durable
+//! writes, partitions, sleep and power-off, in virtual time.
 
 use crate::timed;
 use mmcq::block::{BlockDevice, Partition};

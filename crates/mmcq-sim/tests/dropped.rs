@@ -76,8 +76,8 @@ impl Rig {
         }
     }
 
-    /// Returns memory that is freed as soon as everything is at rest. A later write of the
-    /// controller to it is reported by the shadow memory.
+    /// Returns memory that is freed as soon as everything is at rest. The shadow memory reports a
+    /// later write of the controller to this memory.
     fn buffer(&self, bytes: u32, fill: u8) -> DmaBuf {
         let words = vec![u64::from_ne_bytes([fill; 8]); bytes.div_ceil(8) as usize];
         let mut words = words.into_boxed_slice();

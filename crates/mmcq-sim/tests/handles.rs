@@ -1,5 +1,5 @@
-//! Tests of several handles for one card: the next flush of each handle reports writes that were
-//! lost before it, once.
+//! Tests of several handles for one card: if writes are lost, the next flush of each handle reports
+//! the loss, and later flushes do not.
 
 use futures::future::{Either, select};
 use mmcq::block::BlockDevice;

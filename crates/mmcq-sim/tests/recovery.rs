@@ -12,8 +12,8 @@ use rig::{Rig, buffer, card};
 
 const MS: u64 = 1_000_000;
 
-/// Writes and reads back, eight requests each, and calls `plant` when the second is on the bus.
-/// Returns how much longer the load took than without `plant`, in ns.
+/// Writes and reads back, eight requests each, and calls `plant` when the second request is on the
+/// bus. Returns how much longer the load took than without `plant`, in ns.
 fn load(rig: &Rig, plant: impl FnOnce(&Rig)) -> u64 {
     let begin = rig.time.now();
     let writes: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, i as u8 + 1)).collect();

@@ -75,7 +75,7 @@ fn a_card_that_takes_minutes_is_ready_when_it_is_told() {
 }
 
 /// Checks a new card whose bring-up fails at first: the failure is reported and bring-up tried
-/// again, without any call of the program besides `supervise`.
+/// again, without any call of the program except `supervise`.
 #[test]
 fn a_card_that_fails_at_first_is_tried_again() {
     let (bench, card, mut scratch, _out) = empty(Options::DEFAULT);

@@ -1,5 +1,6 @@
-//! Tests that the stack reports a loss to each handle once, by an answer that can say it: whichever
-//! answer of the card shows the loss, and whatever the stack abandons or refuses meanwhile.
+//! Tests that the stack reports a loss to each handle once, by an answer that can report a loss:
+//! whichever answer of the card shows the loss, and whatever the stack abandons or refuses
+//! meanwhile.
 
 use crate::{lane, rig};
 use futures::future::{Either, join_all, select};

@@ -112,7 +112,7 @@ pub struct Cut {
 /// Faults of the controller and the card.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
-    /// No faults.
+    /// No fault strikes.
     #[default]
     Good,
     /// Faults that each strike with a probability at each event of their point. The first field is
@@ -174,7 +174,7 @@ pub struct Case {
 pub enum Visit {
     /// The card is replaced by another card.
     Swap,
-    /// The same card goes out and in again this many times (bouncing contacts).
+    /// The same card goes out and in again (bouncing contacts); the field is the number of times.
     Bounce(u8),
     /// The card stays in the slot, and its CSD write-protects it for this number of events.
     Protect(u32),
@@ -223,7 +223,7 @@ pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Medium, Strike::Fail),
 ];
 
-/// Approximate number of events in a run for each request. It places power cuts.
+/// Approximate number of events in a run for each request, by which power cuts are placed.
 const EVENTS: u64 = 9;
 
 impl Case {

@@ -222,9 +222,9 @@ impl<B: Platform> Machine<B> {
 /// What a power cut leaves of the sectors at stake, whose writes are not on the medium yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// The content before the writes, for every sector.
+    /// Every sector has its content before the writes.
     Nothing,
-    /// The content of all writes.
+    /// Every sector has the content of its newest write.
     Everything,
     /// Result number n for every sector, as [`Keeps::choices`] counts the results.
     Choice(u64),

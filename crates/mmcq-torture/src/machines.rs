@@ -46,7 +46,7 @@ const LISTED: usize = 64;
 /// Number of buffers that replace memory which the controller cannot use. All together hold two of
 /// the longest requests.
 const COPIED: usize = 16;
-/// Size in bytes of each of these buffers.
+/// Size in bytes of each buffer that replaces memory which the controller cannot use.
 const COPIED_BYTES: usize = 4096;
 
 /// Driver of an SDHCI controller.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Number of requests of a random campaign: with a planted bug, and without one to see that no
 /// promise is broken.
 const REQUESTS: (u64, u64) = (400_000, 100_000);
-/// The campaign of large requests has this many times fewer requests.
+/// Divisor of the number of requests in the campaign of large requests.
 const LARGE: u64 = 10;
 /// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
@@ -71,7 +71,7 @@ impl Planted {
 pub enum Campaign {
     /// Random cases.
     Random,
-    /// All small programs with all cuts.
+    /// All small programs of requests, with a power cut at every event.
     Programs,
     /// The card is replaced by another at each event.
     AnotherCard,

@@ -9,11 +9,11 @@ use mmcq_sim::world::Stream;
 /// How the host notices the end of busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyBy {
-    /// By an interrupt of the controller.
+    /// The controller reports the end of busy by an interrupt.
     Interrupt,
-    /// By polling the level of DAT0.
+    /// The host polls the level of DAT0.
     Level,
-    /// By polling the card's status.
+    /// The host polls the card's status.
     Status,
 }
 
@@ -57,7 +57,7 @@ impl Defer {
 pub enum Host {
     /// An SDHCI controller.
     Sdhci,
-    /// An SDHCI controller that leaves transfers open, and sends writes in this way.
+    /// An SDHCI controller that leaves transfers open. The field says how it keeps writes open.
     Open(OpenWrites),
     /// Realtek's card reader, which leaves transfers open.
     Reader,
@@ -98,11 +98,11 @@ pub enum Unused {
 /// Which writes the card refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuses {
-    /// No writes.
+    /// The card refuses no writes.
     Nothing,
-    /// All writes after the card has written one mebibyte, which is the end of its life.
+    /// The card refuses all writes after it has written one mebibyte, which is the end of its life.
     Worn,
-    /// Writes to the mebibyte in the middle of the sectors that the case uses.
+    /// The card refuses writes to the mebibyte in the middle of the sectors that the case uses.
     Middle,
 }
 

@@ -14,8 +14,8 @@ use mmcq_sim::world::Stream;
 /// Faults of a byte on the bus.
 const STRIKES: [Strike; 5] =
     [Strike::Flip(3), Strike::Flip(11), Strike::Lost, Strike::Astray(1), Strike::Astray(-1)];
-/// The probability of faults is this many times smaller for bytes, since a block has some 520 bytes
-/// and each can be struck.
+/// Divisor of the probability of faults of single bytes, since a block has some 520 bytes and each
+/// can be struck.
 const SELDOM: f64 = 300.0;
 /// Share of the cases in which faults strike single bytes.
 const SHARE: f64 = 0.5;

@@ -235,7 +235,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records the numbers of events once more if the life ends during an incident.
+    /// Records the numbers of events of each point at the end of a life that ends during an
+    /// incident.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();

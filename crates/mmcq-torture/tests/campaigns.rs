@@ -99,8 +99,8 @@ fn random_runs_in_the_corners_keep_every_promise() {
     assert!(requests > 20_000 && struck > 150, "{requests} requests, {struck} faults");
 }
 
-/// Checks cases that once broke a promise: a refused write took nine seconds, got another error, or
-/// made an earlier write fail.
+/// Checks cases that broke a promise in the past: a refused write took nine seconds, got another
+/// error, or made an earlier write fail.
 #[test]
 fn a_refused_write_costs_no_other() {
     let mut bench = Bench::new();
@@ -157,8 +157,8 @@ fn random_runs_on_other_controllers_keep_every_promise() {
     }
 }
 
-/// Checks chips that report the end of data before the end of busy. A write was once sent into the
-/// busy of the one before; now a setting of the driver names such chips.
+/// Checks chips that report the end of data before the end of busy. In the past, a write was sent
+/// during the busy of the write before; now a setting of the driver names such chips.
 #[test]
 fn a_chip_that_ends_data_before_busy_keeps_every_promise() {
     let mut bench = Bench::new();
@@ -183,7 +183,7 @@ fn a_read_whose_memory_is_leaked_brought_nothing() {
     assert!(never > 0);
 }
 
-/// Checks cases that broke a promise once.
+/// Checks cases that broke a promise in the past.
 #[test]
 fn runs_that_failed_once_stay_good() {
     let mut bench = Bench::new();
@@ -202,7 +202,7 @@ fn runs_that_failed_once_stay_good() {
     }
 }
 
-/// Checks cases of the campaign of queues that broke a promise once.
+/// Checks cases of the campaign of queues that broke a promise in the past.
 #[test]
 fn runs_through_a_queue_that_failed_once_stay_good() {
     let mut bench = Bench::new();

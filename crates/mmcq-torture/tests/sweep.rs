@@ -67,8 +67,8 @@ fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident(
 }
 
 /// Checks that a lost response to a status request costs only the time of one status request, and
-/// not the time of the busy. Three lost responses in a row once made a read behind three flushes
-/// wait for ninety seconds.
+/// not the time of the busy. In the past, three lost responses in a row made a read behind three
+/// flushes wait for ninety seconds.
 #[test]
 fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy() {
     let mut bench = Bench::new();

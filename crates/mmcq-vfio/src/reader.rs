@@ -37,7 +37,7 @@ const DESCRIPTORS: usize = 64;
 const QUIET: Duration = Duration::from_secs(1);
 /// Longest time that a future may go on after its card has gone.
 const LEAVE: Duration = Duration::from_secs(5);
-/// Largest interval between two polls of the stack in that time.
+/// Largest interval between two polls of the stack while a future goes on after its card has gone.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// Most events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;
@@ -99,7 +99,7 @@ impl Drop for Owned {
     }
 }
 
-/// A card reader, and its card once the card has been brought up.
+/// A card reader, and its card after the card has been brought up.
 pub struct Reader {
     // The fields are dropped in this order: the supervisor, which borrows the stack; the device,
     // which then reaches no memory any more; the stack.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Largest number of polls for the end of a software reset. A reset takes microseconds; the polls
 /// allow at least 100 ms.
 const LOOKS: u32 = 500;
-/// Pause between two polls.
+/// Pause between two polls for the end of a software reset.
 const BETWEEN: Duration = Duration::from_micros(200);
 
 /// A PCI function that contains one SD host controller a slot.

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Time limit for receiving the rest of a message, and for sending an answer.
+/// Time limit for receiving the remaining bytes of a message, and for sending an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connection to a client.

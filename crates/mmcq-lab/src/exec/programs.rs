@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Number of such reads after which a job that waits for something outside the laboratory lets
 /// other jobs run.
 const LOOKS: u32 = 3;
-/// Time in ns for which such a job lets other jobs run.
+/// Time in ns for which a job that waits for something outside the laboratory lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
 /// Error numbers that the program sees.
 const EPERM: i64 = 1;

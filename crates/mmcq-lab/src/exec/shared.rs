@@ -57,7 +57,8 @@ const STATE_KNOWN: u32 = 3;
 pub enum Word {
     /// Counter that increases when a job may begin.
     Ready = 5,
-    /// Not 0 if the program has ended or something was refused to it.
+    /// Not 0 if the program has ended, or if the laboratory has refused an operation of the
+    /// program.
     Over = 6,
     /// Number of jobs that have not ended; fio's helper does not count.
     Front = 8,
@@ -257,7 +258,8 @@ impl Shared {
         (of(Of::Pid), of(Of::Tid))
     }
 
-    /// Returns the numbers of the jobs that may begin. Each number is returned once.
+    /// Returns the numbers of the jobs that may begin. Later calls do not return these numbers
+    /// again.
     pub fn begin(&self) -> Vec<u32> {
         let may = |job: &u32| {
             self.of(*job, Of::State)

@@ -121,7 +121,7 @@ pub enum IoEngine {
     IoUring,
     /// POSIX asynchronous I/O (`aio_read`, `aio_write`).
     PosixAio,
-    /// No I/O: measures only what the job itself costs.
+    /// The worker does no I/O: this measures only what the job itself costs.
     Null,
 }
 
@@ -167,11 +167,11 @@ pub enum Verify {
 /// Option `exit_what=`: which workers end together with a job that has `exitall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitWhat {
-    /// Workers of the same report group.
+    /// All workers of the same report group end.
     Group,
-    /// Workers that are running.
+    /// All running workers end.
     Stonewall,
-    /// All workers, even those that have not begun.
+    /// All workers end, even those that have not begun.
     All,
 }
 

@@ -39,14 +39,14 @@ pub enum How {
 /// Time at which a request may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// As soon as the depth allows.
+    /// The request may start as soon as the depth allows it.
     AtOnce,
-    /// At this time in ns after the start of the run.
+    /// The request may start at this time in ns after the start of the run.
     At(u64),
-    /// This time in ns after the start of the previous request.
+    /// The request may start this time in ns after the start of the previous request.
     AfterStart(u64),
-    /// This time in ns after the end of another request; the first field is that request's index in
-    /// the list.
+    /// The request may start some time after the end of another request. The first field is the
+    /// index of that request in the list, the second is the time in ns.
     AfterEnd(u32, u64),
 }
 

@@ -191,8 +191,8 @@ pub struct Stats {
     pub late: Latency,
     /// Number and latency of flushes.
     pub sync: Latency,
-    /// Number of submissions, by how many transfers were then outstanding: 1, 2-3, 4-7, 8-15,
-    /// 16-31, 32-63, 64 and more.
+    /// Number of submissions by class, from how many transfers were then outstanding: 1, 2-3, 4-7,
+    /// 8-15, 16-31, 32-63, 64 and more.
     pub depth: [u64; 7],
     /// Number of submissions, by how many transfers each submitted: 0, 1-4, 5-8, 9-16, 17-32,
     /// 33-64, more.
@@ -204,12 +204,14 @@ pub struct Stats {
     pub submits: u64,
     /// Number of calls that collected completions.
     pub completes: u64,
-    /// Number of latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750 and 1000 ns.
+    /// Number of latencies by class. The classes end at 2, 4, 10, 20, 50, 100, 250, 500, 750 and
+    /// 1000 ns.
     pub lat_ns: [u64; 10],
-    /// Number of latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750 and 1000 us.
+    /// Number of latencies by class. The classes end at 2, 4, 10, 20, 50, 100, 250, 500, 750 and
+    /// 1000 us.
     pub lat_us: [u64; 10],
-    /// Number of latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750, 1000 and 2000 ms, and of all
-    /// above.
+    /// Number of latencies by class. The classes end at 2, 4, 10, 20, 50, 100, 250, 500, 750, 1000
+    /// and 2000 ms; the last class has no end.
     pub lat_ms: [u64; 12],
     /// CPU time and context switches of the worker or group.
     pub cpu: Cpu,

@@ -102,7 +102,7 @@ pub struct Load {
 /// Which figures of a file to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// Percentiles of fio's completion times to read, besides rates.
+    /// Percentiles of fio's completion times to read, in addition to rates.
     pub percentiles: &'a [f64],
     /// Jobs for rows that have no jobs of their own.
     pub job: Option<&'a JobFile>,

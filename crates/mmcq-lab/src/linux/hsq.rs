@@ -26,9 +26,10 @@ const LAST_PAUSE_NS: u64 = 32_768_000;
 /// Order in which queued requests are dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The request with the tag after that of the last one, if queued; else the lowest tag.
+    /// The queue picks the request whose tag follows the tag of the last request. If no such
+    /// request is queued, it picks the one with the lowest tag.
     Tag,
-    /// The request that arrived first.
+    /// The queue picks the request that arrived first.
     Fifo,
 }
 

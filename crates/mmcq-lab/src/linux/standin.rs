@@ -1,6 +1,6 @@
 //! Runs the Linux models without registers, in front of a server whose service times are formulas.
-//! This shows in a second whether the scheduler, the tags and the workers alone reproduce the
-//! published tables.
+//! A run takes a second and shows whether the scheduler, the tags and the workers alone reproduce
+//! the published tables.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

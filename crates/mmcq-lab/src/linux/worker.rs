@@ -49,9 +49,9 @@ pub struct Worker<P> {
     prepared: Option<Work>,
     /// I/Os that asked for a flush which has not begun.
     flushes: Vec<Io>,
-    /// Number of requests that the worker still has to take of those that waited when it last
-    /// looked. mq-deadline hands out all of them together, and a flush that arrives meanwhile is
-    /// handled after them.
+    /// Number of requests that the worker still has to take, of the requests that waited when it
+    /// last checked the scheduler. mq-deadline hands out all of them together, and a flush that
+    /// arrives meanwhile is handled after them.
     batch: usize,
     /// Whether the card has a cache, so that the block layer passes flushes on.
     has_cache: bool,

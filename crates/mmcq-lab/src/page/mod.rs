@@ -56,7 +56,7 @@ pub struct Measured {
     pub stats: Stats,
 }
 
-/// What a page shows besides the results of its own run.
+/// What a page shows in addition to the results of its own run.
 #[derive(Debug)]
 pub struct Compared {
     /// Phases in which the run's time was spent.

@@ -20,7 +20,7 @@ pub enum ControllerConfig {
     Sdhci(SdhciConfig),
     /// `kind = "rtsx"`: Realtek's card reader.
     Rtsx(RtsxConfig),
-    /// `kind = "mshc"`: Allwinner's or DesignWare's.
+    /// `kind = "mshc"`: Allwinner's or DesignWare's mobile storage host.
     Mshc(MshcConfig),
     /// `kind = "stm32-sdmmc"`: ST's SDMMC.
     Stm32Sdmmc(Stm32SdmmcConfig),

@@ -6,13 +6,14 @@ use mmcq::sched::{Any, Choice, Policy, Waiting};
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler {
     any: Any,
-    /// Whether the scheduler must be told of every request, even if it serves requests in order.
+    /// Whether the engine must inform the scheduler of every request, even if the scheduler serves
+    /// requests in order.
     told: bool,
 }
 
 impl Scheduler {
-    /// Makes the engine's scheduler. `told`: it is told of all requests, so that they take the
-    /// engine's general path.
+    /// Makes the engine's scheduler. With `told` the engine informs the scheduler of every request,
+    /// so that all requests take the engine's general path.
     pub fn new(any: Any, told: bool) -> Self {
         Scheduler { any, told }
     }

@@ -46,13 +46,13 @@ impl Lines {
         }
     }
 
-    /// Returns the place of the last line.
+    /// Returns the place of the line that was read last.
     pub(super) fn place(&self) -> Place {
         Place::Line { file: self.name.clone(), line: self.number }
     }
 
-    /// Returns the last line's content: an event with its time in ns, or an error. `None`: the line
-    /// has no event.
+    /// Returns the content of the line that was read last: an event with its time in ns, or an
+    /// error. `None`: the line has no event.
     pub(super) fn told(
         &self,
         event: Result<Option<(u64, What)>, String>,
@@ -62,7 +62,7 @@ impl Lines {
         Some(event.map(placed).map_err(|why| self.wrong(why)))
     }
 
-    /// Returns an error about the last line.
+    /// Returns an error about the line that was read last.
     pub(super) fn wrong(&self, why: impl Into<String>) -> ParseError {
         ParseError::new(&self.place(), why)
     }

@@ -119,7 +119,7 @@ pub enum Format {
     Spc,
     /// Input traces of the simulator MQSim.
     Mqsim,
-    /// The Pixel 6a traces.
+    /// Columns of the published traces of a Pixel 6a.
     Pixel,
 }
 

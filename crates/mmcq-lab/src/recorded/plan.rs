@@ -14,10 +14,10 @@ use std::sync::Arc;
 /// Rule for when requests start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// At the times of the trace, even if the card is slower.
+    /// Requests start at the times of the trace, even if the card is slower.
     #[default]
     Open,
-    /// As soon as fewer requests than the depth are under way (closed loop).
+    /// Requests start as soon as fewer requests than the depth are under way (closed loop).
     Closed,
     /// Each process pauses as long as in the trace, after the end of the request for which it had
     /// waited.
@@ -75,7 +75,7 @@ pub const REQUESTS_MAX: usize = 1 << 24;
 const WORKERS_MAX: usize = 32;
 /// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;
-/// Begin of the message on a trace of which nothing is left.
+/// Start of the message about a trace of which no request is left.
 pub const NO_REQUEST: &str = "no request is left";
 
 /// Key of a flush in the map of requests under way; all other keys are offsets on a device.

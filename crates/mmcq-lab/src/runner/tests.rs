@@ -336,8 +336,8 @@ fn on_a_host_that_defers(what: &str, rw: &str, setting: Setting) -> Counters {
     run(&what, None, &mut |_, _| ()).unwrap().counters
 }
 
-/// Wish of HSQ's reviewer: only requests that need a thread are completed in one, not all of the
-/// host's.
+/// Checks that the host completes in a thread only the requests that need a thread. HSQ's reviewer
+/// had this wish.
 #[test]
 fn only_what_needs_a_thread_is_deferred() {
     let rate = |c: &Counters| c.bytes as f64 / c.elapsed_ns as f64;
@@ -357,7 +357,8 @@ fn only_what_needs_a_thread_is_deferred() {
     }
 }
 
-/// STREAM's maintainer remarked that BFQ suits these cards. For readers alone, turns cost nothing.
+/// Checks that turns among clients cost almost nothing if all clients read. STREAM's maintainer had
+/// remarked that BFQ, which gives turns, suits these cards.
 #[test]
 fn readers_alone_get_the_same_by_turns_as_in_order() {
     let readers = |scheduler: &str, readers: u32| {

@@ -22,9 +22,10 @@ use std::task::{Context, Poll, Wake, Waker};
 pub enum Stay {
     /// Nothing: the handler always leaves.
     Never,
-    /// The next words in the FIFO.
+    /// The handler stays in the interrupt for the next words in the FIFO.
     Fifo,
-    /// Also the end of commands, short data, and the start of longer data.
+    /// The handler also stays for the end of commands, for short data, and for the start of longer
+    /// data.
     Commands,
 }
 

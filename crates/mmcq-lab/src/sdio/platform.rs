@@ -97,7 +97,7 @@ pub struct Costs {
     pub register_write_ns: u64,
     /// Cost of cache maintenance for the DMA of one packet.
     pub cache_ns: u64,
-    /// Cost of one round of the FIFO loop, besides its register accesses.
+    /// Cost of one round of the FIFO loop, without the register accesses in it.
     pub fifo_turn_ns: u64,
 }
 

@@ -39,7 +39,7 @@ pub struct Means {
     pub completion_ns: f64,
     /// Sum in ns per packet of the times between its commands.
     pub completions_ns: f64,
-    /// Time in ns from the start of a packet's first command to the end of its last.
+    /// Time in ns from the start of a packet's first command to the end of its last command.
     pub whole_ns: f64,
 }
 

@@ -21,7 +21,7 @@ pub struct Scripted {
     up_ns: Option<u64>,
     /// Index of the step under way.
     at: usize,
-    /// Number of bytes of that step so far.
+    /// Number of bytes of the step under way so far.
     passed: u32,
 }
 

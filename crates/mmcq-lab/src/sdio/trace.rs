@@ -16,7 +16,7 @@ pub enum Step {
     Whose,
     /// CMD52: read the function's interrupt register.
     Ask,
-    /// CMD52: clear that register.
+    /// CMD52: clear the function's interrupt register.
     Clear,
     /// CMD53: read length and type.
     Header,

@@ -66,7 +66,7 @@ pub struct Job {
 pub enum Message {
     /// A client has connected.
     Came(u64),
-    /// A job to do.
+    /// A client's job, which the disk must do.
     Job(Job),
     /// The refusal that reports a loss ([`Outcome::Lost`]) has been written to a client's socket.
     RefusalWritten(u64),

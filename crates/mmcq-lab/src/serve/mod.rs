@@ -89,8 +89,8 @@ pub enum Failure {
     Run(String),
 }
 
-/// Serves a simulated card until [`Control::stop`]. Calls `begun` with the control once the card is
-/// up.
+/// Serves a simulated card until [`Control::stop`]. Calls `begun` with the control as soon as the
+/// card is up.
 pub fn serve(
     setup: Setup,
     name: &str,

@@ -207,8 +207,8 @@ fn a_server_whose_card_goes_says_what_was_not_flushed() {
     }
 }
 
-/// A flush covers only earlier writes, so the last flush must wait for all pieces of the writes
-/// under way.
+/// Checks that the server's last flush waits for all pieces of the writes under way, since a flush
+/// covers only earlier writes.
 #[test]
 fn a_write_under_way_when_the_server_ends_is_flushed_with_the_others() {
     let export = Export::new(1);

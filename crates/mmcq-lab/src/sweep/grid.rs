@@ -167,7 +167,7 @@ impl Grid {
         axes.map(|(axis, place)| (axis.key.as_str(), axis.values[place].as_str())).collect()
     }
 
-    /// Returns whether at most one group of axes, besides board and card, is not at its first
+    /// Returns whether at most one group of axes, apart from board and card, is not at its first
     /// value. These points are few, and try every value with every board and card.
     pub fn is_telling(&self, point: usize) -> bool {
         let places = self.places(point);

@@ -13,8 +13,8 @@ pub struct Kept {
 }
 
 /// Reads a file whose rows are in the order of the points. `begin` returns how the rows of a point
-/// begin; `None` after the last point. The last point in the file is not kept, since it may lack
-/// some of its rows.
+/// begin; `None` after the last point. The last point in the file does not count as complete, since
+/// it may lack some of its rows.
 ///
 /// # Errors
 /// The file cannot be read. `Ok(Err(line))`: this line does not belong to the grid.

@@ -34,8 +34,8 @@ pub(super) struct Place {
 pub(super) struct Configuration {
     /// Hash over all values that a run depends on.
     pub whole: u64,
-    /// Hash over these values without the CPU costs of software, on which the physical limit does
-    /// not depend.
+    /// Hash over all values that a run depends on, without the CPU costs of software: the physical
+    /// limit does not depend on these costs.
     pub unpriced: u64,
 }
 

@@ -55,7 +55,7 @@ pub struct Costs {
 
 /// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`].
 const PIN_BLOCKS: u32 = 1024;
-/// Largest number of blocks of an I/O without this cost.
+/// Largest number of blocks of an I/O for which a job does not need [`Costs::pin_ns`].
 const PIN_FREE_BLOCKS: u32 = 2048;
 
 impl Costs {

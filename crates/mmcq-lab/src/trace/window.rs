@@ -7,23 +7,25 @@ use std::str::FromStr;
 /// Where a window starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At power-on. Without a length, the window ends where the jobs begin.
+    /// The window starts at power-on. Without a length, it ends where the jobs begin.
     BringUp,
-    /// At this time in ns after the jobs begin.
+    /// The window starts at this time in ns after the jobs begin.
     At(u64),
-    /// At the n-th token of a command, counted from power-on.
+    /// The window starts at the n-th token of a command, counted from power-on.
     Command {
         /// Index of the command.
         index: u8,
         /// Number of the token, from 1.
         n: u64,
     },
-    /// When the interrupt line is asserted for the n-th time since the jobs began.
+    /// The window starts when the interrupt line is asserted for the n-th time after the jobs
+    /// began.
     Interrupt {
         /// Number of the assertion, from 1.
         n: u64,
     },
-    /// When DAT1 falls for the n-th time, by which an I/O card interrupts, since the work began.
+    /// The window starts when DAT1 falls for the n-th time after the work began: by this an I/O
+    /// card interrupts.
     CardInterrupt {
         /// Number of the fall of DAT1, from 1.
         n: u64,

@@ -24,7 +24,7 @@ pub struct Fact {
     pub rates: Vec<(f64, &'static str)>,
 }
 
-/// Group of facts about starts that waited for the rest of their batch.
+/// Group of facts about starts that waited for the tail of their batch.
 const OF_HOLDS: &str = "held for the tail";
 /// Group of facts about closed transfers.
 const OF_CLOSES: &str = "closed because";
@@ -65,7 +65,8 @@ impl Facts<'_> {
         (100.0 * count.into() as f64 / self.c.ios.max(1) as f64, OF_REQUESTS)
     }
 
-    /// Adds what happened at least once, with the mean time in microseconds.
+    /// Adds a fact about something that happened `times` times, with the mean time in microseconds;
+    /// adds nothing if `times` is 0.
     fn times(&mut self, group: &'static str, name: &str, times: Times) {
         if times.count > 0 {
             let us = times.ns as f64 / 1e3 / times.count as f64;

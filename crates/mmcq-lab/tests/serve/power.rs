@@ -5,7 +5,8 @@ use super::{Server, URI};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-/// Blocks contain a version number. After a flush, no block may have an older version than flushed.
+/// Checks that after a flush no block has an older version than flushed. Blocks contain a version
+/// number.
 #[test]
 fn what_was_flushed_is_there_and_the_next_flush_says_what_happened() {
     let mut server = Server::start(64, "--write --platform hsq-sprd");
@@ -107,7 +108,8 @@ fn a_client_that_comes_back_after_the_cut_is_told_what_the_one_before_lost() {
     assert!(lost, "nothing was lost in six cuts: the test shows nothing");
 }
 
-/// The export announces that a flush on one connection covers the writes of all connections.
+/// Checks that a loss is reported on every connection. The export announces that a flush on one
+/// connection covers the writes of all connections.
 #[test]
 fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
     let mut server = Server::start(64, "--write --platform hsq-sprd");
@@ -147,8 +149,8 @@ fn a_server_that_ends_with_an_untold_loss_says_so() {
     }
 }
 
-/// Durable writes are never lost. The refusal of a durable write does not report the loss of writes
-/// before it.
+/// Checks that durable writes are never lost, and that the flush after a refused durable write is
+/// refused, too: the refusal of a durable write does not report the loss of writes before it.
 #[test]
 fn a_durable_write_is_refused_once_and_the_flush_after_it_too() {
     let mut server = Server::start(64, "--write --platform hsq-sprd");

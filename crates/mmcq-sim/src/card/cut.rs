@@ -50,9 +50,9 @@ pub struct AtStake {
 /// What a power cut leaves of one written version of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kept {
-    /// The content of the sector before the write.
+    /// The sector has its content before the write.
     Old,
-    /// The whole new version.
+    /// The sector has the whole new version.
     New,
     /// An unreadable sector, until the sector is written again. If the write was reliable: the
     /// content before the write.

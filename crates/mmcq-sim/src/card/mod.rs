@@ -326,7 +326,7 @@ pub trait Card {
 
     /// Calls `each` with the ranges of all sectors of each partition that were ever written or
     /// erased. Partitions have their numbers of PARTITION_CONFIG; 3 is the RPMB, which counts as a
-    /// whole once its key is programmed. For an image file `each` is never called.
+    /// whole after its key was programmed. For an image file `each` is never called.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }

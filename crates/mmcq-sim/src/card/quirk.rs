@@ -16,10 +16,11 @@ pub struct Quirks {
     /// Where the knowledge about the quirks comes from.
     pub source: String,
 
-    /// The card locks up (ignores everything until power-off) at a transfer counted by CMD23.
+    /// The card locks up (ignores everything until power-off) at a closed-ended transfer (after
+    /// CMD23).
     pub cmd23_locks_up: bool,
-    /// Extra delay in microseconds of the first block of a read counted by CMD23, and of the end of
-    /// such a write.
+    /// Extra delay in microseconds of the first block of a closed-ended read (after CMD23), and of
+    /// the end of a closed-ended write.
     pub cmd23_late_us: u64,
     /// Extra delay in ms of the first block of every 32nd read; the registers do not declare it.
     pub read_late_ms: u64,

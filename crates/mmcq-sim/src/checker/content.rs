@@ -24,7 +24,7 @@ pub struct Content {
 pub enum Seen {
     /// The sector holds its content from before the first write.
     Untouched,
-    /// The sector holds this version of itself.
+    /// The sector holds its content in this version.
     Version(u32),
     /// All bytes of the sector are 00h.
     Zeros,

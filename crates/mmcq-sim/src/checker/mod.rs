@@ -474,8 +474,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Records a fault. Requests may fail until a later one has transferred data without an error,
-    /// and flushes until one has succeeded.
+    /// Records a fault. Requests may fail until a later request has transferred data without an
+    /// error. Flushes may fail until a flush has succeeded.
     pub fn trouble(&mut self) {
         (self.excused, self.trouble, self.excused_flushes) = (u32::MAX, self.numbers, u32::MAX);
     }

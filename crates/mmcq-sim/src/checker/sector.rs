@@ -10,13 +10,13 @@ pub(super) enum Wanted {
     Untouched,
     /// The content that the write with this number wrote.
     Version(u32),
-    /// All bytes 00h: written as zeros, or seen in an erased sector.
+    /// The sector has only bytes 00h: a request wrote zeros, or a read has seen an erased sector.
     Zeros,
-    /// All bytes FFh: seen in an erased sector.
+    /// The sector has only bytes FFh: a read has seen an erased sector.
     Ones,
-    /// All bytes 00h or all FFh, after an erase.
+    /// The sector has only bytes 00h or only bytes FFh, after an erase.
     Erased,
-    /// All bytes 00h, all FFh, or the content before, after a discard.
+    /// After a discard, the sector has only bytes 00h, only bytes FFh, or the content before.
     Discarded,
     /// Pieces of several contents, exactly as a read has seen them.
     Exactly(Pieces),

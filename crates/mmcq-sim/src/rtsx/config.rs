@@ -30,7 +30,7 @@ pub struct RtsxConfig {
     /// Rate of the DMA in megabytes per second.
     pub dma_mb_s: u32,
     /// Whether the chip can continue an open transfer without a command. `false` (a chip that
-    /// claims the feature falsely): AUTO_READ_3 and AUTO_WRITE_3 fail once the open transfer has
+    /// claims the feature falsely): AUTO_READ_3 and AUTO_WRITE_3 fail after the open transfer has
     /// moved data.
     pub continue_data: bool,
     /// Whether the chip supports data on both clock edges.

@@ -24,7 +24,7 @@ pub struct SdhciConfig {
     pub spec: u8,
     /// Vendor version number in register FFh.
     pub vendor: u8,
-    /// Value of the capabilities register 40h. The base clock in them (bits 15:8) follows
+    /// Value of the capabilities register 40h. The base clock in this value (bits 15:8) follows
     /// [`base_clock_hz`](Self::base_clock_hz).
     pub capabilities: u32,
     /// Value of the capabilities register 44h.

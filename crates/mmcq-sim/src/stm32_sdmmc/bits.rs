@@ -29,7 +29,7 @@ pub(super) mod reg {
     pub const IDMABAR: u16 = 0x68;
     /// Offset of the first of sixteen words that all access the same FIFO.
     pub const FIFO: u16 = 0x80;
-    /// Offset of the last of these words.
+    /// Offset of the last of the sixteen words that access the FIFO.
     pub const FIFO_LAST: u16 = 0xbc;
 }
 

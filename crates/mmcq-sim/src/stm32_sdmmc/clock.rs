@@ -15,7 +15,8 @@ const SAVE_CLK: u64 = 8;
 const STOP_CLK: u64 = 8;
 /// Number of clocks for which the controller stops the clock in a voltage switch [58.8].
 const HOLD_CLK: u64 = 1 << 12;
-/// Number of clocks after that stop until the controller samples the lines [58.8].
+/// Number of clocks from the restart of the clock in a voltage switch until the controller samples
+/// the lines [58.8].
 const CHECK_CLK: u64 = 1 << 9;
 /// Clock in Hz above which the receive clock must be tuned; without tuning, data are lost.
 const UNTUNED_HZ: u32 = 52_000_000;

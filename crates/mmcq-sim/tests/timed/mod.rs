@@ -1,5 +1,5 @@
-//! Helpers for a stack over a model in virtual time: how both are advanced, and what tests need
-//! besides.
+//! Helpers for a stack over a model in virtual time: how both are advanced, and further functions
+//! that tests need.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 

@@ -214,8 +214,7 @@ impl Offsets {
         None
     }
 
-    /// Returns the next direction. `Err` means that a flush is due; true in it stands for
-    /// `fdatasync`.
+    /// Returns the next direction. `Err` means that a flush is due; `Err(true)` means `fdatasync`.
     fn direction(&mut self) -> Result<Dir, bool> {
         let job = &self.job;
         let writes = self.issued[Dir::Write.index()];

@@ -34,7 +34,7 @@ pub struct Entry {
     pub stats: Stats,
 }
 
-/// Times and names that a report shows besides the measurements.
+/// Times and names that a report shows in addition to the measurements.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// Version that is shown as fio's; [`FORMAT_VERSION`] unless a reader needs another.
@@ -180,7 +180,7 @@ impl Started {
 pub struct Report {
     /// Times and names that are shown.
     pub context: Context,
-    /// Number of threads and processes.
+    /// Numbers of threads and of processes that were started.
     pub started: Started,
     /// Entries in the order of the workers.
     pub entries: Vec<Entry>,

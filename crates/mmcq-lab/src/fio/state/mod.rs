@@ -74,13 +74,13 @@ pub struct Sync {
 /// Next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Do this transfer now.
+    /// The caller must do this transfer now.
     Io(Io),
-    /// Do this flush now.
+    /// The caller must do this flush now.
     Sync(Sync),
-    /// Ask again at this time in ns, or after a completion.
+    /// The caller must ask again at this time in ns, or after a completion.
     Wait(u64),
-    /// Ask again after the next completion.
+    /// The caller must ask again after the next completion.
     AfterCompletion,
     /// The worker has finished, and nothing is outstanding.
     Done,

@@ -55,17 +55,19 @@ pub struct Measured {
 /// Verdict on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Slower than the best of Linux by more than 1 %.
+    /// mmcq is slower than the best setting of Linux by more than 1 %.
     Slower,
-    /// As fast as Linux, but the 99th percentile is more than 2 % longer.
+    /// mmcq is as fast as Linux, but the 99th percentile of mmcq's latency is more than 2 % longer.
     Longer,
-    /// Slower or longer, but listed as an open loss against Linux ([`super::KNOWN`]).
+    /// The cell is slower or has a longer percentile, but is listed as an open loss
+    /// ([`super::KNOWN`]).
     Known,
-    /// Within 1 % of the best of Linux.
+    /// mmcq is within 1 % of the best setting of Linux.
     Level,
-    /// Within 1 %, and Linux is within 1 % of what wire and card allow: there is nothing to gain.
+    /// mmcq is within 1 % of Linux, and Linux is within 1 % of what wire and card allow: nothing
+    /// can be gained.
     AtLimit,
-    /// Faster by more than 1 %.
+    /// mmcq is faster than the best setting of Linux by more than 1 %.
     Faster,
 }
 

@@ -18,11 +18,11 @@ use std::sync::Arc;
 /// Other job that uses the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// No other job.
+    /// No other job uses the card.
     Nothing,
-    /// The same load at another place of the card.
+    /// Another job has the same load at another place of the card.
     Twin,
-    /// A job that reads as many bytes at random places, with the same pauses.
+    /// Another job reads as many bytes at random places, with the same pauses.
     Reader,
 }
 

@@ -481,7 +481,7 @@ impl EmmcCard {
         reply
     }
 
-    /// Answers CMD14: the first two bits of each line come back inverted, the rest is zero.
+    /// Answers CMD14: the first two bits of each line come back inverted, all other bits are zero.
     pub(super) fn answer_bus_test(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         let lines = usize::from(self.interface.bus.width);
         buffer.fill(0);

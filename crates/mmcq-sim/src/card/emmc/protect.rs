@@ -51,8 +51,8 @@ impl Protection {
         any(&self.temporary) || any(&self.until_power_off)
     }
 
-    /// Executes CMD30: returns one bit for each of 32 groups from this address on, the first in bit
-    /// 0. Bit 1: write protected.
+    /// Executes CMD30: returns one bit for each of 32 groups from this address on. Bit 0 is for the
+    /// first group. A bit that is 1 means write protected.
     pub(super) fn bits(&self, at: u64) -> u32 {
         let first = at / WP_GROUP_BYTES;
         (0..32).fold(0, |bits, n| bits | (u32::from(self.kind(first + n) != 0) << n))

@@ -8,9 +8,9 @@
 //! While an open-ended read waits for the host, the card continues to fetch until its buffer is
 //! full. So a transfer that continues after a pause finds its next pages in the buffer. But a stop
 //! interrupts a page fetch: then the first page of the next read begins [`Ahead::abort_ns`] later.
-//! This delay is absent if the buffer was full or the fetch had reached the end of the card. For a
-//! read counted by CMD23 the card stops fetching at the count, or continues as for an open-ended
-//! read ([`Ahead::when_counted`]). CMD17 fetches only its block.
+//! This delay is absent if the buffer was full or the fetch had reached the end of the card. In a
+//! closed-ended read (after CMD23) the card stops fetching at the count, or continues as for an
+//! open-ended read ([`Ahead::when_counted`]). CMD17 fetches only its block.
 //!
 //! The bus is never faster than the flash array, so that the number of buffered pages grows only
 //! while the host pauses. The model assumes a buffer of four pages or more, which hides the restart

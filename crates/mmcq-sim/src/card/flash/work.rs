@@ -3,7 +3,7 @@
 /// How many times something happened, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Number of times that it happened.
+    /// Number of times that the event happened.
     pub count: u64,
     /// Sum of the times in ns.
     pub ns: u64,

@@ -48,7 +48,8 @@ enum Transfer {
     WriteExtension(extension::Place),
     ProgramCsd,
     Lock,
-    /// In SPI mode: blocks for a write-protected address, which the card refuses one by one.
+    /// In SPI mode, the card gets blocks for a write-protected address, and refuses them one by
+    /// one.
     Protected {
         single: bool,
     },

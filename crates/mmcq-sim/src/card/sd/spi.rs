@@ -94,7 +94,7 @@ pub(crate) enum SpiBlock {
     /// A block whose start token comes at `start_ns` or later. `whole`: no quirk or fault damages
     /// it on the wire.
     At { start_ns: u64, whole: bool },
-    /// A data error token.
+    /// The card sends this data error token.
     Error(u8),
     /// The card sends nothing more.
     Never,
@@ -294,7 +294,7 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Returns the OCR: bit 30 (CCS) is valid once bit 31 is set.
+    /// Returns the OCR: bit 30 (CCS) is valid only while bit 31 is set.
     fn ocr(&self) -> u32 {
         match self.interface.state {
             State::Idle => VOLTAGES,

@@ -154,7 +154,8 @@ fn a_medium_larger_than_the_card_is_no_part_of_it() {
     assert_eq!(host.short(12, 0) >> 31, 1);
 }
 
-/// Random commands to cards with quirks, with faults at every point of the card.
+/// Checks that the card models do not panic under random commands to cards with quirks, with faults
+/// at every point of the card.
 #[test]
 fn no_panic_whatever_is_wrong() {
     let files = [

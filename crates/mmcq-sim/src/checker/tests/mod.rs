@@ -1,4 +1,4 @@
-//! Tests of every promise: kept once, and broken once.
+//! Tests of every promise: one case keeps the promise, another one breaks it.
 
 mod settled;
 

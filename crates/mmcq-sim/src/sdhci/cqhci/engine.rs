@@ -9,13 +9,13 @@ use super::task::{Task, Work};
 /// A command that the command queue engine sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// CMD44 for the task of this slot.
+    /// CMD44, which announces the task of this slot to the card.
     Announce(u8),
-    /// CMD45 for the task of this slot.
+    /// CMD45, which gives the card the address of the task of this slot.
     Address(u8),
     /// CMD13 with the bit SQS: reads the queue status.
     Status,
-    /// CMD46 or CMD47 for the task of this slot.
+    /// CMD46 or CMD47, which transfers the data of the task of this slot.
     Execute(u8),
     /// The direct command of slot 31.
     Direct,
@@ -25,10 +25,10 @@ pub enum Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Nothing,
-    /// Fetch the task descriptor of this slot.
+    /// The engine fetches the task descriptor of this slot.
     Fetch(u8),
     Send(Job),
-    /// Poll the card's queue status at this time in ns.
+    /// The engine polls the card's queue status at this time in ns.
     PollAt(u64),
     Halted,
 }

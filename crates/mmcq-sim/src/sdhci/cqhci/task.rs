@@ -94,9 +94,9 @@ impl Task {
 /// Where the transfer descriptors of a task are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// In a list at this address.
+    /// The transfer descriptors are in a list at this address.
     List(u64),
-    /// In the descriptor itself, which is the only transfer descriptor.
+    /// The descriptor after the task descriptor is the only transfer descriptor.
     Here,
 }
 
