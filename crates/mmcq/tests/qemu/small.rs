@@ -8,7 +8,9 @@ use mmcq::spec::command::Resp;
 
 /// Offset of Host Control 2 [SDHC 2.2.26].
 const CONTROL_2: u16 = 0x3e;
+/// Bit of Host Control 2: Execute Tuning.
 const EXECUTE: u16 = 0x40;
+/// Bit of Host Control 2: Sampling Clock Select.
 const SAMPLING: u16 = 0x80;
 const TUNING: u16 = EXECUTE | SAMPLING;
 

@@ -33,11 +33,11 @@ pub struct Soc {
     pub line: u8,
     /// Guest physical address of the begin of memory.
     pub memory: u64,
-    /// See above.
+    /// Size of memory that the machine must have, in MiB.
     pub memory_mib: u64,
     /// QEMU's option that loads a program.
     pub begins: &'static str,
-    /// See above.
+    /// A program in machine code that sleeps for ever.
     pub sleep: &'static [u8],
     /// Whether the machine puts a card of its own into the slot.
     pub own_card: bool,
