@@ -387,7 +387,8 @@ impl Stats {
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 #[non_exhaustive]
 pub struct PollOutcome {
-    /// Slots whose completion can be taken now, bit n for slot n; a bit is reported once.
+    /// Slots whose completion can be taken now, bit n for slot n; each bit is reported only one
+    /// time.
     pub completed: SlotSet,
     /// Whether completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
     /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).

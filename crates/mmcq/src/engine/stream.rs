@@ -3,8 +3,8 @@
 //! A host that [can continue data](crate::host::Caps::continue_data) transfers the data of the next
 //! request in the transfer that is still open, without CMD12, CMD13 and a new command. That pays
 //! for sequential runs, and costs a random load a CMD12 before the next command. So a transfer is
-//! left open only with a reason. Either a request that continues it is queued, or the rest of a
-//! long request follows, or what followed earlier pauses shows that keeping it open pays
+//! left open only with a reason. Either a request that continues it is queued, or the next piece of
+//! a long request follows, or what followed earlier pauses shows that keeping it open pays
 //! ([`worth`](super::worth)). In the last case it stays open for
 //! [`Config::hold_ns`](super::Config::hold_ns) at most. Any waiting request closes it at once, and
 //! so does a chore or a rest that is due.

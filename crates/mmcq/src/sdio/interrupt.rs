@@ -151,8 +151,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     }
 
     /// Returns the functions that request attention, bit n for function n: CCCR INTx, without
-    /// functions that may not interrupt. If only one function may interrupt, returns that function
-    /// and sends no command.
+    /// functions whose interrupt is disabled. If the interrupt of only one function is enabled,
+    /// returns that function and sends no command.
     pub async fn pending(&mut self) -> Result<u8, IoError> {
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);
