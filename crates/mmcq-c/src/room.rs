@@ -21,7 +21,7 @@ pub(crate) const fn bytes_of<A, F>(_: &Begin<A, F>) -> usize {
     size_of::<F>()
 }
 
-/// Memory for one future. Its owner decides who may access it.
+/// Memory for one future. The owner of this memory decides which code may access it.
 #[repr(C, align(16))]
 pub(crate) struct Room<const BYTES: usize>(UnsafeCell<MaybeUninit<[u8; BYTES]>>);
 

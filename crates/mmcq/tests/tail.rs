@@ -133,8 +133,8 @@ impl<P: Policy, H: Host> Loop<P, H> {
         }
     }
 
-    /// Returns the mean number of requests in a transfer. It is measured over `requests` requests,
-    /// after the first `requests` requests.
+    /// Runs the loop for `requests` requests without measuring, and then for as many again. Returns
+    /// the mean number of requests in a transfer of the second part.
     fn merging(&mut self, requests: u64) -> f64 {
         let from = self.next + requests * u64::from(REQUEST);
         while self.next < from {

@@ -168,7 +168,7 @@ pub enum Acknowledge {
     /// this way.
     ///
     /// Firmware whose profile [does not recover](crate::sched::Profile::RECOVERS) has no flush that
-    /// could report the error. It always uses `Programmed`.
+    /// could report the error. Such firmware always uses `Programmed`.
     Transferred,
 }
 
@@ -177,9 +177,9 @@ pub enum Acknowledge {
 pub enum StaysOpen {
     /// Never: each transfer is closed.
     Never,
-    /// A transfer stays open while a request that continues it is queued. It also stays open in a
-    /// pause, if after such pauses the next request has continued the transfer often enough to pay
-    /// for the cases when it did not.
+    /// A transfer stays open while a request that continues it is queued. The transfer also stays
+    /// open in a pause, if after earlier pauses the next request has continued the transfer so
+    /// often that keeping it open has saved more time than it has cost.
     #[default]
     WherePays,
     /// A transfer stays open in each pause, whatever request comes after it: for sequential runs

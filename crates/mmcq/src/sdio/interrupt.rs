@@ -25,8 +25,8 @@ use core::task::{Context, Poll};
 /// Bit of IENx that enables the interrupts of all functions.
 const MASTER: u8 = 1;
 
-/// The interrupt line of a card; make one for each card. Its owner waits, serves the functions that
-/// request attention, and acknowledges:
+/// The interrupt line of a card; make one for each card. The code that owns it waits, serves the
+/// functions that request attention, and acknowledges:
 ///
 /// ```
 /// # use mmcq::{sdio::{CardInterrupt, IoError, Function}, task::Platform};
