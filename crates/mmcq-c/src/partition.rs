@@ -15,7 +15,7 @@ use mmcq::host::Direction;
 pub const MMCQ_BOOT_1: u32 = 1;
 /// Value of `partition`: the second boot area.
 pub const MMCQ_BOOT_2: u32 = 2;
-/// Value of `partition`: the first general purpose partition; the next values are the other ones.
+/// Value of `partition`: the first general purpose partition; 5 and 6 are the second and the third.
 pub const MMCQ_GENERAL_1: u32 = 4;
 /// Value of `partition`: the fourth general purpose partition.
 pub const MMCQ_GENERAL_4: u32 = 7;

@@ -26,7 +26,7 @@ pub(crate) const fn larger(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-/// Memory for one future. Its owner decides who may access it.
+/// Memory for one future. The owner of this memory decides which code may access it.
 #[repr(C, align(16))]
 pub(crate) struct Room<const BYTES: usize>(UnsafeCell<MaybeUninit<[u8; BYTES]>>);
 

@@ -6,8 +6,8 @@
 use mmcq::engine::SLOTS_MAX;
 
 /// Returns a whole number, at least 1 and below a bound, from a variable of the build's
-/// environment. It is no function, because the type checker needs these numbers before it can check
-/// calls of this crate's functions.
+/// environment. `number` is a macro and no function, because the type checker needs these numbers
+/// before it can check calls of this crate's functions.
 macro_rules! number {
     ($name:literal, $otherwise:expr, $bound:expr) => {
         match option_env!($name) {

@@ -63,6 +63,8 @@ pub(crate) struct Waiting {
     count: AtomicU32,
     /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,
+    /// The function that continues these transfers, and its argument; a program without such
+    /// transfers does not link it.
     move_on: Cell<Option<(MoveOn, usize)>>,
     /// Whether a call of the library is calling callbacks.
     calling: AtomicBool,

@@ -102,13 +102,15 @@ fn what_is_handed_over_wrongly_is_refused_by_a_code() {
     is_content("tests/borders.c");
 }
 
-/// The program counts in which of its functions the lock is held or the interrupt is active.
+/// Tests that memory is mapped outside of the lock: the program counts the calls of its functions
+/// while the lock is held or the interrupt is active.
 #[test]
 fn memory_is_mapped_outside_of_the_lock() {
     is_content("tests/mapping.c");
 }
 
-/// With a timer, and with a waiting thread that alone polls the stack.
+/// Tests a card that lost its state: it is initialised again, in a program with a timer and in a
+/// program where only a waiting thread polls the stack.
 #[test]
 fn a_card_that_lost_its_state_is_initialised_again() {
     for (card, how) in
@@ -159,8 +161,8 @@ fn requests_end_in_a_callback() {
     }
 }
 
-/// A request with memory in several pieces, a request that cannot have them, and descriptors in
-/// memory of the program.
+/// Tests a request with memory in several pieces, a request whose memory must be in one piece, and
+/// descriptors in memory that the program supplies.
 #[test]
 fn memory_in_pieces_and_memory_of_the_programs_own() {
     for card in ["sdhc-16g-hs", "emmc-hs200"] {
@@ -170,7 +172,8 @@ fn memory_in_pieces_and_memory_of_the_programs_own() {
     }
 }
 
-/// A reliable write needs no flush; also checks discards and zeroes.
+/// Tests asynchronous requests: a reliable write needs no flush, and discards and zeroes have their
+/// effect.
 #[test]
 fn what_an_asynchronous_request_costs_and_frees() {
     for card in ["sdhc-16g-hs", "emmc-hs200", "hbg4a2"] {
@@ -207,20 +210,22 @@ fn cards_that_come_and_go_are_told_outside_of_the_lock() {
     is_content("tests/events.c");
 }
 
-/// The examples for other projects' disk interfaces, with headers that only have the declarations
-/// of these interfaces.
+/// Tests the examples for the disk interfaces of FatFs and Zephyr, with headers that only have the
+/// declarations of these interfaces.
 #[test]
 fn fatfs_and_zephyr_have_a_disk() {
     ["tests/fatfs.c", "tests/fatfs32.c", "tests/zephyr.c"].into_iter().for_each(is_content);
 }
 
-/// The example for an RTOS with semaphores, with headers that only have FreeRTOS's declarations.
+/// Tests the example for an RTOS with semaphores, with headers that only have FreeRTOS's
+/// declarations.
 #[test]
 fn freertos_sleeps_on_its_semaphores() {
     is_content("tests/freertos.c");
 }
 
-/// With interrupts masked, and with a handler that ends the request before the thread sleeps.
+/// Tests a waiting thread with interrupts masked, and with a handler that ends the request before
+/// the thread sleeps: the thread does not sleep for ever.
 #[test]
 fn a_thread_that_waits_never_sleeps_for_ever() {
     for how in ["masked", "served"] {
@@ -263,8 +268,8 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
     assert_eq!(text(&run("tests/layout.c", false, &[])), expected);
 }
 
-/// Every function of the library is in the header with the same number of parameters, and vice
-/// versa.
+/// Tests that every function of the library is in the header with the same number of parameters,
+/// and that every function of the header is in the library.
 #[test]
 fn the_header_declares_what_the_library_has() {
     let read = |path: &str| std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();

@@ -45,9 +45,9 @@ const SDR104_HZ: u32 = 208_000_000;
 /// Commands go through the queue like all other requests, so a memory card on the same controller
 /// (a combo card) gets its turns. Bring up a card either with mmcq or with `sdio`, not with both.
 ///
-/// Data are copied through a buffer. It must be as long as the longest transfer of the driver that
-/// uses the bus, because `sdio` does not split requests. A call may be dropped at any point; a
-/// phase that the controller has started ends by itself.
+/// Data are copied through a buffer. The buffer must be as long as the longest transfer of the
+/// driver that uses the bus, because `sdio` does not split requests. A call may be dropped at any
+/// point; a phase that the controller has started ends by itself.
 ///
 /// `set_bus` is not an `async fn`: it stores the settings. The next command first changes the bus,
 /// and reports a failure of the change.

@@ -77,7 +77,7 @@ pub use region::Region;
 pub use spi::{SpiMailbox, SpiPort, SpiRunner};
 pub use supervisor::supervise;
 
-/// The guides in `docs/`. Their code is compiled, and executed if possible.
+/// The guides in `docs/`. The code in the guides is compiled, and executed if possible.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../guides/readme.md")]

@@ -1,9 +1,9 @@
 //! An SD card in SPI mode on a bus of `embedded-hal-async`.
 //!
 //! On such a bus a transfer is a future that a task must poll. So the code has two halves: the SPI
-//! driver uses [`SpiPort`], and [`SpiRunner`] is a task that carries out its exchanges. They
-//! communicate through an [`SpiMailbox`]. The driver has the whole protocol; an exchange consists
-//! only of some bytes, or of a block.
+//! driver uses [`SpiPort`], and [`SpiRunner`] is a task that carries out its exchanges. The two
+//! halves communicate through an [`SpiMailbox`]. The driver has the whole protocol; an exchange
+//! consists only of some bytes, or of a block.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

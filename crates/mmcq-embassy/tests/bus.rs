@@ -53,8 +53,8 @@ fn embassy_s_own_card_driver_runs_over_our_host() {
     assert_eq!(world.model.borrow().protocol_violations(), 0);
 }
 
-/// During its tuning procedure a controller takes any CMD19 as a step of tuning, and keeps the data
-/// [SDHC 2.2.25].
+/// Tests a tuning that is dropped at any moment. During its tuning procedure a controller treats
+/// any CMD19 as a step of the tuning, and keeps the data [SDHC 2.2.25].
 #[test]
 fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
     const HOST_CONTROL_2: u16 = 0x3e;
@@ -109,7 +109,7 @@ fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
     assert_eq!(world.model.borrow().protocol_violations(), 0);
 }
 
-/// The engine on an `MmcBus`, which is itself a host of mmcq.
+/// Tests the engine on an `MmcBus` that is itself made from a host of mmcq.
 #[test]
 fn the_queue_runs_over_any_bus() {
     let _alone = exclusive();

@@ -37,7 +37,7 @@ impl AsBytes for [u64] {
 }
 
 /// Begins a read in one of the two ways that embassy's users have: with a copy, or with a buffer
-/// that the call takes. The call was polled once, and is pending.
+/// that the call takes. The call is polled one time, and is pending.
 fn begun<'a, B: Platform>(disk: &'a mut Disk<'_, B, 8, A4>, into: &'a mut Block, copies: bool) -> Call<'a> {
     let mut call: Call<'a> = if copies {
         Box::pin(async {
@@ -130,8 +130,8 @@ fn while_the_engine_is_halted() {
     }
 }
 
-/// The buffer of a bus must be returned, and the card must work, whenever a call is dropped: while
-/// the bus changes, or between the data and their CMD12.
+/// Tests calls of a bus that are dropped at any moment, such as while the bus changes or between
+/// the data and their CMD12: the buffer comes back, and the card works.
 #[test]
 fn a_call_of_a_bus_at_any_moment() {
     for polls in 1..200 {

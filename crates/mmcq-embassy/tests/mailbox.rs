@@ -1,5 +1,5 @@
-//! Tests of the mailbox between an engine and a foreign bus: wakers that call it again, and the
-//! data that it keeps.
+//! Tests of the mailbox between an engine and a foreign bus: wakers that call the mailbox again,
+//! and the data that the mailbox keeps.
 
 use crate::{tasks, world};
 use aligned::{A4, Aligned};
@@ -26,7 +26,7 @@ fn over<'m, 'b>(host: BusHost<'m, 'b>) -> Stack<(CriticalSection, BusHost<'m, 'b
     Stack::new(CriticalSection, TIMER, host, Config::DEFAULT)
 }
 
-/// Each function of this waker looks at the mailbox, and tries to take its waker.
+/// A waker whose functions read the state of the mailbox and try to take the mailbox's waker.
 #[derive(Clone, Copy)]
 struct Visitor {
     mailbox: &'static Mailbox<'static>,
@@ -36,9 +36,10 @@ struct Visitor {
 type Above = Stack<(CriticalSection, BusHost<'static, 'static>), 8>;
 
 thread_local! {
-    /// The stack that wakes the runner. The next value counts how often the stack did so from
-    /// inside one of its own calls, and how often in all.
+    /// The stack that wakes the runner.
     static ABOVE: Cell<Option<&'static Above>> = const { Cell::new(None) };
+    /// How many times the stack has woken the runner from inside one of its own calls, and how many
+    /// times in all.
     static NESTED: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
     static VISITOR: Cell<Option<Visitor>> = const { Cell::new(None) };
     /// Number of calls of clone, wake and drop.
@@ -74,7 +75,7 @@ const VISITS: RawWakerVTable = RawWakerVTable::new(
     |_| visit(2),
 );
 
-/// Does what a waker does that polls its task at once.
+/// Calls the stack as a waker does that polls its task at once.
 fn come_back() {
     let Some(above) = ABOVE.get() else { return };
     let nested = above.with(|engine| engine.is_nested());
@@ -117,8 +118,8 @@ fn a_waker_may_come_back_into_the_mailbox() {
     VISITOR.set(None);
 }
 
-/// If a task were woken while the stack's lock is held, and polled there, it could not use the
-/// stack.
+/// Tests that the stack wakes the runner only after its lock was released: a task that is woken and
+/// polled under the lock could not use the stack.
 #[test]
 fn the_runner_is_woken_when_the_stack_is_free() {
     let _alone = tasks::exclusive();
@@ -155,7 +156,7 @@ enum Run {
     WritesUnseen,
     /// The bus never ends a read, and all futures are dropped.
     ReadsWithoutEnd,
-    /// The runner's task is dropped after the bus has begun its work.
+    /// The runner's task is dropped after the bus has begun a phase.
     RunnerGoesFirst,
 }
 

@@ -42,9 +42,10 @@ fn checked(world: &World, handle: &type_a::Handle) {
 
 #[test]
 fn embassy_s_own_io_driver_runs_over_our_host() {
-    /// Registers of a Bluetooth Type-A function.
+    /// FIFO register of a Bluetooth Type-A function.
     const DATA: u32 = 0x00;
     const READ_RETRY: u32 = 0x10;
+    /// Interrupt register of the function.
     const INTERRUPT: u32 = 0x13;
     const INTERRUPT_ENABLE: u32 = 0x14;
     let _alone = exclusive();
@@ -116,7 +117,8 @@ fn our_function_driver_runs_over_any_bus() {
     checked(&world, &handle);
 }
 
-/// A bus without card interrupt returns an error at once, each time that it is asked.
+/// Tests a bus without card interrupt, whose wait for the interrupt fails at once each time: the
+/// card is polled at intervals.
 #[test]
 fn a_bus_that_does_not_tell_of_the_interrupt_is_no_storm() {
     let _alone = exclusive();

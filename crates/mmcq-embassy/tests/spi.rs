@@ -35,7 +35,7 @@ impl ErrorType for Bus {
 }
 
 impl Bus {
-    /// Exchanges the bytes after some time, like a bus that uses DMA.
+    /// Exchanges these bytes after some time, like a bus that uses DMA.
     async fn moves(&mut self, bytes: &mut [u8]) -> Result<(), ErrorKind> {
         let mut first = true;
         std::future::poll_fn(|context| {

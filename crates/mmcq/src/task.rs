@@ -349,8 +349,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.poll();
     }
 
-    /// Leaves the engine, and takes along the waker of the first request that is complete. `None`:
-    /// there is nothing to wake.
+    /// Ends the use of the engine, and returns the waker of the first request that is complete.
+    /// `None`: there is nothing to wake.
     #[inline]
     fn leave(
         &self,
@@ -425,7 +425,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         if self.is_turn(request) { self.submit_to(engine, request) } else { Err(Error::Full) }
     }
 
-    /// Sends a request without memory whose result nothing waits for. Returns false if no slot is
+    /// Sends a request without memory; nothing waits for its result. Returns false if no slot is
     /// free; then nothing is sent.
     pub(crate) fn send(&self, request: Request) -> bool {
         let sent = self.submit(request);

@@ -22,7 +22,8 @@ fn write(engine: &mut TestEngine, lba: u64, blocks: u32, fill: u8) -> SlotId {
 }
 
 /// Runs the engine by interrupts and alarms, with a supervisor. If `lost_at` is given, the card
-/// loses the content of its cache at an initialisation.
+/// loses its state after this number of phases, and the content of its cache at its new
+/// initialisation.
 fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<usize>) {
     let mut now = 0;
     let mut flushed = world.borrow().medium.clone();

@@ -1,5 +1,5 @@
-//! Arbitrary bytes for every parser, and an arbitrary card for the whole stack. `MMCQ_FUZZ_MS` is
-//! the time for each test (`check long` gives a minute).
+//! Tests of every parser with arbitrary bytes, and of the whole stack with an arbitrary card.
+//! `MMCQ_FUZZ_MS` is the time for each test in ms (`check long` gives a minute).
 
 use crate::{fuzz, one_thread, support};
 use arbtest::arbitrary::{Result, Unstructured};
@@ -53,14 +53,14 @@ fn fuzz_registers() {
     });
 }
 
-/// A controller and card that answer anything at all.
+/// A controller and card whose responses and events are arbitrary.
 struct Anything {
     caps: Caps,
     bytes: Vec<u8>,
     at: usize,
     running: Option<Phase>,
-    /// Answers a card in `tran` would give are mixed in at this rate (of 256), so that bring-up
-    /// gets somewhere.
+    /// Of 256 responses, the number of responses that a card in `tran` would send; without them
+    /// bring-up would fail at its beginning.
     sane: u8,
 }
 
@@ -150,8 +150,8 @@ unsafe impl Host for Anything {
     }
 }
 
-/// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang
-/// shows here.
+/// Largest number of interrupts and alarms in one call: every wait of the stack is bounded, so a
+/// call that needs more hangs.
 const TURNS_MAX: u32 = 3_000_000;
 
 fn drive<F: Future>(stack: &Stack<(OneThread, Anything), 4>, future: F) -> F::Output {

@@ -1,6 +1,7 @@
-//! A controller that executes chains, whose registers say anything at any time. No panic, no
-//! unbounded work; no end of a chain that was not started, none told twice, no good end whose
-//! addresses say otherwise, and no phase while the controller has a chain.
+//! Tests of the driver of chains with registers that have arbitrary values at any time. The driver
+//! does not panic, and its work is bounded. It reports no end of a chain that was not started, no
+//! end twice, and no success that the address registers contradict. It starts no phase while the
+//! controller has a chain.
 
 use crate::{anything, fuzz};
 use anything::{Anything, Memory, Parts, parts};
@@ -15,13 +16,15 @@ use std::ptr::NonNull;
 const ENTRIES: usize = 5;
 const ACCESSES_MAX: u32 = 200;
 
-/// Anything, but for what lets the driver get somewhere: mostly version, idle lines, an end, and
-/// addresses as after a chain of so many transfers.
+/// Registers with arbitrary values, except those without which the driver would stop at its
+/// beginning: mostly the version, idle lines, an end, and the addresses as after a chain of `done`
+/// transfers.
 struct Controller {
     any: Anything,
     honest: bool,
-    /// Where the list is, and how many of it are done.
+    /// Bus address of the list.
     list: Cell<u32>,
+    /// Number of transfers of the list that count as done.
     done: &'static Cell<u32>,
 }
 
@@ -74,7 +77,8 @@ type Tables = (NonNull<sdhci::Table<17>>, NonNull<ChainList<ENTRIES, 3>>, NonNul
 
 thread_local! {
     static TABLES: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
-    /// Inputs that got so far: a start, a good end, a failure, one whose place is known.
+    /// Numbers of inputs that reached these stages: the start of a chain, an end without an error,
+    /// a failure, a failure whose transfer is known.
     static REACHED: Cell<[u32; 4]> = const { Cell::new([0; 4]) };
 }
 

@@ -1,5 +1,6 @@
-//! Registers that say anything at any time, for every driver: alone, and with the whole stack on
-//! top. No panic, no unbounded work, one end for each start, no byte outside the buffers.
+//! Tests of every driver, alone and under the whole stack, with registers that have arbitrary
+//! values at any time. The driver does not panic, its work is bounded, each start has one end, and
+//! no byte outside of the buffers is accessed.
 
 use crate::{anything, fuzz, one_thread};
 use anything::{AnyDma, Anything, Memory, Parts, parts};
@@ -44,11 +45,11 @@ fn any_phase(u: &mut Unstructured<'_>) -> Result<(Phase, u32)> {
     Ok((phase, bytes))
 }
 
-/// Reads and writes of registers in one call of the driver: a block by PIO takes 128 and what goes
-/// with them.
+/// Largest number of register accesses in one call of the driver; a block by PIO takes 128 accesses
+/// and some more.
 const ACCESSES_MAX: u32 = 20_000;
 
-/// Calls in any order, with phases that no engine would start.
+/// Calls the driver in any order, also with phases that no engine would start.
 fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -> Result<()> {
     let memory = Memory::default();
     let mut mapped: Vec<(Segment, Direction, DmaBuf)> = Vec::new();
@@ -123,10 +124,11 @@ fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -
     Ok(())
 }
 
-/// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang
-/// shows here.
+/// Largest number of interrupts and alarms in one call: every wait of the stack is bounded, so a
+/// call that needs more hangs.
 const TURNS_MAX: u32 = 1_000_000;
-/// Long turns: what is tried again every 10 us until a deadline shall not eat the time.
+/// Time of a turn in nanoseconds. It is long, so that a start that is tried again every 10 us until
+/// a deadline takes few turns.
 const TURN_NS: u64 = 1_000_000;
 
 fn drive<H: Host, F: Future>(stack: &Stack<(OneThread, H), 4>, future: F) -> F::Output {
@@ -147,8 +149,8 @@ fn drive<H: Host, F: Future>(stack: &Stack<(OneThread, H), 4>, future: F) -> F::
     panic!("no end after {TURNS_MAX} turns");
 }
 
-/// Bring-up, and whether it works or not, requests.
-/// Returns how many buffers were given up to a controller that no reset stops: they stay mapped.
+/// Calls bring-up, and then submits requests, whether bring-up has succeeded or not. Returns how
+/// many buffers stay mapped, because no reset has stopped the controller that uses them.
 fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
     let memory = Memory::default();
     let leaked = {
@@ -178,8 +180,8 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
     Ok(leaked)
 }
 
-/// Inputs that found something: a transfer whose time on a very slow bus was too long to be
-/// counted.
+/// Inputs that have found an error: a transfer whose time on a very slow bus did not fit into its
+/// type.
 const FAILED_ONCE: [u64; 1] = [0x8750_a021_0000_1000];
 
 fn both<H: Host>(name: &str, make: impl Fn(Anything, AnyDma, &mut Unstructured<'_>) -> Result<Option<H>>) {
@@ -260,14 +262,15 @@ fn fuzz_usdhc() {
     });
 }
 
-/// Registers that say anything, but for how a DesignWare controller was built: one that is refused
-/// is soon looked at.
+/// Registers with arbitrary values, except those that show how a DesignWare controller was
+/// synthesised: a controller that the driver refuses would be no test.
 struct Built(Anything);
 
 mmcq::regs_by_width!([] Built);
 
-/// HCON, and where the width of the FIFO is in it.
+/// Offset of HCON.
 const HARDWARE: u16 = 0x70;
+/// Lowest bit of the FIFO's width in HCON.
 const HARDWARE_FIFO_SHIFT: u32 = 7;
 
 impl Built {
@@ -283,7 +286,7 @@ impl Built {
     }
 }
 
-/// A clock unit with so many phases.
+/// A clock unit with this number of clock phases.
 struct Phases(u8);
 
 impl mshc::MshcBoard for Phases {
@@ -292,7 +295,7 @@ impl mshc::MshcBoard for Phases {
     }
 }
 
-/// For the driver of either layout: what it is built with.
+/// Makes an MSHC driver with a register layout of choice and arbitrary settings.
 fn any_mshc<L: mshc::MshcLayout>(
     regs: Anything,
     dma: AnyDma,
@@ -353,13 +356,13 @@ fn fuzz_open_design_ware() {
     });
 }
 
-/// Registers that say anything, but for those of ST's DMA that hold what is written: a controller
-/// without them is refused.
+/// Registers with arbitrary values, except those of ST's DMA that keep what is written: the driver
+/// refuses a controller without these registers.
 struct Holds(Anything, Cell<[u32; 3]>);
 
 mmcq::regs_by_width!([] Holds);
 
-/// IDMABSIZE, IDMABASE0, IDMABAR.
+/// Offsets of the registers that keep what is written: IDMABSIZE, IDMABASE0, IDMABAR.
 const HELD: [u16; 3] = [0x54, 0x58, 0x68];
 
 impl Holds {
@@ -378,7 +381,7 @@ impl Holds {
     }
 }
 
-/// A board that can do anything, or nothing.
+/// A board that has any of the functions of [`Stm32Board`](stm32_sdmmc::Stm32Board), or none.
 struct AnyBoard {
     taps: u8,
     resets: bool,
@@ -472,7 +475,7 @@ fn fuzz_pl181() {
     });
 }
 
-/// A port whose card sends anything: ones mostly, and what could be answers and tokens.
+/// A port whose card sends arbitrary bytes: mostly 0xff, and bytes that may be responses or tokens.
 struct AnyPort(Anything);
 
 impl AnyPort {

@@ -1,5 +1,6 @@
-//! A queue engine whose registers say anything at any time. No panic, no unbounded work; no end of
-//! a task that was not rung, none told twice, none after a reset.
+//! Tests of the driver of a command queue engine with registers that have arbitrary values at any
+//! time. The driver does not panic, and its work is bounded. It reports no end of a task that was
+//! not rung, no end twice, and no end after a reset.
 
 use crate::{anything, fuzz};
 use anything::{Anything, Memory, Parts, parts};
@@ -15,11 +16,13 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
 const OFFSET: u16 = 0x200;
-/// A buffer that stays full is read a thousand times, and looked at as often.
+/// Largest number of register accesses in one call of the driver. A buffer that stays full is read
+/// a thousand times, and its state is read as many times.
 const ACCESSES_MAX: u32 = 3_000;
 
-/// Anything, but for what lets the driver get somewhere: mostly version, clock, idle lines, and a
-/// configuration that reads as it was written.
+/// Registers with arbitrary values, except those without which the driver would stop at its
+/// beginning: mostly the version, the clock, idle lines, and a configuration that reads as it was
+/// written.
 struct Engine {
     any: Anything,
     honest: bool,
@@ -63,7 +66,8 @@ type Driver = Cqhci<Engine, anything::AnyDma, 17, 3>;
 thread_local! {
     static TABLES: RefCell<Vec<(NonNull<sdhci::Table<17>>, NonNull<TaskList<3>>)>> =
         const { RefCell::new(Vec::new()) };
-    /// Inputs that got so far: on, an end, a halt, a clear.
+    /// Numbers of inputs that reached these stages: the engine is on, a task has ended, the engine
+    /// has halted, tasks were cleared.
     static REACHED: Cell<[u32; 4]> = const { Cell::new([0; 4]) };
 }
 
@@ -100,7 +104,7 @@ fn driver(regs: Anything, dma: anything::AnyDma, u: &mut Unstructured<'_>) -> Re
     Ok(Some(Cqhci::new(host, list, config)))
 }
 
-/// What the test knows of the slots.
+/// The state of the slots as the test expects it.
 #[derive(Default)]
 struct Known {
     prepared: u32,

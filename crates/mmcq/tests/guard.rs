@@ -1,5 +1,5 @@
-//! The control of tools/sanitizer.sh: a controller that moves one byte too many must end the
-//! process.
+//! The check that tools/sanitizer.sh itself works: a controller that transfers one byte too many
+//! must end the process.
 #![cfg(guarded)]
 
 mod support;
@@ -7,7 +7,8 @@ mod support;
 use mmcq::engine::{Config, Engine, Kind, Request};
 use support::{TestHost, World, buffer, target};
 
-/// A read of one block, with the controller's data so many bytes beside the segment.
+/// Reads one block; the controller writes its data `bytes` bytes after the begin of the segment's
+/// memory.
 fn read_concurrent(bytes: isize) {
     let world = World::new(8);
     world.borrow_mut().beside = bytes;
@@ -20,7 +21,8 @@ fn read_concurrent(bytes: isize) {
     assert!(engine.take(id).expect("not finished").result.is_ok());
 }
 
-/// `tools/sanitizer.sh` sets `MMCQ_BESIDE`: so many bytes beside its memory the controller writes.
+/// Tests a read. `tools/sanitizer.sh` sets `MMCQ_BESIDE`: the number of bytes by which the
+/// controller misses its memory.
 #[test]
 fn a_read_into_its_own_memory_is_well() {
     let beside = std::env::var("MMCQ_BESIDE").map_or(0, |bytes| bytes.parse().expect("a number of bytes"));

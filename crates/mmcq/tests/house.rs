@@ -1,8 +1,9 @@
-//! How much the engine is one object: its methods, the files that have them, the circles of their
-//! calls, and who calls the loop. What is counted here may fall and not rise.
+//! Tests how closely the parts of the engine depend on each other: the methods of `Engine`, the
+//! files that have them, the circles of their calls, and the callers of the loop. The numbers in
+//! this file may decrease, but must not increase.
 //!
-//! By text: a method is a function in an `impl` of `Engine`, a call is its name after `self.`,
-//! `Self::` or `engine.`.
+//! The test reads source text: a method is a function in an `impl` of `Engine`, a call is a
+//! method's name after `self.`, `Self::` or `engine.`.
 
 #![allow(clippy::unwrap_used, reason = "a test says so by failing")]
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const METHODS_MAX: usize = 596;
 const FILES_MAX: usize = 53;
-/// The methods of the largest circle of calls.
+/// Largest allowed number of methods in a circle of calls.
 const CIRCLE_MAX: usize = 9;
 
 /// A method of `Engine`.
@@ -32,14 +33,14 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text without comments, and without its tests.
+/// Returns the source text without comments, and without its tests.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is between the first brace of this text and the one that closes it.
+/// Returns the text between the first brace and the brace that closes it.
 fn braced(text: &str) -> &str {
     let start = text.find('{').unwrap_or(text.len());
     let mut depth = 0;
@@ -52,7 +53,7 @@ fn braced(text: &str) -> &str {
     &text[start..]
 }
 
-/// The name that this text begins with.
+/// Returns the name that this text begins with.
 fn name(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
@@ -95,7 +96,7 @@ fn engine() -> BTreeMap<String, Method> {
     methods
 }
 
-/// All that this method comes to call.
+/// Returns all methods that this method calls, directly or through other methods.
 fn reached<'a>(methods: &'a BTreeMap<String, Method>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];
@@ -111,7 +112,7 @@ fn reached<'a>(methods: &'a BTreeMap<String, Method>, from: &str) -> BTreeSet<&'
     found
 }
 
-/// The largest set of methods that all come to call each other.
+/// Returns the largest set of methods that all call each other, directly or through other methods.
 fn largest_circle(methods: &BTreeMap<String, Method>) -> Vec<&str> {
     let reached: BTreeMap<_, _> =
         methods.keys().map(|name| (name.as_str(), reached(methods, name))).collect();
@@ -143,7 +144,8 @@ fn the_engine_is_not_more_of_one_object() {
     assert!(circle.len() <= CIRCLE_MAX, "{} methods call each other: {circle:?}", circle.len());
 }
 
-/// A part notes that the bus may be free, or what has failed, and returns.
+/// Tests that only the loop chooses the next request and begins recovery: a part of the engine only
+/// notes that the bus may be free, or what has failed, and returns.
 #[test]
 fn the_loop_alone_looks_what_is_next_and_begins_recovery() {
     let methods = engine();

@@ -1,9 +1,9 @@
-//! Every combination of status bits in every state of the SDHCI driver: it takes each without a
-//! panic, ends a phase at most once, and never leaves the interrupt line asserted.
+//! Tests of every combination of status bits in every state of the SDHCI driver: the driver does
+//! not panic, ends a phase at most one time, and never leaves the interrupt line asserted.
 //!
-//! Errors that are handled alike have one representative each (2^17 words for every state); with
-//! `MMCQ_FUZZ_MS` set, as in the long check, all bits that the standard defines are combined
-//! (2^21).
+//! Of errors that are handled alike, one bit is tested (2^17 words for every state). With
+//! `MMCQ_FUZZ_MS` set, as in the long check, all bits that the standard defines are combined (2^21
+//! words).
 
 use mmcq::host::sdhci::regs::*;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode};
@@ -13,15 +13,15 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A register file that latches what is enabled, as the standard has it.
+/// Registers that latch the enabled status bits, as in the standard.
 struct Latched {
     bytes: RefCell<[u8; 256]>,
     latched: Cell<u32>,
-    /// The card asks for attention: a level.
+    /// Whether the card requests attention (a level).
     asks: Cell<bool>,
 }
 
-/// ADMA2, SDMA, high speed, 3.3 V; SDR50, SDR104, DDR50.
+/// The capabilities of the controller: ADMA2, SDMA, high speed, 3.3 V, SDR50, SDR104, DDR50.
 const CAPS: u64 = 0x0000_0007_016e_3281;
 
 impl Latched {
@@ -53,7 +53,7 @@ impl Latched {
         shown | if shown & ERRORS != 0 { INT_ERROR } else { 0 }
     }
 
-    /// Sets bits; those that are not enabled do not happen.
+    /// Sets status bits. Bits that are not enabled stay clear.
     fn happen(&self, bits: u32) {
         self.latched.set(self.latched.get() | bits & self.get(INT_ENABLE, 4) & !(INT_CARD | INT_ERROR));
         self.asks.set(bits & INT_CARD != 0);
@@ -126,12 +126,12 @@ unsafe impl Dma for Nowhere {
     fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
 }
 
-/// What the driver is doing when the status comes.
+/// The state of the driver when the status comes.
 struct State {
     name: &'static str,
     by: TransferMode,
     phase: Option<Phase>,
-    /// Events of this phase that came before, each acknowledged alone.
+    /// Earlier events of this phase, each of which was acknowledged alone.
     before: &'static [u32],
 }
 

@@ -1,5 +1,5 @@
-//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what no
-//! client may ever be told.
+//! Tests of the recovery ladder on a scripted host: which steps are taken, how many times, in which
+//! order, and which wrong results no client may get.
 
 use crate::{bench, fuzz, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
@@ -29,7 +29,8 @@ fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
     assert_eq!(b.e.take_service_request(), Some(ServiceRequest::Dismissed));
 }
 
-/// One slot is free for the supervisor's requests, as long as there is a supervisor.
+/// Tests that one slot is kept free for the supervisor's requests only as long as there is a
+/// supervisor.
 #[test]
 fn a_supervisor_that_has_gone_keeps_no_slot() {
     let mut b = kept();
@@ -50,7 +51,8 @@ fn a_supervisor_that_has_gone_keeps_no_slot() {
     assert_eq!(fill(&mut b).len(), 8);
 }
 
-/// During bring-up there is no card for the engine yet, and a switch that bounces ends no command.
+/// Tests a command during bring-up, when the engine has no card yet, while the card-detect switch
+/// bounces: the command ends as usual.
 #[test]
 fn a_command_ends_although_the_slots_switch_bounces() {
     let mut b = kept();
@@ -155,8 +157,8 @@ fn what_came_later_on_the_same_blocks_stays_later() {
     assert!(b.finish(last).buf.iter().all(|&byte| byte == 2));
 }
 
-/// The response that would have told that a write was not programmed gets lost, and with it the
-/// bits: the write is made again.
+/// Tests a lost response that had the error of an earlier write: the write is sent again, and not
+/// reported as complete.
 #[test]
 fn a_lost_status_is_no_success() {
     for executed in [true, false] {
@@ -257,8 +259,8 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     assert!(b.finish(id).result.is_err());
 }
 
-/// Initialised again, the card has lost the state of what was under way: an erase goes on, and what
-/// must not be done twice ends.
+/// Tests a card that was initialised again and has lost the state of the request under way: an
+/// erase continues, and a request that must not be executed twice ends.
 #[test]
 fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again() {
     let order = Kind::LongCommand {
@@ -313,8 +315,8 @@ fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again(
     }
 }
 
-/// The card loses its state in the switch to the replay-protected area: no frame was sent, so the
-/// request goes on.
+/// Tests a card that loses its state during the switch to the replay-protected area (RPMB): no
+/// frame was sent, so the request is sent again.
 #[test]
 fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
     for nth in 0..3 {
@@ -337,7 +339,8 @@ fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
     }
 }
 
-/// Whether it has heard what is asked for or not.
+/// Tests a supervisor that is dropped while the engine waits for its help, whether it has taken the
+/// request for help or not: the engine does not wait any longer.
 #[test]
 fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
     for heard in [true, false] {
@@ -359,8 +362,8 @@ fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
     }
 }
 
-/// A flush may take 30 s. That its command cannot even be sent is known long before: no command has
-/// the CMD line for longer than 70 ms.
+/// Tests a flush whose command cannot be sent because the CMD line stays in use: it is given up
+/// long before the 30 s of a flush, since no command uses the CMD line for longer than 70 ms.
 #[test]
 fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     let mut b = kept();
@@ -379,8 +382,8 @@ fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     assert!(b.finish(id).result.is_ok());
 }
 
-/// A write may take a quarter of a second. That its command never left the controller is seen at the
-/// first look.
+/// Tests a write whose command never leaves the controller: the first poll finds this, long before
+/// the quarter of a second that a write may take.
 #[test]
 fn a_command_that_hangs_in_the_controller_is_given_up_at_the_first_look() {
     let mut b = bench();
@@ -505,7 +508,8 @@ fn writes_that_fail_say_nothing_of_the_next_write() {
     assert!(b.finish(id).result.is_ok());
 }
 
-/// Every write is damaged on its way, every read is well, and the card has no complaint.
+/// Tests a bus that damages every write and no read: recovery does not blame the card, which
+/// reports no error.
 #[test]
 fn a_wire_that_damages_writes_says_nothing_of_the_card() {
     for cause in [Cause::Crc, Cause::EndBit, Cause::Timeout] {
@@ -540,7 +544,7 @@ fn a_lean_engine_answers_instead() {
     assert!(b.finish(id).result.is_ok());
 }
 
-/// Any two faults, wherever they fall, are overcome in bounded time, and data stay right.
+/// Tests any two faults at any places: every request ends in bounded time, and the data stay right.
 #[test]
 fn faults_anywhere_end_well_or_in_an_error() {
     fuzz::fuzz("faults_anywhere_end_well_or_in_an_error", 200, |u| {
@@ -592,7 +596,8 @@ fn faults_anywhere_end_well_or_in_an_error() {
     });
 }
 
-/// The slot's switch moves before the supervisor is polled: what is in the slot is asked too.
+/// Tests a supervisor that is dismissed, and a card-detect switch that changes before the
+/// supervisor is polled: the supervisor gets both requests.
 #[test]
 fn a_dismissal_outlasts_a_switch_that_moves() {
     let mut b = kept();

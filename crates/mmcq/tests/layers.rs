@@ -1,12 +1,14 @@
-//! A layer of the core looks down, never up.
+//! Tests that a module of the core names only modules of its own layer or of lower layers.
 
 use crate::imports;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// From the lowest. A module may name those in the rows above its own, and no other.
+/// The layers, the lowest first. A module may name only the modules in the rows above its own row
+/// (lower layers).
 ///
-/// The engine waits for nothing: so the advice on waiting (`advance`) stands above it.
+/// The engine waits for nothing, so the module that advises how to wait (`advance`) is in a higher
+/// layer.
 const LAYERS: &[&[&str]] = &[
     &["diagnostics", "setters"],
     &["spec"],

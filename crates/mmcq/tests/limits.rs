@@ -1,4 +1,4 @@
-//! How large a transfer may be, how long it may take, and what a start that is refused costs.
+//! Tests of the size and the time limit of a transfer, and of starts that are refused.
 
 use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
@@ -87,8 +87,8 @@ fn no_more_requests_go_together_than_there_are_segments() {
     }
 }
 
-/// Twice the time on the wire, beyond what the card may take (100 ms) and what a failed controller
-/// is given (50 ms). It is first looked at without the card's part.
+/// Tests the time limit of a transfer: twice the time on the wire, plus the card's time (100 ms)
+/// and the slack for a failed controller (50 ms). The first poll does not include the card's time.
 #[test]
 fn patience_grows_with_the_time_on_the_wire() {
     let wire_ns = |lines: u64, hz: u64| (4096 / lines + 40) * 1_000_000_000 / hz;
@@ -153,7 +153,7 @@ fn a_start_that_is_always_refused_ends_in_time() {
     assert_eq!((b.world.borrow().mapped(), b.world.borrow().log.len()), (0, 0));
 }
 
-/// The same for the question that settles a write.
+/// Tests a CMD13 for earlier writes whose start is always refused: it is given up in time.
 #[test]
 fn a_status_that_can_never_be_asked_for_ends_in_time() {
     let mut b = bench(|_| ());
@@ -165,8 +165,8 @@ fn a_status_that_can_never_be_asked_for_ends_in_time() {
     assert!(b.now < 12_500 * MS, "{} ns", b.now);
 }
 
-/// The interrupt of a controller that has ended its phase is lost: found at the deadline, counted,
-/// and no fault of any request.
+/// Tests a lost interrupt of a phase that has ended: the engine finds the end at the deadline and
+/// counts it, and no request fails.
 #[test]
 fn a_lost_interrupt_is_counted_and_no_fault() {
     let mut b = bench(|_| ());

@@ -1,4 +1,4 @@
-//! What a program with feature `log` is told: commands, what failed, what recovery did about it.
+//! Tests of the messages with feature `log`: commands, failures, and steps of recovery.
 #![cfg(feature = "log")]
 
 #[path = "support/bench.rs"]
@@ -30,7 +30,7 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
-/// The lines of what `act` does on this thread.
+/// Returns the log lines that `act` makes on this thread.
 fn lines(act: impl FnOnce()) -> Vec<String> {
     static LINES_OF_ALL: Lines = Lines;
     // Every test of this file sets the same one.
@@ -74,7 +74,7 @@ fn a_change_of_the_bus_is_told() {
     assert_eq!(lines, ["DEBUG bus: Clock(25000000)"]);
 }
 
-/// The fast way of an ordinary read says what the other says.
+/// Tests that the fast path of an ordinary read writes the same messages as the general path.
 #[test]
 fn a_read_that_goes_well_is_a_command_and_its_answer() {
     let lines = lines(|| {

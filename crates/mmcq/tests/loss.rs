@@ -1,5 +1,5 @@
-//! When a cache has been lost, and which request is told: the next flush or durable write, once,
-//! and not before it is so.
+//! Tests of a lost cache: the next flush or durable write reports the loss, only one time, and not
+//! before the cache is lost.
 
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, bench, kept};
@@ -17,7 +17,7 @@ fn cached() -> CardParams {
     target(BLOCKS).flush(CACHE)
 }
 
-/// A card with a cache, and a write in it that no flush has covered.
+/// Prepares a card with a cache, and a complete write that was not flushed.
 fn unflushed(mut b: Bench) -> Bench {
     b.e.set_card_params(Some(cached()));
     b.e.enable_extended_ops();
@@ -40,8 +40,8 @@ fn reset_card() -> Kind {
     Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 }
 }
 
-/// The card stays silent, and still has its cache: until it is reset nothing is lost, so nothing is
-/// told.
+/// Tests a silent card that still has its cache: until the card is reset nothing is lost, so no
+/// loss is reported.
 #[test]
 fn a_durable_write_that_comes_before_the_reset_is_told_after_it() {
     let mut b = unflushed(kept());
@@ -59,7 +59,8 @@ fn a_durable_write_that_comes_before_the_reset_is_told_after_it() {
     assert!(flush(&mut b).result.is_ok(), "told twice");
 }
 
-/// Between the loss and the command that shows it the engine knows of nothing.
+/// Tests a durable write that is submitted between the loss and the command that shows the loss: it
+/// reports the loss.
 #[test]
 fn a_durable_write_that_finds_the_card_reset_tells_what_was_lost_before_it() {
     let mut b = unflushed(kept());
@@ -73,7 +74,8 @@ fn a_durable_write_that_finds_the_card_reset_tells_what_was_lost_before_it() {
     assert!(flush(&mut b).result.is_ok(), "told twice");
 }
 
-/// Also where it is no supervisor that sends them, and where the answer to the reset is lost.
+/// Tests resets of the card that a client sends, also with a lost response: the cache is lost, and
+/// the next flush reports it.
 #[test]
 fn a_reset_of_the_card_loses_its_cache_and_the_next_flush_tells() {
     for (kind, fails) in [(reset_card(), false), (reset_card(), true), (Kind::Bus(BusOp::PowerOff), false)] {
@@ -88,7 +90,8 @@ fn a_reset_of_the_card_loses_its_cache_and_the_next_flush_tells() {
     }
 }
 
-/// What the client that gave up its durable write was to hear, the next flush tells.
+/// Tests a durable write that would report a loss, and that its client cancels: the next flush
+/// reports the loss.
 #[test]
 fn a_message_to_a_write_whose_client_has_gone_is_told_by_the_next_flush() {
     let mut b = unflushed(kept());
@@ -103,7 +106,7 @@ fn a_message_to_a_write_whose_client_has_gone_is_told_by_the_next_flush() {
     assert!(flush(&mut b).result.is_ok());
 }
 
-/// It goes past the cache: there was nothing to lose.
+/// Tests a reliable write, which goes past the cache: after it no loss is possible.
 #[test]
 fn a_reliable_write_alone_leaves_nothing_that_could_be_lost() {
     let mut b = kept();

@@ -1,4 +1,4 @@
-//! As many requests as there may be slots: 64, or 128 with the feature `slots-128`.
+//! Tests as many requests as an engine may have slots: 64, or 128 with the feature `slots-128`.
 
 use crate::support;
 use mmcq::engine::{Config, Engine, Error, Kind, Request, SLOTS_MAX, SlotId, SlotSet};
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use support::{TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 1 << 20;
-/// Where the first begins.
+/// First block of the first request.
 const FIRST: u64 = 4_096;
 
-/// They come in an order that leaves gaps; while the first is on the wire all others wait, and they
-/// go out as one run.
+/// Tests contiguous requests that arrive in an order with gaps: while the first one is on the wire
+/// all others wait, and they are sent as one transfer.
 #[test]
 fn all_slots_are_used_and_all_that_wait_are_one_run() {
     let world = World::new(BLOCKS);

@@ -1,4 +1,4 @@
-//! Each measure of the recovery in its place: when it is taken, how often, and when it is not.
+//! Tests of each measure of recovery: when it is taken, how many times, and when it is not.
 
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
@@ -14,7 +14,7 @@ use support::{TestHost, World, buffer, target};
 
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500 * MS };
 
-/// On a host that moves eight blocks at a time.
+/// Returns an engine on a host that transfers at most eight blocks at a time.
 fn in_pieces() -> Bench {
     let world = World::new(BLOCKS);
     world.borrow_mut().caps.max_bytes = 8 * 512;
@@ -27,14 +27,15 @@ fn flush(b: &mut Bench) -> SlotId {
     b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY))
 }
 
-/// A read that is damaged at its first try; what is asked for meanwhile is answered.
+/// Makes a read whose first try is damaged, and grants all help. Returns the requests for help.
 fn damaged_once(b: &mut Bench) -> Vec<ServiceRequest> {
     b.fault(1, Cause::Crc, Stage::Data, true);
     let id = b.read(0, 1);
     helped_until(b, id).0
 }
 
-/// What is asked for until this request is done, all of it granted; and how it ends.
+/// Runs the engine until this request is done, and grants all help. Returns the requests for help,
+/// and the result of the request.
 fn helped_until(b: &mut Bench, id: SlotId) -> (Vec<ServiceRequest>, Result<u32, Error>) {
     let mut asked = Vec::new();
     for _ in 0..10_000 {
@@ -172,7 +173,7 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
     }
 }
 
-/// The request that was read last is gone, and the flush has its slot.
+/// Tests a flush that fails and has the slot of an earlier read: only the flush is repeated.
 #[test]
 fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
     let mut b = bench();
@@ -193,8 +194,8 @@ fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
     assert_eq!(b.e.slots_in_use(), 0);
 }
 
-/// The card was reset while a write waited for its next piece: what its cache had of the first is
-/// gone.
+/// Tests a write in pieces when the card is reset between two pieces: the first piece was only in
+/// the lost cache, so the write begins again.
 #[test]
 fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     let mut b = in_pieces();
@@ -221,7 +222,7 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     assert_eq!(b.e.stats().cache_lost, 1);
 }
 
-/// The client that dropped the flush that was told has heard nothing: the next one is told.
+/// Tests a client that drops the flush which would report a loss: the next flush reports it.
 #[test]
 fn a_loss_is_told_to_a_client_that_listens() {
     for taken_late in [false, true] {
@@ -245,8 +246,8 @@ fn a_loss_is_told_to_a_client_that_listens() {
     }
 }
 
-/// Both are written, and of the second it is not even known yet what its data did when the card is
-/// taken out: nothing of it is surely done.
+/// Tests two writes whose status has not come when the card is taken out: neither write counts any
+/// block as done.
 #[test]
 fn a_write_whose_status_never_came_claims_nothing() {
     let mut b = bench();
@@ -431,8 +432,8 @@ fn a_card_that_bounces_is_believed_after_a_time_of_quiet() {
     assert_eq!(b.e.submit(write(), b.now).unwrap_err().0, Error::NoCard);
 }
 
-/// The first piece is on the card, and the response to the second, which would have told of it, is
-/// lost: both are written again.
+/// Tests a write in two pieces where the response to the second piece, with the status of the first
+/// one, is lost: both pieces are written again.
 #[test]
 fn a_lost_status_takes_the_pieces_before_with_it() {
     let mut b = in_pieces();
@@ -518,7 +519,8 @@ fn a_lean_engine_knows_who_comes_and_goes() {
     assert!(b.finish(read).result.is_err());
 }
 
-/// A conversation would hear, and clear, what is the writes' own.
+/// Tests that writes get their status before the supervisor sends commands: the responses to these
+/// commands would have, and clear, the status of the writes.
 #[test]
 fn writes_get_their_status_before_another_request_talks_to_the_card() {
     let mut b = kept();
@@ -544,7 +546,8 @@ fn a_write_between_two_pieces_ends_with_its_card() {
     assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
 }
 
-/// What is written a second time gets its status at once; then it is a write like any other.
+/// Tests a write that is sent a second time: its status is read at once, and afterwards it is an
+/// ordinary write.
 #[test]
 fn a_doubt_is_over_when_the_card_has_answered() {
     let mut b = bench();
@@ -560,7 +563,8 @@ fn a_doubt_is_over_when_the_card_has_answered() {
     assert_eq!(b.commands(), [25, 18], "its status comes with the read");
 }
 
-/// What failed for want of time has more of it the next time, and the next request as much as ever.
+/// Tests a transfer that fails for lack of time: the next try has more time, and the next request
+/// has the usual time.
 #[test]
 fn a_retry_has_more_time_than_the_try() {
     let mut b = bench();

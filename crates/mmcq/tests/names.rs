@@ -1,11 +1,11 @@
-//! A public type's name stands for one type: a reader of a message or of a signature need not know
-//! the module.
+//! Tests that each name of a public type means only one type, so that a reader of a message or of a
+//! signature need not know the module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Each public type of the files below this folder, with its places. Tests are left out. Of those
-/// that a user cannot name all fields or variants of, the names are in `open`.
+/// Adds each public type in the files below this folder to `found`, with its places; tests are left
+/// out. Adds the names of the `#[non_exhaustive]` types to `open`.
 fn types(folder: &Path, found: &mut BTreeMap<String, Vec<String>>, open: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -52,7 +52,7 @@ fn no_two_public_types_have_one_name() {
     assert!(twice.is_empty(), "{} names stand for several types: {twice:#?}", twice.len());
 }
 
-/// What the stack makes and a program only reads; and `Request`, which `Request::new` makes.
+/// Types that the stack makes and a program only reads, and `Request`, which `Request::new` makes.
 const ONLY_READ: [&str; 17] = [
     "ChainStats",
     "Event",
@@ -73,8 +73,8 @@ const ONLY_READ: [&str; 17] = [
     "TaskStats",
 ];
 
-/// What a program or a driver fills in. A setter for each field, so that it names no more than it
-/// means, and a new field breaks none: literals do not work outside of the core.
+/// Types that a program or a driver fills in. They have a setter for each field, so that a new
+/// field breaks no code: literals of these types do not work outside of the core.
 ///
 /// What a driver answers (`Done`, `Events`, a `Fault`) is written down whole or from `default()`.
 /// What a card's registers say (`Csd`, `Card`), a command or an address is complete as it is.
@@ -103,7 +103,7 @@ const FILLED_IN: [(&str, &str); 22] = [
     ("Upkeep", "card/upkeep.rs"),
 ];
 
-/// The public fields of a struct.
+/// Returns the public fields of a struct.
 fn fields<'t>(text: &'t str, name: &str) -> BTreeSet<&'t str> {
     let Some((_, rest)) = text.split_once(&format!("pub struct {name} {{")) else { return BTreeSet::new() };
     let inside = rest.split_once("\n}\n").map_or("", |(inside, _)| inside);
@@ -140,8 +140,8 @@ fn what_a_program_fills_in_has_a_setter_for_each_field() {
     }
 }
 
-/// A driver makes it, and the engine knows what to do about each: a new variant is a new rule for
-/// every driver.
+/// An enumeration that drivers make and that has a fixed set of variants: the engine handles each
+/// one, so a new variant is a new rule for every driver.
 const OF_DRIVERS: &str = "StartError";
 
 #[test]

@@ -1,5 +1,5 @@
-//! What goes before what: blocks that touch are not blocks in common, and only a request that stays
-//! behind is overtaken.
+//! Tests of the order of requests: requests that only touch do not overlap, and only a request that
+//! stays behind is overtaken.
 
 use crate::support;
 use mmcq::engine::{Config, Engine, Kind, Request};
@@ -16,8 +16,8 @@ fn write(lba: u64, blocks: u32) -> Request {
     Request::new(Kind::Write { lba, blocks }, buffer(blocks, 1))
 }
 
-/// The transfers that these requests become, all queued while another is under way: reads as (first
-/// block, blocks), writes with their first block below zero.
+/// Returns the transfers of these requests, which are all queued while another transfer is under
+/// way: (first block, blocks) for a read, and a negative first block for a write.
 fn transfers<P: Policy>(config: Config, policy: P, requests: Vec<Request>) -> Vec<(i64, u32)> {
     let world = World::new(BLOCKS);
     let mut e: Engine<TestHost, 16, P> = Engine::with_policy(TestHost::new(&world), config, policy);
@@ -43,7 +43,7 @@ fn in_order(requests: Vec<Request>) -> Vec<(i64, u32)> {
     transfers(Config::DEFAULT, Fifo, requests)
 }
 
-/// The request that came last.
+/// A scheduler that picks the request that came last.
 struct Latest;
 
 impl Policy for Latest {
@@ -113,7 +113,8 @@ fn the_bound_holds_where_a_request_stays_behind_and_only_there() {
     assert_eq!(transfers(config, Fifo, large), [(0, 24), (24, 8)]);
 }
 
-/// Both clients have a request that begins there, the other's is longer and came first.
+/// Tests two requests of different clients that both continue a batch: the request of the batch's
+/// last client joins, although the other one is longer and came first.
 #[test]
 fn of_two_that_continue_a_batch_the_one_of_its_last_client_joins() {
     let of = |client, lba, blocks| read(lba, blocks).from(Origin { client, sync: true });
@@ -123,9 +124,9 @@ fn of_two_that_continue_a_batch_the_one_of_its_last_client_joins() {
     assert_eq!(in_order([of(1, 100, 1)].into_iter().chain(torn).collect()), [(100, 2), (99, 4)]);
 }
 
-/// Two clients go through the same blocks, one a request behind the other. The last of the second's
-/// continues the first's. Reads that are shorter than a page of the card go together with their own;
-/// others join.
+/// Tests two clients that read the same blocks, the second client one request behind the first. The
+/// last request of the second client continues those of the first. Reads shorter than a page of the
+/// card go with the requests of their own client; other requests join.
 #[test]
 fn a_clients_short_reads_are_not_torn_apart_by_another_that_they_continue() {
     let all = |kind: fn(u64, u32) -> Request, blocks: u32, second: core::ops::Range<u64>| {

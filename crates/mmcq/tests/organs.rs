@@ -1,15 +1,15 @@
-//! The engine's state has owners: `Engine` has few fields, and those of an organ are private to its
-//! file.
+//! Tests that each part of the engine's state has an owner: `Engine` has few fields, and the fields
+//! of an organ (a struct that owns such a part) are private to its file.
 
 #![allow(clippy::unwrap_used, reason = "a test says so by failing")]
 
 use std::fs;
 use std::path::Path;
 
-/// `Engine` has no more fields than this: what is new belongs to an organ.
+/// Largest allowed number of fields of `Engine`: new state belongs to an organ.
 const FIELDS_MAX: usize = 14;
 
-/// The organs whose fields no other file can name.
+/// The organs, with their files: no other file can name their fields.
 const ORGANS: [(&str, &str); 28] = [
     ("Area", "area.rs"),
     ("Batch", "batch.rs"),
@@ -41,7 +41,7 @@ const ORGANS: [(&str, &str); 28] = [
     ("Wire", "bus/wire.rs"),
 ];
 
-/// The fields of a struct, as they are written.
+/// Returns the fields of a struct as source text.
 fn fields(file: &str, name: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine").join(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -80,7 +80,7 @@ fn no_other_file_names_an_organs_field() {
     }
 }
 
-/// Each file of the engine, with its text.
+/// Returns the name and the text of each file of the engine.
 fn files() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine")];
@@ -109,7 +109,8 @@ fn one_function_sets_the_stage() {
     assert_eq!(set, ["lane.rs: self.stage = stage;"]);
 }
 
-/// What a field is called that holds the moment at which something is given up, or wakes.
+/// Names of fields that hold a deadline: the time at which something is given up, or at which the
+/// engine wakes.
 const DEADLINES: [&str; 8] =
     ["until_ns", "due_ns", "limit_ns", "wake_ns", "deadline_ns", "presence_at_ns", "cycle_ns", "alarm_ns"];
 

@@ -1,5 +1,5 @@
-//! What goes before the oldest request: a longer run of the same direction, or what continues an
-//! open transfer.
+//! Tests of requests that go before the oldest one: those of a longer run of the same direction, or
+//! those that continue an open transfer.
 
 use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request};
@@ -23,13 +23,13 @@ fn write(lba: u64) -> Kind {
     Kind::Write { lba, blocks: 8 }
 }
 
-/// Three requests that touch.
+/// Returns three contiguous requests.
 fn run(kind: fn(u64) -> Kind, lba: u64) -> [Kind; 3] {
     [kind(lba), kind(lba + 8), kind(lba + 16)]
 }
 
 impl Rig {
-    /// An engine that has seen requests that touch, and has a transfer under way.
+    /// Makes an engine that has seen contiguous requests and has a transfer under way.
     fn new(continues: bool, first: Kind) -> Rig {
         Rig::with(Config::DEFAULT, continues, first)
     }
@@ -61,7 +61,8 @@ impl Rig {
         }
     }
 
-    /// The controller's next interrupt, or a deadline; what is complete is taken.
+    /// Advances the engine by the controller's next interrupt or by a deadline, and takes the
+    /// completions.
     fn step(&mut self) {
         self.now_ns += 1_000;
         let running = self.world.borrow().running();
@@ -88,7 +89,8 @@ impl Rig {
         panic!("never idle");
     }
 
-    /// First block and length of each piece of data after the first transfer, in turn.
+    /// Returns first block and number of blocks of each data phase after the first transfer, in
+    /// order.
     fn went(&self) -> Vec<(u32, u32)> {
         let log = self.world.borrow();
         let data = log.log.iter().filter(|seen| seen.blocks > 0);
@@ -108,7 +110,8 @@ fn a_longer_run_goes_before_a_shorter_one_that_came_first() {
     }
 }
 
-/// In the sweep others lose there what the longer run gains.
+/// Tests a host that cannot continue a transfer: age decides there, because other clients would
+/// lose as much as the longer run gains.
 #[test]
 fn on_a_host_that_cannot_continue_a_transfer_age_decides() {
     for kind in [read, write] {
@@ -146,7 +149,7 @@ fn a_run_over_blocks_that_an_older_write_is_on_stays_behind_it() {
     assert_eq!(rig.went()[0], (2_004, 8));
 }
 
-/// The written bound: 64 younger requests.
+/// Tests the written bound: at most 64 younger requests go before a request.
 #[test]
 fn a_request_is_passed_by_so_many_and_no_more() {
     let mut rig = Rig::new(true, read(9_000));
@@ -177,8 +180,9 @@ fn what_continues_an_open_transfer_goes_before_what_would_close_it() {
     assert_eq!(data, [(8, false), (16, false), (8, true), (8, false)], "9016 goes on where 9008 ended");
 }
 
-/// Clients of which one's request always continues the transfer, while all slots are taken. The
-/// written bound: four times [`Config::fair_blocks`].
+/// Tests the written bound of an open transfer: the requests that continue it go before a waiting
+/// request for fewer than four times [`Config::fair_blocks`]. All slots are in use, and some
+/// request always continues the transfer.
 #[test]
 fn an_open_transfer_passes_a_request_for_so_many_blocks_and_no_more() {
     let config = Config::DEFAULT.fair_blocks(32);

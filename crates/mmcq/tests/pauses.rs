@@ -1,12 +1,12 @@
-//! Transfers that stay open in pauses: how long, what the pauses teach, what is told when, and how
-//! long a status may be owed.
+//! Tests of transfers that stay open in pauses: how long they stay open, what the engine learns
+//! from the pauses, when writes are complete, and how long a status may be missing.
 
 use crate::stream::{BLOCKS, TestEngine, closed, engine, flush, held, log, one, rest, world};
 use crate::support::{TestHost, read, target, write};
 use mmcq::engine::{Acknowledge, Close, Config, Engine, Error, Request};
 use mmcq::spec::response::R1;
 
-/// Lets so much time pass; alarms ring in it.
+/// Lets the time `ns` pass; deadlines in this time are handled.
 fn pass<const N: usize>(e: &mut TestEngine<N>, now: &mut u64, ns: u64) {
     let until = *now + ns;
     for _ in 0..1_000 {
@@ -58,8 +58,9 @@ fn slow_submitters_are_waited_for_up_to_the_limit() {
     }
 }
 
-/// Pairs of contiguous requests, each pair elsewhere, with pauses: the run is always over when it is
-/// known, so nothing is kept open any more but the first of each pair.
+/// Tests pairs of contiguous requests with pauses, each pair at another place. A run is always over
+/// when the engine knows it, so from then on the transfer stays open only after the first request
+/// of a pair.
 #[test]
 fn what_pauses_have_shown_decides_whether_a_transfer_is_kept_open() {
     let world = world(true);
@@ -87,7 +88,8 @@ fn what_pauses_have_shown_decides_whether_a_transfer_is_kept_open() {
     assert!(log(&world).ends_with("+4 +4 +4 +4 +4"));
 }
 
-/// One request after the other, where a command with what follows takes 100 us more than data alone.
+/// Executes one request, where a transfer with a command takes 100 us more than data that continue
+/// an open transfer.
 fn priced<const N: usize>(e: &mut TestEngine<N>, request: Request, now: &mut u64) {
     let id = e.submit(request, *now).unwrap();
     while e.take(id).is_none() {
@@ -97,8 +99,8 @@ fn priced<const N: usize>(e: &mut TestEngine<N>, request: Request, now: &mut u64
     }
 }
 
-/// A client that goes on, and rests now and then: the transfer is not held through a rest after which
-/// the client begins elsewhere.
+/// Tests a client that continues its run and sometimes stays away for longer, after which it begins
+/// elsewhere: the transfer is not kept open during such a long pause.
 #[test]
 fn a_rest_after_which_nothing_goes_on_is_not_waited_for() {
     let world = world(true);
@@ -123,7 +125,8 @@ fn a_rest_after_which_nothing_goes_on_is_not_waited_for() {
     assert!(last.ends_with(&format!("{runs} 12")), "not closed in the rest: {last}");
 }
 
-/// Writes in an open transfer are complete before their status is known: never for long.
+/// Tests writes in an open transfer, which are complete before their status is known: the status
+/// comes within a bounded time.
 #[test]
 fn the_status_of_complete_writes_is_not_owed_for_long() {
     for (pause_ns, owed_ns) in
@@ -162,7 +165,8 @@ fn the_status_of_complete_writes_is_not_owed_for_long() {
     assert_eq!((e.stats().closed.iter().sum::<u64>(), e.stats().continued), (0, 58));
 }
 
-/// A late error of such a write is told by the next flush, however long after.
+/// Tests a late error of a write in an open transfer: the next flush reports it, however long
+/// after.
 #[test]
 fn a_late_error_that_comes_when_a_status_is_due_is_told_to_the_flush() {
     let world = world(true);
@@ -181,8 +185,8 @@ fn a_late_error_that_comes_when_a_status_is_due_is_told_to_the_flush() {
     assert_eq!((one(&mut e, flush(), &mut now), e.stats().unowned), (Ok(0), 1));
 }
 
-/// Two clients that write in turn, each in sequence and with pauses: each is a run, and a write is
-/// complete before the transfer is closed for the other one.
+/// Tests two clients that write in turn, each sequentially and with pauses: each client has a run,
+/// and its write is complete before the transfer is closed for the other client.
 #[test]
 fn clients_that_take_turns_hear_of_their_writes_before_the_close() {
     let world = world(true);
@@ -215,8 +219,8 @@ fn clients_that_take_turns_hear_of_their_writes_before_the_close() {
     assert_eq!((world.borrow().open, e.stats().unowned), (None, 0));
 }
 
-/// Whoever was promised no more than [`Acknowledge::Transferred`] does not wait for the close; what
-/// the close says is told by the next flush.
+/// Tests a write with [`Acknowledge::Transferred`] that is followed by a close of its transfer: the
+/// write does not wait for the close, and the next flush reports an error of the close.
 #[test]
 fn a_write_that_is_complete_with_its_data_does_not_wait_for_the_close() {
     let world = world(true);

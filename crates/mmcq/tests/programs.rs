@@ -1,10 +1,11 @@
-//! Every file of tests is in a program: none is compiled by being there alone.
+//! Tests that every file of tests belongs to a test program: Cargo compiles no file only because it
+//! exists.
 
 use std::fs::{read_dir, read_to_string};
 use std::path::Path;
 
-/// The files beside `all.rs`, and the folders with a `main.rs`, that neither it nor the manifest
-/// names.
+/// Returns the files in the folder of `all.rs`, and the folders with a `main.rs`, that neither
+/// `all.rs` nor the manifest names.
 fn forgotten(krate: &Path) -> Vec<String> {
     let tests = krate.join("tests");
     let all = read_to_string(tests.join("all.rs")).unwrap();

@@ -1,9 +1,11 @@
-//! Each crate that is published has what its page on a registry and on docs.rs needs.
+//! Tests that each published crate has the metadata that its pages on the registry and on docs.rs
+//! need.
 
 use std::fs::{read, read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
-/// Those of the registry's list that are ours; it refuses any other.
+/// The registry's categories that the crates of this project use; the registry refuses a category
+/// that is not on its list.
 const CATEGORIES: &[&str] = &[
     "asynchronous",
     "command-line-utilities",
@@ -26,7 +28,7 @@ struct Package {
 }
 
 impl Package {
-    /// The strings of a list of the manifest.
+    /// Returns the strings of the list `key` in the manifest.
     fn list(&self, key: &str) -> Vec<&str> {
         let begin = format!("{key} = [");
         let line = self.manifest.lines().find_map(|line| line.strip_prefix(&begin)).unwrap_or("");
@@ -34,7 +36,7 @@ impl Package {
     }
 }
 
-/// Crates without `publish = false`.
+/// Returns the crates without `publish = false`.
 fn published() -> Vec<Package> {
     let mut packages = Vec::new();
     for entry in read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap() {
@@ -49,7 +51,7 @@ fn published() -> Vec<Package> {
     packages
 }
 
-/// What a registry takes for a keyword.
+/// Returns whether the registry accepts this word as a keyword.
 fn is_keyword(word: &str) -> bool {
     word.len() <= 20
         && word.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -1,5 +1,5 @@
-//! The flush of an SD card's cache by extension register: it is over when the card says so, ends in
-//! bounded time, and is never sent again.
+//! Tests of the flush of an SD card's cache by extension register: it is over when the register
+//! shows it, ends in bounded time, and is never sent again.
 
 use crate::support;
 use mmcq::engine::{
@@ -20,12 +20,12 @@ struct Bench {
     world: Rc<RefCell<World>>,
     e: Engine<TestHost, 4>,
     now: u64,
-    /// When CMD48 and CMD49 were executed, and the first byte that came or went.
+    /// The executed CMD48 and CMD49: time, direction, and first byte of the data.
     asked: Rc<RefCell<Vec<(u64, Direction, u8)>>>,
     clock: Rc<RefCell<u64>>,
 }
 
-/// A card whose flush is over at the nth question.
+/// Returns an engine with a card whose flush is over at poll number `over_at`.
 fn bench(over_at: u32) -> Bench {
     let world = World::new(BLOCKS);
     let (asked, clock) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(0)));
@@ -162,7 +162,8 @@ fn without_a_page_or_a_card_there_is_no_flush() {
     assert!(matches!(b.finish(id), Err(Error::NoCard | Error::CacheLost)));
 }
 
-/// What was erased is on the medium when a durable erase is complete, as with a durable write.
+/// Tests a durable erase: when it is complete, the blocks are erased on the medium, as with a
+/// durable write.
 #[test]
 fn a_durable_erase_is_flushed_by_register() {
     let erase = Erasing::NONE.kinds(Erase::Erase.bit()).unit_blocks(16).zeros(true);

@@ -1,4 +1,4 @@
-//! Where a sampling point is found anew, and where it must not be.
+//! Tests of when the engine requests a new tuning, and when no tuning may run.
 
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, kept};
@@ -6,7 +6,7 @@ use mmcq::engine::{DmaBuf, Handshake, Kind, PartitionAccess, RecoveryStep, Reque
 use mmcq::host::{BusOp, Cause, Stage, Timing};
 use support::{buffer, target};
 
-/// A card in a mode that is tuned, and a supervisor.
+/// Returns an engine with a supervisor, and a card in a bus mode that needs tuning.
 fn tuned() -> Bench {
     let mut b = kept();
     b.e.enable_extended_ops();
@@ -19,7 +19,8 @@ fn data_commands(b: &Bench) -> usize {
     b.world.borrow().transfers().len()
 }
 
-/// The tuning of this incident is spent, and a reset of the controller loses what it has brought.
+/// Tests an incident that has had its tuning, and then a reset of the controller that loses the
+/// sampling point: the tuning is repeated.
 #[test]
 fn a_tuning_that_a_reset_has_lost_is_made_again_in_the_same_incident() {
     let mut b = tuned();
@@ -44,7 +45,7 @@ fn a_tuning_that_a_reset_has_lost_is_made_again_in_the_same_incident() {
     assert_eq!(b.taken(RecoveryStep::Slower) + b.taken(RecoveryStep::Reinit), 0);
 }
 
-/// Each reset may be the last one's fault: it is not done for ever.
+/// Tests resets that lose the tuning each time: the number of resets in an incident is bounded.
 #[test]
 fn resets_that_lose_each_tuning_come_to_an_end() {
     let mut b = tuned();
@@ -67,7 +68,7 @@ fn resets_that_lose_each_tuning_come_to_an_end() {
     panic!("never answered: {tunings} tunings, {:?}", b.steps());
 }
 
-/// CMD21 is not for a card that is in its replay-protected area.
+/// Tests a card in its replay-protected area: no CMD21 is sent to it.
 #[test]
 fn nothing_is_tuned_in_another_partition() {
     for damaged_at in 1..6 {
@@ -106,8 +107,8 @@ fn nothing_is_tuned_in_another_partition() {
     }
 }
 
-/// A future that drops the conversation with the card can send nothing: the engine itself ends what
-/// was begun.
+/// Tests a supervisor that is dropped in the middle of a tuning: it can send nothing any more, so
+/// the engine itself ends the tuning.
 #[test]
 fn a_supervisor_that_goes_in_the_middle_of_a_tuning_leaves_no_controller_in_it() {
     let mut b = tuned();

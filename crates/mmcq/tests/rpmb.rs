@@ -1,4 +1,5 @@
-//! The replay-protected area, against a small model of it and an attacker on the bus.
+//! Tests of the replay-protected area (RPMB) with a small model of it, and with an attacker on the
+//! bus.
 #![cfg(feature = "rpmb")]
 
 use crate::{one_thread, support};
@@ -18,23 +19,23 @@ const NONCES: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 
 type Stack = mmcq::task::Stack<(OneThread, TestHost), 8>;
 
-/// The card's side, and what an attacker on the bus does.
+/// A model of the area in the card, and of an attacker on the bus.
 #[derive(Default)]
 struct Model {
     key: Option<[u8; 32]>,
     counter: u32,
     data: Vec<u8>,
-    /// The answer to what was asked last.
+    /// The response frames to the last request.
     answer: Vec<u8>,
-    /// Authenticated writes that came in.
+    /// Number of authenticated writes that the area has received.
     writes: u32,
-    /// Frames of writes are swallowed.
+    /// Whether the attacker drops the frames of writes.
     swallow: bool,
-    /// The byte of the next answer that is changed.
+    /// Index of the byte that the attacker changes in the next response; `None`: no byte.
     forge: Option<usize>,
-    /// The answer to the next write is this one, whatever happened.
+    /// Response that the attacker sends to the next write in place of the real one.
     replay: Option<Vec<u8>>,
-    /// The last answer to a write.
+    /// The last real response to a write.
     last_write: Vec<u8>,
 }
 
@@ -145,7 +146,7 @@ impl Rig {
         Rig::with_blocks(key, 65_535)
     }
 
-    /// On a host that moves so many blocks at most.
+    /// Makes a rig with a host that transfers at most `max_blocks` blocks at a time.
     fn with_blocks(key: Option<Key>, max_blocks: u32) -> Rig {
         let world = World::new(64);
         world.borrow_mut().caps.max_blocks = max_blocks;
@@ -165,7 +166,7 @@ impl Rig {
         self.stack.block_on(future, |_| NOW_NS.set(NOW_NS.get() + 100_000))
     }
 
-    /// Until the engine has nothing left to do: it leaves the area by itself.
+    /// Runs the engine until it is idle; the engine itself switches back to the user area.
     fn rest(&self) {
         for _ in 0..100 {
             if self.stack.with(|engine| engine.is_idle()) {
@@ -284,8 +285,9 @@ fn an_answer_that_is_played_back_is_seen_by_its_nonce() {
     assert_eq!(rig.run(rpmb.counter(&KEY, [6; 16])), Err(RpmbError::Forged));
 }
 
-/// The write's own exchange: counter (CMD25, CMD18), then CMD25 with data, CMD25 for the result,
-/// CMD18.
+/// Tests a write whose response is lost: the counter shows whether the write was done. A write
+/// consists of these commands: CMD25 and CMD18 for the counter, CMD25 with the data, CMD25 and
+/// CMD18 for the result.
 #[test]
 fn a_lost_answer_is_found_out_by_the_counter() {
     let rig = Rig::new(Some(KEY));
@@ -351,8 +353,8 @@ fn an_exchange_is_no_longer_than_the_host_can_move() {
     assert_eq!(longest, Some(8));
 }
 
-/// A future of `program_key` that is dropped (a time limit): once the controller has let go, the
-/// key is in no memory.
+/// Tests a future of `program_key` that is dropped (by a time limit, for example): after the
+/// controller has released the memory, no memory has the key.
 #[test]
 fn the_key_of_a_dropped_call_does_not_stay_in_memory() {
     use std::task::{Context, Waker};

@@ -1,5 +1,5 @@
-//! docs/safety.md lists every room with `unsafe`, and how often, as the source of each crate has
-//! it.
+//! Tests that docs/safety.md lists every place with `unsafe` in the source of each crate, and how
+//! many times the keyword is used there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn page() -> String {
     std::fs::read_to_string(repository().join("docs/safety.md")).unwrap()
 }
 
-/// The keyword, and not the word in a comment or a message: something follows that it can stand
-/// before.
+/// Returns how many times the keyword `unsafe` is in a line of code. The word in a comment or a
+/// message does not count.
 fn keywords(line: &str) -> usize {
     let code = line.split("//").next().unwrap_or("");
     let mut found = 0;
@@ -31,7 +31,7 @@ fn keywords(line: &str) -> usize {
     found
 }
 
-/// The keyword in each file below `folder`.
+/// Counts the keyword in each file below `folder`.
 fn count(folder: &Path, root: &Path, rooms: &mut Rooms) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -50,7 +50,7 @@ fn count(folder: &Path, root: &Path, rooms: &mut Rooms) {
     }
 }
 
-/// The part of the page under this heading.
+/// Returns the part of the page under this heading.
 fn section<'a>(page: &'a str, name: &str) -> &'a str {
     let (_, rest) =
         page.split_once(&format!("\n### {name}\n")).unwrap_or_else(|| panic!("no part on {name}"));
@@ -91,7 +91,8 @@ fn the_page_lists_every_room_with_unsafe_as_often_as_it_has_it() {
     }
 }
 
-/// A room that the page does not list cannot use it then.
+/// Tests that each crate forbids `unsafe` by default, so that a place that the page does not list
+/// cannot use it.
 #[test]
 fn every_root_denies_unsafe_code() {
     for name in folders("crates") {

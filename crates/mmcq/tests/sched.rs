@@ -1,5 +1,5 @@
-//! The schedulers' written bounds, checked on a synthetic server by checkers that know nothing of
-//! how a scheduler works.
+//! Tests of the schedulers' written bounds on a synthetic server. The checks use only the log of
+//! the server, and nothing of how a scheduler works.
 
 #[path = "sched/bounds.rs"]
 mod bounds;
@@ -197,7 +197,7 @@ fn fair_keeps_its_bounds_in_blocks() {
     assert!(used > 0.3, "the bound was never put to the test: {used}");
 }
 
-/// Four clients that always have something waiting.
+/// Returns four clients that always have a waiting request.
 fn backlogged(blocks: [u64; 4]) -> Vec<Client> {
     blocks.iter().zip(0..).map(|(&blocks, client)| Client::reader(client, 4, 3000, blocks)).collect()
 }
@@ -286,7 +286,8 @@ fn asynchronous_writes_wait_but_do_not_starve() {
     assert!(check_fair_waiting(&log, &told, true).unwrap() > 0.1);
 }
 
-/// A reader that asks for one thing at a time is waited for, so its turns end while it thinks.
+/// Tests asynchronous writes next to a reader with one request at a time. The scheduler keeps the
+/// card idle for the reader while it thinks, and the writes still get their turns.
 #[test]
 fn asynchronous_writes_do_not_starve_behind_a_reader_that_is_waited_for() {
     for (think_ns, sync_turns) in [(1_000, 1), (100_000, 2), (MS, 2), (2 * MS, 5)] {
@@ -303,7 +304,8 @@ fn asynchronous_writes_do_not_starve_behind_a_reader_that_is_waited_for() {
     }
 }
 
-/// Idle time while a request waited: all, and the longest between two transfers of `other`.
+/// Returns the idle time of the card while a request waited: the sum, and the longest idle time
+/// between two transfers of the client `other`.
 fn idled(log: &[Event], other: u8) -> (u64, u64) {
     let (mut all, mut since, mut longest) = (0, 0, 0);
     for event in log {
@@ -449,7 +451,7 @@ fn a_long_silence_settles_debts() {
     assert_eq!(second(100 * MS, false), Choice::Go(2), "a slow card is no silence");
 }
 
-/// Serves the newest first: starves.
+/// A scheduler that picks the newest request, so that old requests starve.
 struct Newest;
 
 impl Policy for Newest {
@@ -458,7 +460,7 @@ impl Policy for Newest {
     }
 }
 
-/// A scheduler that does not see client 0 while another waits.
+/// A scheduler that ignores client 0 while another client waits.
 struct Blind<P>(P);
 
 impl<P: Policy> Policy for Blind<P> {

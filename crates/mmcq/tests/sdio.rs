@@ -1,4 +1,5 @@
-//! I/O cards: bring-up, hostile tuples, functions, splitting, sharing of the bus.
+//! Tests of I/O cards: bring-up, invalid tuples, functions, splitting of transfers, sharing of the
+//! bus.
 
 use crate::{fuzz, io_card, io_drive, one_thread};
 use io_card::{World, caps, function_tuple};
@@ -97,7 +98,7 @@ fn a_combo_card_has_both() {
     assert_eq!(run(&stack, function.write_read_u8(9, 0x42, Chain::Last)), Ok(0x42));
 }
 
-/// Both halves use the same lines: a memory that stays on one keeps the card there.
+/// Tests a combo card whose memory stays on one data line: the I/O part then also uses one line.
 #[test]
 fn a_combo_card_is_as_narrow_as_its_memory() {
     for answers in [true, false] {
@@ -133,7 +134,8 @@ fn no_card_and_cards_of_other_kinds() {
     assert!(matches!(none.unwrap_err(), IoError::Engine(engine::Error::Protocol(_))));
 }
 
-/// Bring-up of a card whose function 0 was tampered with: its error, its virtual time.
+/// Brings up a card whose registers `tamper` has changed. Returns the error, and the virtual time
+/// that bring-up took.
 fn hostile(low_speed: bool, tamper: impl FnOnce(&mut World)) -> (IoError, u64) {
     let world = World::new(2);
     if low_speed {
@@ -180,7 +182,8 @@ fn hostile_tuples_end_soon_and_clearly() {
     }
 }
 
-/// Seven functions whose chains are just below every bound: 61 tuples with texts each.
+/// Gives the card seven functions whose chains of tuples are just below every limit: 61 tuples with
+/// texts in each.
 fn long_chains(world: &mut World) {
     world.functions = 7;
     for number in 1..=7u32 {
@@ -238,7 +241,8 @@ fn a_block_is_no_longer_than_the_host_can_move() {
     run(&stack, function.set_block_size(1024)).unwrap();
 }
 
-/// On one line at 400 kHz such a block takes 41 ms.
+/// Tests the time limit of long blocks on a slow card: on one line at 400 kHz such a block takes 41
+/// ms.
 #[test]
 fn long_blocks_of_a_slow_card_have_the_time_that_they_need() {
     let world = World::new(2);
@@ -305,7 +309,8 @@ fn refusals_have_names() {
     assert_eq!(world.borrow().log.len(), sent, "nothing was sent");
 }
 
-/// The standard's rule, said once more by counting bytes.
+/// Returns how the standard splits a transfer into commands, computed byte by byte to check
+/// [`Split`].
 fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
     let (size, mut pieces) = (u32::from(split.block_bytes), Vec::new());
     while left > 0 {
@@ -392,8 +397,8 @@ fn a_block_size_that_the_controller_cannot_move_is_refused_and_nothing_is_sent()
     }
 }
 
-/// Each length in bytes and in blocks, as a controller has to move it that knows powers of two
-/// alone.
+/// Tests transfers of each length, in bytes and in blocks, on a controller that transfers only
+/// lengths that are powers of two.
 #[test]
 fn data_arrive_whole_over_a_controller_of_powers_of_two() {
     let world = World::new(2);

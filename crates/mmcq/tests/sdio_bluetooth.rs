@@ -1,5 +1,5 @@
-//! The card interrupt and the Bluetooth Type-A driver: nothing lost, whatever is dropped or comes
-//! when.
+//! Tests of the card interrupt and of the Bluetooth Type-A driver: no packet is lost, whichever
+//! future is dropped and whenever packets come.
 
 use crate::{fuzz, io_card, io_drive, one_thread};
 use io_card::World;

@@ -1,5 +1,5 @@
-//! I/O functions after a call that was dropped: what it left behind on the card hits neither the
-//! function's next transfer nor another function's command.
+//! Tests of I/O functions after a call that was dropped: its transfer on the card affects neither
+//! the function's next transfer nor a command of another function.
 
 use crate::{io_card, io_drive};
 use io_card::World;
@@ -20,7 +20,7 @@ fn brought_up(world: &Rc<RefCell<World>>) -> (Stack<4>, IoCard) {
     (stack, card.unwrap())
 }
 
-/// Polls a call so often, and drops it. True: it had ended before.
+/// Polls a call `polls` times, and drops it. Returns true if the call had ended before.
 fn dropped_after(polls: u32, stack: &Stack<4>, call: impl Future) -> bool {
     let mut call = pin!(call);
     for _ in 0..polls {
@@ -32,18 +32,19 @@ fn dropped_after(polls: u32, stack: &Stack<4>, call: impl Future) -> bool {
     false
 }
 
-/// Whose transfer comes next.
+/// The handle that makes the next transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Same,
-    /// Another handle that was there before.
+    /// Another handle, which existed before.
     Other,
-    /// A driver that is dropped takes its handle with it, and its successor makes a new one.
+    /// A new handle: the driver was dropped with its handle, and its successor has made another
+    /// one.
     New,
 }
 
-/// A card goes on with a transfer that failed until it is told to stop: its data would be the next
-/// transfer's.
+/// Tests a failed transfer, which the card continues until it is aborted: it is aborted before the
+/// next transfer of any handle, because the next transfer would get its data.
 #[test]
 fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
     for whose in [Next::Same, Next::Other, Next::New] {
@@ -84,9 +85,9 @@ fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
     }
 }
 
-/// The abort that a dropped transfer owes, the one after a failure and the question after a lost
-/// command: each has the transfer's buffer in its slot, so a future that is dropped there loses
-/// none.
+/// Tests futures that are dropped during a command that follows a transfer: the abort of a dropped
+/// transfer, the abort after a failure, or the read of the flags after a lost command. That
+/// command's slot has the transfer's buffer, so no buffer is lost.
 #[test]
 fn a_future_that_is_dropped_while_it_aborts_loses_no_buffer() {
     let (mut first_aborts, mut aborts_after) = (0, 0);
@@ -124,8 +125,7 @@ fn a_future_that_is_dropped_while_it_aborts_loses_no_buffer() {
     assert!(first_aborts > 0 && aborts_after > 1, "{first_aborts} and {aborts_after}");
 }
 
-/// Two calls of one function at the same time: neither takes the other's transfer for one that has
-/// failed.
+/// Tests two calls of one function at the same time: neither treats the other's transfer as failed.
 #[test]
 fn a_transfer_that_goes_on_is_not_aborted_by_another() {
     let world = World::new(2);
@@ -146,7 +146,7 @@ fn a_transfer_that_goes_on_is_not_aborted_by_another() {
     assert!(!accesses.contains(&ABORT), "{accesses:?}");
 }
 
-/// A card that was brought up again goes on with nothing.
+/// Tests a card that was brought up again: it continues no transfer, so no abort is due.
 #[test]
 fn a_new_card_inherits_no_abort() {
     let world = World::new(2);
@@ -163,8 +163,8 @@ fn a_new_card_inherits_no_abort() {
     assert_eq!(world.borrow().accesses(from), [(53, 2, 0, false)]);
 }
 
-/// A card that is brought up again has forgotten the block size: a handle from before moves bytes
-/// until it sets the size anew.
+/// Tests a card that was brought up again and has lost its block size: an earlier handle uses byte
+/// mode until it sets the size again.
 #[test]
 fn a_new_card_knows_no_block_size() {
     let world = World::new(2);
@@ -185,8 +185,8 @@ fn a_new_card_knows_no_block_size() {
     assert_eq!(run(&stack, function.read(At::From(0), 256, memory(256), Chain::Last)).0, Ok(()));
 }
 
-/// The card tells of a lost command in the answer to the next, which it has done: a FIFO's byte
-/// would be gone.
+/// Tests a response that reports that the command before it was lost: the present command was
+/// executed and must not fail, because a byte read from a FIFO would be lost.
 #[test]
 fn a_command_is_not_refused_for_what_became_of_the_one_before() {
     let world = World::new(3);

@@ -1,5 +1,5 @@
-//! The card interrupt on controllers that have none: the card is asked, at times that follow what
-//! it had to say.
+//! Tests of the card interrupt on controllers without it: the card is polled, and the time between
+//! polls depends on their results.
 
 use crate::{io_card, one_thread};
 use io_card::{IoHost, World};
@@ -23,7 +23,8 @@ const INT_PENDING: u32 = 5;
 const SHORTEST_NS: u64 = Config::DEFAULT.card_irq_looks_ns.0;
 const LONGEST_NS: u64 = Config::DEFAULT.card_irq_looks_ns.1;
 
-/// Goes to the next interrupt or alarm. False: neither will ever come.
+/// Advances the time to the next interrupt or alarm, and handles it. Returns false if neither will
+/// ever come.
 fn step(stack: &Stack) -> bool {
     let (running_ns, deadline_ns) =
         stack.with(|engine| (engine.host().unwrap().due().0, engine.next_deadline_ns()));
@@ -47,7 +48,8 @@ fn run<F: Future>(stack: &Stack, future: F) -> F::Output {
     }
 }
 
-/// Polls and goes on until then; true: it has ended before.
+/// Polls the future and advances the time until `until_ns`. Returns true if the future has ended
+/// before.
 fn run_until<F: Future>(stack: &Stack, future: F, until_ns: u64) -> bool {
     let mut future = pin!(future);
     while NOW_NS.get() < until_ns {
@@ -67,7 +69,7 @@ fn brought_up() -> (Rc<RefCell<World>>, Stack, IoCard) {
     (world, stack, card)
 }
 
-/// When the card was asked.
+/// Returns the times at which the card was polled, from `from_ns` on.
 fn looks_ns(world: &Rc<RefCell<World>>, from_ns: u64) -> Vec<u64> {
     let asks = |arg: u32| arg >> 31 == 0 && arg >> 28 & 7 == 0 && arg >> 9 & 0x1_ffff == INT_PENDING;
     let world = world.borrow();

@@ -1,5 +1,5 @@
-//! What safe code must not be able to do: get memory that the controller still has, another
-//! client's memory, or the engine twice.
+//! Tests that safe code cannot get memory that the controller still uses, memory of another client,
+//! or a second access to the engine.
 
 mod support;
 
@@ -20,16 +20,16 @@ use support::{TestHost, World, buffer, target};
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
-    /// Closures of the lock that are running.
+    /// Number of closures of the lock that are running.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
-    /// A closure of the lock ran inside another.
+    /// Whether a closure of the lock has run inside of another one.
     static NESTED: Cell<bool> = const { Cell::new(false) };
-    /// What callbacks call, and how deep they are.
+    /// The function that callbacks call.
     static BACK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A callback comes back in; at most one inside another.
+/// Calls the stack from inside a callback, at most two calls deep.
 fn come_back() {
     let Some(back) = BACK.with_borrow(Option::clone) else { return };
     if DEPTH.get() < 2 {
@@ -63,7 +63,7 @@ const TIMER: Timer = Timer {
     set_alarm: |_| come_back(),
 };
 
-/// A policy that comes back in.
+/// A scheduler that calls the stack from inside its own functions.
 struct Returns;
 
 impl Policy for Returns {
@@ -134,7 +134,7 @@ fn a_page_stays_with_the_engine_while_the_controller_writes_to_it() {
     assert_eq!(e.set_page(DmaBuf::EMPTY).unwrap().claim(), claim);
 }
 
-/// A task of a one-thread executor: only wakers keep it, and its future with it.
+/// A task of an executor with one thread: the task and its future exist as long as its wakers.
 struct Task(#[expect(dead_code, reason = "it is there to be dropped")] Mutex<Option<Box<dyn Any + Send>>>);
 
 impl Wake for Task {
@@ -220,8 +220,8 @@ fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
     assert_eq!((world.borrow().mapped(), stack.with(|engine| engine.slots_in_use())), (0, 0));
 }
 
-/// What is dropped from inside another call of its stack cannot be given up there. The next call
-/// does it, or the next request that finds no slot.
+/// Tests a future that is dropped inside another call of its stack, where its request cannot be
+/// cancelled: the next call cancels it, or the next request that finds no free slot.
 #[test]
 fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
     let world = World::new(256);
@@ -258,8 +258,8 @@ fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
     }
 }
 
-/// The rest of that other call may end such a request, and put one of its own into the slot: that
-/// one goes on.
+/// Tests a future that is dropped inside another call of its stack, when that call then ends the
+/// request and puts a new request into its slot: the new request continues.
 #[test]
 fn a_slot_used_again_in_the_call_that_drops_a_future_keeps_its_new_request() {
     let stack = stack(&World::new(256));
@@ -290,12 +290,13 @@ fn a_slot_used_again_in_the_call_that_drops_a_future_keeps_its_new_request() {
     }
 }
 
-/// A buffer that waits for its owner keeps its slot.
+/// Takes back one of the test's buffers whose request was dropped. Returns false if there is none.
 fn one_reclaimed(stack: &Stack) -> bool {
     support::reclaimed(|claim| stack.with(|engine| engine.reclaim(claim))).is_some()
 }
 
-/// `split_at_mut(0)` makes memory of no bytes at the address of another's.
+/// Tests a claim of memory without bytes, which `split_at_mut(0)` makes at the address of another
+/// buffer: it takes back no buffer.
 #[test]
 fn a_claim_of_no_memory_takes_no_buffer() {
     let stack = stack(&World::new(256));
@@ -352,7 +353,7 @@ fn a_copying_client_gets_its_own_buffer_back() {
     assert_eq!(left, Some((512, 0x5e)));
 }
 
-/// Clones, wakes and drops of this waker come back in.
+/// Returns a waker whose clone, wake and drop call the stack.
 fn returning() -> Waker {
     fn clone(_: *const ()) -> RawWaker {
         come_back();
@@ -366,7 +367,7 @@ fn returning() -> Waker {
 
 type Way = (&'static str, Rc<dyn Fn(bool)>);
 
-/// Every way into a stack, and what it must say when it is turned away.
+/// Returns every kind of call of a stack, with the check of its result in a nested call.
 fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
     let device: &'static BlockDevice<'_, _, 4> = Box::leak(Box::new(BlockDevice::new(stack)));
     let cx = || Context::from_waker(Waker::noop());
@@ -474,10 +475,10 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
     ways
 }
 
-/// Every callback (waker: clone, wake, drop; both functions of the timer; the lock, before and
-/// after; what the driver calls, which is all that memory and registers are asked by; the policy)
-/// comes back in by every way, wherever it is called. None gets the engine a second time, and the
-/// stack works on.
+/// Tests nested calls: every callback makes every kind of call of the stack, wherever the callback
+/// is called. The callbacks are clone, wake and drop of a waker, both functions of the timer, the
+/// lock (before and after), the functions that the driver calls, and the policy. No nested call
+/// gets the engine, and the stack continues to work.
 #[test]
 fn whatever_comes_back_in_is_turned_away_where_the_engine_is_in_use() {
     let calls = Rc::new(Cell::new([0u32; 2]));

@@ -1,5 +1,5 @@
-//! Transfers that stay open: when they are opened, what closes them, what a late error becomes, and
-//! what a host that lies gets.
+//! Tests of transfers that stay open: when they are left open, what closes them, which request gets
+//! a late error, and what happens on a host that declares the ability without having it.
 
 use crate::{fuzz, support};
 use mmcq::engine::{Close, Config, DmaBuf, Engine, Error, Handshake, Kind, Request, SlotId};
@@ -14,7 +14,8 @@ pub const BLOCKS: u64 = 1024;
 
 pub type TestEngine<const N: usize> = Engine<TestHost, N>;
 
-/// A host that can continue data and adds nothing by itself, as rtsx.
+/// Returns the state of a host that can continue data and sends no automatic commands, like the
+/// Realtek driver's.
 pub fn world(continues: bool) -> Rc<RefCell<World>> {
     let world = World::new(BLOCKS);
     let caps = &mut world.borrow_mut().caps;
@@ -33,7 +34,8 @@ pub fn flush() -> Request {
     Request::new(Kind::Flush, DmaBuf::EMPTY)
 }
 
-/// Interrupts until this request is done; alarms only where nothing else would happen.
+/// Runs the engine until this request is done: by interrupts, and by deadlines only where no
+/// interrupt would come. Returns the result.
 fn finish<const N: usize>(e: &mut TestEngine<N>, id: SlotId, now: &mut u64) -> Result<u32, Error> {
     for _ in 0..10_000 {
         if let Some(completion) = e.take(id) {
@@ -50,13 +52,13 @@ fn finish<const N: usize>(e: &mut TestEngine<N>, id: SlotId, now: &mut u64) -> R
     panic!("never done");
 }
 
-/// One request after the other.
+/// Submits one request, and runs the engine until it is done. Returns the result.
 pub fn one<const N: usize>(e: &mut TestEngine<N>, request: Request, now: &mut u64) -> Result<u32, Error> {
     let id = e.submit(request, *now).unwrap();
     finish(e, id, now)
 }
 
-/// Lets everything come to rest, alarms included.
+/// Runs the engine by interrupts and deadlines until nothing is left to do.
 pub fn rest<const N: usize>(e: &mut TestEngine<N>, now: &mut u64) {
     for _ in 0..10_000 {
         *now += 1_000;
@@ -73,7 +75,8 @@ pub fn rest<const N: usize>(e: &mut TestEngine<N>, now: &mut u64) {
     panic!("never idle");
 }
 
-/// CMD18+16 for a command with 16 blocks, +16 for a continuation, CMD12.
+/// Returns a log as text: `18+16` is CMD18 with 16 blocks, `+16` is 16 blocks that continue a
+/// transfer, `12` is CMD12.
 fn spell(log: &[Seen]) -> String {
     let word = |s: &Seen| match (s.continued, s.blocks) {
         (true, n) => format!("+{n}"),
@@ -182,7 +185,7 @@ fn a_run_of_single_requests_is_seen_and_held() {
     assert_eq!(log(&world), "23 25+8 13 25+8 +8 +8 12 13");
 }
 
-/// Two contiguous requests, so that the transfer is open and held.
+/// Executes contiguous requests, so that their transfer stays open and waits for more.
 pub fn held<const N: usize>(world: &Rc<RefCell<World>>, write_run: bool) -> (TestEngine<N>, u64) {
     let mut e = engine::<N>(world);
     let mut now = 0;
@@ -245,7 +248,8 @@ fn everything_else_closes_first() {
     assert_eq!((log(&world), closed(&e, Close::Retune)), ("12".to_owned(), 1));
 }
 
-/// A run has been seen, so an ordinary write would be held open.
+/// Tests a durable write after a run, where the transfer of an ordinary write would stay open: the
+/// transfer of the durable write is closed.
 #[test]
 fn a_durable_write_is_over_on_the_card_when_it_is_answered() {
     for (busy, count) in
@@ -350,8 +354,8 @@ fn a_card_that_dies_in_a_run_tells_the_flush() {
     assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(_))));
 }
 
-/// A run with writes in the card's cache is closed, and `steps` more things have happened. The
-/// status of its writes may be owed.
+/// Closes an open transfer whose writes are in the card's cache, and then makes `steps` more steps.
+/// The status of the writes may still be missing.
 fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
     let world = world(true);
     world.borrow_mut().caps.busy = BusyDetect::Status;
@@ -373,8 +377,8 @@ fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
     (world, e, now)
 }
 
-/// The card that is gone owes no status: the engine waits for quiet and says so, at whatever moment
-/// of the run it went.
+/// Tests a card that is removed at any moment of a run: no status of it is awaited any more, and
+/// the engine reports the removal to the supervisor when the slot is stable.
 #[test]
 fn a_card_that_goes_after_a_run_into_its_cache_is_told_to_the_supervisor() {
     use mmcq::engine::ServiceRequest;
@@ -434,8 +438,8 @@ fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
     assert!(log(&world).ends_with("+8 +8 +8"));
 }
 
-/// Random mixes against a host that refuses everything a card in `data` or `rcv` would refuse:
-/// order on each block, data, and rest at the end.
+/// Tests random mixes of requests on a host that refuses everything that a card in `data` or `rcv`
+/// would refuse: the order on each block and the data are right, and the engine is idle at the end.
 #[test]
 fn data_hold_for_random_mixes() {
     fuzz::fuzz("data_hold_for_random_mixes", 200, |u| {
@@ -522,7 +526,7 @@ fn a_first_transfer_that_was_to_go_on_is_counted_as_closed() {
     assert_eq!(closed(&e, Close::Break), 1);
 }
 
-/// What a read's read-ahead met is no request's loss.
+/// Tests an error that the card found while it read ahead, after a run of reads: no request fails.
 #[test]
 fn an_error_at_the_end_of_a_run_of_reads_is_counted_and_told_to_no_client() {
     let world = world(true);

@@ -1,5 +1,5 @@
-//! Supervisors that come and go, and help that fails: what the engine asked for is heard, and no
-//! memory goes back too early.
+//! Tests of supervisors that begin and end, and of help that fails: each request for help reaches a
+//! supervisor, and no memory is returned too early.
 
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
@@ -9,7 +9,8 @@ use mmcq::spec::command;
 use std::task::Waker;
 use support::{buffer, target};
 
-/// A card that has fallen out of `tran`: the write's engine asks for a new initialisation.
+/// Returns an engine with a supervisor, and a write whose card has left the state `tran`: the
+/// engine requests a new initialisation.
 fn lost() -> (Bench, SlotId) {
     let mut b = kept();
     let id = b.write(0, 8, 5);
@@ -18,7 +19,7 @@ fn lost() -> (Bench, SlotId) {
     (b, id)
 }
 
-/// EXT_CSD, as the conversation of a supervisor reads it.
+/// Returns a read of EXT_CSD as a supervisor makes it.
 fn register() -> Request {
     let data = Data { direction: Direction::Read, block_size: 512, blocks: 1 };
     let command = command::emmc::send_ext_csd();
@@ -26,7 +27,8 @@ fn register() -> Request {
     Request::new(Kind::Raw { prefix: None, phase, timeout_ns: 150 * MS }, buffer(1, 0)).urgent()
 }
 
-/// The conversation was given up in the middle of a read of a register, and nothing else helps.
+/// Tests a supervisor that gives up in the middle of its read of a register, with no other help:
+/// the memory is returned only when the controller has released it.
 #[test]
 fn help_that_fails_takes_no_memory_from_the_controller() {
     let (mut b, id) = lost();
@@ -44,7 +46,8 @@ fn help_that_fails_takes_no_memory_from_the_controller() {
     assert_eq!((b.taken(RecoveryStep::Dead), b.world.borrow().mapped()), (1, 0));
 }
 
-/// A task that is cancelled and begun anew: what the first had heard the second hears again.
+/// Tests a supervisor's task that is cancelled and started again: the second supervisor gets the
+/// request for help that the first one had taken.
 #[test]
 fn a_supervisor_that_comes_hears_what_another_left() {
     for (away_ns, talk_ns) in [(0, 0), (0, 1_000 * MS), (90 * MS, 0), (90 * MS, 1_000 * MS)] {
@@ -88,7 +91,8 @@ fn a_card_that_came_is_brought_up_although_the_supervisor_changed() {
     assert!(b.finish(id).result.is_ok());
 }
 
-/// The supervisor has found another card, and its last word comes after that one was taken out too.
+/// Tests a supervisor that has brought up another card, and whose report comes after that card was
+/// taken out too: it does not apply to any later card.
 #[test]
 fn what_was_meant_for_a_card_that_went_reaches_no_other() {
     let mut b = kept();
@@ -108,8 +112,8 @@ fn what_was_meant_for_a_card_that_went_reaches_no_other() {
     assert!(b.finish(id).result.is_ok());
 }
 
-/// The supervisor came when all slots were taken: the youngest that waits gives its own, and the
-/// card is not given up.
+/// Tests a supervisor that starts when all slots are in use: the youngest waiting request ends and
+/// gives its slot to the supervisor, and the card is not given up.
 #[test]
 fn a_supervisor_that_finds_all_slots_taken_gets_one() {
     let mut b = bench();
@@ -129,7 +133,8 @@ fn a_supervisor_that_finds_all_slots_taken_gets_one() {
     }
 }
 
-/// Nothing is wrong with the card: what need not be done now is not asked for.
+/// Tests a chore of a card without a fault while no slot is free: the engine does not request the
+/// chore then.
 #[test]
 fn a_chore_waits_for_a_slot() {
     let mut b = bench();

@@ -1,4 +1,5 @@
-//! What a board has around its controller is moved in the order that a card needs, and waited for.
+//! Tests that the parts of a board around its controller are switched in the order that a card
+//! needs, and that the driver waits for them.
 
 use crate::support;
 use mmcq::host::surroundings::{Surrounded, Surroundings};
@@ -10,7 +11,7 @@ use std::rc::Rc;
 
 type Log = Rc<RefCell<Vec<String>>>;
 
-/// A driver that only writes down what it is told.
+/// A driver that only records its calls.
 struct Driver {
     log: Log,
     caps: Caps,
@@ -67,7 +68,7 @@ unsafe impl Host for Driver {
     }
 }
 
-/// A board that has everything, and a supply that is slow.
+/// A board that implements all methods, with a slow supply.
 struct Board {
     log: Log,
     supply_fails: bool,
@@ -126,7 +127,7 @@ fn surrounded() -> (Surrounded<Driver, Board>, Log) {
     (Surrounded::new(driver, board), log)
 }
 
-/// A change to its end: how it ended, and how long it took.
+/// Executes a change of the bus to its end. Returns the result, and the time that the change took.
 fn change(host: &mut impl Host, op: BusOp) -> (Step, u64) {
     let mut now_ns = 0;
     let mut step = host.set_bus(op, true, now_ns);
@@ -212,8 +213,8 @@ fn lines_of_the_board_count_before_those_of_the_controller() {
     assert!(!host.present());
 }
 
-/// A method with a default is easily forgotten: then the engine sees the default, and not the
-/// driver.
+/// Tests that the wrapper passes on the methods that have a default: if it forgot one, the engine
+/// would get the default's value.
 #[test]
 fn what_the_driver_knows_passes_through() {
     let (mut host, log) = surrounded();

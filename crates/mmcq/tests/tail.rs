@@ -1,4 +1,5 @@
-//! The start of a transfer is held for the tail of its batch: when, for how long, and what ends it.
+//! Tests of starts that are held for the tail of a batch: when, for how long, and what ends the
+//! hold.
 
 use crate::{closed, support};
 use closed::Closed;
@@ -11,14 +12,17 @@ use support::{TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 1 << 20;
 const REQUEST: u32 = 8;
-/// What a transfer costs besides its blocks, and what a block costs.
+/// Fixed time of a transfer, without the time of its blocks, in nanoseconds.
 const FIXED_NS: u64 = 1_000_000;
+/// Time of a block, in nanoseconds.
 const BLOCK_NS: u64 = 10_000;
 const COMMAND_NS: u64 = 5_000;
-/// What data cost that go on where an open transfer stopped, besides their blocks.
+/// Fixed time of data that continue an open transfer, without the time of their blocks, in
+/// nanoseconds.
 const CONTINUED_NS: u64 = 300_000;
-/// From a completion to the next request, and to each further one.
+/// Time from a completion to the next request, in nanoseconds.
 const FIRST_NS: u64 = 40_000;
+/// Time from one further request to the next, in nanoseconds.
 const GAP_NS: u64 = 10_000;
 
 /// A client that keeps `depth` contiguous requests in flight.
@@ -28,10 +32,10 @@ struct Loop<P: Policy, H: Host = Closed> {
     now_ns: u64,
     direction: Direction,
     flying: Vec<SlotId>,
-    /// When the next requests come.
+    /// Times at which the next requests come.
     coming_ns: Vec<u64>,
     next: u64,
-    /// Blocks of a request.
+    /// Number of blocks of a request.
     blocks: u32,
     phases: usize,
     ends_ns: Option<u64>,
@@ -79,7 +83,7 @@ impl<P: Policy, H: Host> Loop<P, H> {
         self.engine.submit(Request::new(kind, buf), self.now_ns).unwrap()
     }
 
-    /// The controller has been given something: it ends by the rule above.
+    /// Computes the end of a phase that the controller has got, by the times above.
     fn look(&mut self) {
         let world = self.world.borrow();
         if world.log.len() != self.phases {
@@ -94,8 +98,8 @@ impl<P: Policy, H: Host> Loop<P, H> {
         }
     }
 
-    /// Goes on to whatever happens next. `back`: the client comes back with as many as are
-    /// complete.
+    /// Advances the time to the next event, and handles it. With `back`, the client submits as many
+    /// requests again as are complete.
     fn turn(&mut self, back: bool) {
         self.look();
         let deadline_ns = self.engine.next_deadline_ns();
@@ -129,7 +133,8 @@ impl<P: Policy, H: Host> Loop<P, H> {
         }
     }
 
-    /// Requests a transfer, from when so many have gone to when as many more have.
+    /// Runs the loop for `requests` requests without measuring, and then for as many again. Returns
+    /// the mean number of requests in a transfer of the second part.
     fn merging(&mut self, requests: u64) -> f64 {
         let from = self.next + requests * u64::from(REQUEST);
         while self.next < from {
@@ -143,7 +148,7 @@ impl<P: Policy, H: Host> Loop<P, H> {
         (self.next - begin) as f64 / f64::from(REQUEST) / transfers as f64
     }
 
-    /// Until a start is held.
+    /// Runs the loop until a start is held. Returns until when it is held.
     fn until_held(&mut self) -> u64 {
         for _ in 0..10_000 {
             self.turn(true);
@@ -180,8 +185,9 @@ fn a_closed_loop_goes_in_whole_batches() {
     }
 }
 
-/// Data that go on in an open transfer have a price of their own: an interrupt, at least. The
-/// transfer stays open while its tail is awaited.
+/// Tests a closed loop on a host that keeps transfers open: data that continue an open transfer
+/// have a fixed time too (an interrupt at least), so whole batches are faster there too. The
+/// transfer stays open while the engine waits for the tail.
 #[test]
 fn a_closed_loop_goes_in_whole_batches_in_an_open_transfer_too() {
     for depth in [2, 4, 8] {
@@ -209,8 +215,9 @@ fn a_closed_loop_goes_in_whole_batches_in_an_open_transfer_too() {
     }
 }
 
-/// The first request goes by itself, so that all batches begin one block behind a page; once, the
-/// end of one waits for the next.
+/// Tests the alignment of batches to the card's pages. The first request goes alone, so that all
+/// batches begin one block after the begin of a page, until the end of one batch is left for the
+/// next batch.
 #[test]
 fn batches_of_short_requests_come_to_lie_on_pages() {
     for (direction, depth) in [(Direction::Read, 8), (Direction::Write, 8), (Direction::Read, 4)] {
@@ -252,7 +259,8 @@ fn a_hold_is_a_deadline_like_any_other_and_counted() {
     assert!(holds.gained_ns > holds.waited_ns, "{holds:?}");
 }
 
-/// It costs its wait once; then nothing is held for it.
+/// Tests a client that stays away: the engine waits for it one time, and then holds no start for
+/// it.
 #[test]
 fn a_client_that_stays_away_is_waited_for_once() {
     let mut client = closed_loop(Direction::Read, 8);
@@ -299,8 +307,8 @@ fn whatever_else_comes_ends_a_hold_at_once() {
     }
 }
 
-/// What is held was collected when it was looked at last; what has left it meanwhile must not go
-/// with it.
+/// Tests a request that is cancelled while it belongs to a held transfer: it is not sent with that
+/// transfer.
 #[test]
 fn a_request_that_leaves_what_is_held_does_not_go() {
     for leaves in 0..3 {
@@ -357,7 +365,7 @@ fn random_requests_are_never_held() {
     assert_eq!(client.engine.holds().count, 0);
 }
 
-/// First in, first out, and in a hurry.
+/// A scheduler that works first in, first out, and allows no delay.
 struct Hurry;
 
 impl Policy for Hurry {

@@ -1,5 +1,5 @@
-//! The edges: futures dropped or forgotten at every poll, straight-line code in the interrupt, lent
-//! memory.
+//! Tests of futures that are dropped or forgotten at every poll, of sequential code in the
+//! interrupt, and of lent memory.
 
 use crate::support;
 use mmcq::block::{BlockDevice, Bounced};
@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use support::{TestHost, World, buffer, reclaimed, target};
 
-/// One context, so nothing to exclude; but taking it twice is the bug that a real lock would hang
-/// on.
+/// A lock for one context. It panics if it is taken twice, since a real lock would hang then.
 struct OneContext(Cell<bool>);
 
 impl OneContext {
@@ -74,7 +73,8 @@ async fn several(device: BlockDevice<'_, (OneContext, TestHost), 4>) {
     }
 }
 
-/// Polls `several` and lets the controller move `polls` times, then does `end` to the future.
+/// Polls the future `several` and handles the controller's interrupt, `polls` times, and then
+/// passes the future to `end`.
 fn interrupted(
     polls: usize,
     end: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()>>>),
@@ -132,7 +132,7 @@ fn a_forgotten_future_costs_a_slot_and_nothing_else() {
     panic!("never finished");
 }
 
-/// A waker that polls the task at once: the tail of the interrupt.
+/// Returns a waker that polls the task at once, as the last step of an interrupt.
 fn irq_waker(task: &IrqTask<OneContext>) -> Waker {
     // SAFETY (of all three): called with the pointer that `irq_waker` was given.
     unsafe fn clone(p: *const ()) -> RawWaker {
@@ -150,7 +150,7 @@ fn irq_waker(task: &IrqTask<OneContext>) -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(task).cast(), &TABLE)) }
 }
 
-/// The test's world is single-threaded, so its futures may be called `Send`.
+/// Marks a future as `Send`, since the test has only one thread.
 struct OneThread<F>(F);
 // SAFETY: everything of a test runs on its own thread.
 unsafe impl<F> Send for OneThread<F> {}
@@ -346,12 +346,12 @@ fn a_full_queue_gives_the_buffer_back() {
 }
 
 thread_local! {
-    /// What the platform's alarm was set to last.
+    /// The time to which the platform's alarm was set last.
     static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// A GPIO's card-detect interrupt tells the engine by `with`, and a platform's resume; neither
-/// calls `poll`.
+/// Tests calls of the engine by `with` (the card-detect interrupt of a GPIO, a platform's resume),
+/// after which the program does not call `poll`: the alarm is set for what they have begun.
 #[test]
 fn what_a_program_begins_by_itself_has_its_alarm() {
     let timer = Timer { now_ns: || 1_000, set_alarm: |at_ns| ALARM_NS.set(at_ns) };
@@ -377,8 +377,8 @@ fn what_a_program_begins_by_itself_has_its_alarm() {
     assert_eq!(ALARM_NS.get(), due_ns(&stack));
 }
 
-/// Whatever a program does with the engine by itself, in whatever order: no deadline is left
-/// without an alarm that rings by then.
+/// Tests calls of the engine in random order: afterwards the alarm is never later than the engine's
+/// next deadline.
 #[test]
 fn no_verb_leaves_a_deadline_without_an_alarm() {
     let timer = Timer { now_ns: || NOW.get(), set_alarm: |at_ns| ALARM_NS.set(at_ns) };
@@ -446,7 +446,8 @@ fn no_verb_leaves_a_deadline_without_an_alarm() {
     assert!(waited > 2_000, "{waited}");
 }
 
-/// What a file system asks before it leaves its flushes out.
+/// Tests [`Geometry::volatile_cache`](mmcq::block::Geometry::volatile_cache), by which a file
+/// system decides whether it needs flushes.
 #[test]
 fn a_flush_is_needed_where_writes_are_complete_when_they_are_transferred() {
     for (continues, acknowledge, needed) in [

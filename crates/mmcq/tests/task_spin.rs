@@ -1,4 +1,4 @@
-//! A thread that spins before it sleeps: `Stack::request_with`.
+//! Tests of a thread that spins before it sleeps: `Stack::request_with`.
 
 use crate::support;
 use mmcq::advance::{Advice, Context as From, Costs, Wait, WaitStrategy};
@@ -29,7 +29,7 @@ unsafe impl Lock for OneContext {
 
 thread_local! {
     static NOW: Cell<u64> = const { Cell::new(0) };
-    /// A look at the clock takes so long.
+    /// Time that a read of the clock takes, in nanoseconds.
     static TICK: Cell<u64> = const { Cell::new(100) };
     static READS: Cell<u32> = const { Cell::new(0) };
     static LISTENS: Cell<i32> = const { Cell::new(0) };
@@ -76,7 +76,8 @@ impl Wake for Counts {
     }
 }
 
-/// Polls once: what came of it, and how often the future was woken meanwhile.
+/// Polls a future one time. Returns the result of the poll, and how many times the waker was woken
+/// meanwhile.
 fn once(future: impl Future<Output = Completion>) -> (Poll<Completion>, u32) {
     let counts = Arc::new(Counts::default());
     let waker = Waker::from(counts.clone());

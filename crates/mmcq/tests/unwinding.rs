@@ -1,5 +1,5 @@
-//! Calls that unwind: the platform's functions, or the program's own, panic in the middle, and safe
-//! code may catch that.
+//! Tests of calls that unwind: functions of the platform or of the program panic in the middle of a
+//! call, and safe code may catch the panic.
 
 #[path = "support/one_thread.rs"]
 mod one_thread;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use support::{TestHost, World, buffer, target};
 
 thread_local! {
-    /// The platform's functions that may still be called before one panics.
+    /// Number of calls of the platform's functions until one panics.
     static CALLS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
 }
 
@@ -25,7 +25,7 @@ fn may_panic() {
     assert!(left != 0, "the platform's own trouble");
 }
 
-/// Each look at the clock takes a millisecond.
+/// A timer whose clock advances by a millisecond at each read.
 const RUNNING: Timer = Timer {
     now_ns: || {
         one_thread::NOW_NS.set(one_thread::NOW_NS.get() + 1_000_000);
@@ -34,7 +34,7 @@ const RUNNING: Timer = Timer {
     set_alarm: |_| {},
 };
 
-/// A policy that may panic.
+/// A scheduler that may panic.
 struct Panics;
 
 impl Policy for Panics {
@@ -56,9 +56,9 @@ fn read(lba: u64) -> Request {
     Request::new(Kind::Read { lba, blocks: 1 }, buffer(1, 0))
 }
 
-/// The timer, the policy, and what the driver calls may all panic, and safe code may catch that.
-/// Wherever in the submission it comes, the call that has lent its memory ends with no controller
-/// at it, and no slot that still means it.
+/// Tests panics at any place of a submission with lent memory: in the timer, in the policy, or in a
+/// function that the driver calls. When the call ends, no controller uses the memory, and no slot
+/// refers to it.
 #[test]
 fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
     let timer = Timer {
@@ -94,7 +94,8 @@ fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
     assert!(unwound >= 5, "{unwound}");
 }
 
-/// The request goes with another's in one transfer, and the policy panics between the two.
+/// Tests two requests that go in one transfer, when the policy panics between them: the call with
+/// the lent memory ends.
 #[test]
 fn a_call_that_unwinds_between_the_requests_of_a_transfer_comes_to_its_end() {
     // A call that never returns is what this is about.
@@ -130,8 +131,8 @@ fn a_call_that_unwinds_between_the_requests_of_a_transfer_comes_to_its_end() {
     assert!(unwound >= 4, "{unwound}");
 }
 
-/// The abort of a write puts it back, and a halted engine would never send it again: the call that
-/// unwinds takes it out.
+/// Tests a call that unwinds on a halted engine: the abort puts its write back into the queue,
+/// where it would wait for ever, so the call removes it.
 #[test]
 fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
     for turns in 0..12 {
@@ -164,8 +165,8 @@ fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
     }
 }
 
-/// A blocking call from inside another is turned away. If the alarm that makes up for it panics,
-/// the call unwinds: it has handed nothing over, so it waits for nothing.
+/// Tests a blocking call from inside another call, which is refused, when setting the alarm panics:
+/// the call unwinds and waits for nothing, because it has lent no memory yet.
 #[test]
 fn a_nested_blocking_call_whose_alarm_panics_unwinds() {
     let timer = Timer { now_ns: one_thread::TIMER.now_ns, set_alarm: |_| may_panic() };

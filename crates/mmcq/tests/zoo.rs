@@ -1,5 +1,5 @@
-//! Registers of real cards decode to what their publishers, or the standards' tables, say: see
-//! `zoo/README.md`.
+//! Tests that the registers of real cards decode to the values in their publications or in the
+//! standards' tables: see `zoo/README.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use mmcq::spec::response::Ocr;
 use mmcq::spec::scr::Scr;
 use mmcq::spec::ssr::Ssr;
 
-/// One file: its keys and values, in the order of the keys.
+/// One file of the collection: its keys and values, in the order of the keys.
 struct Card {
     file: String,
     entries: BTreeMap<String, String>,
@@ -52,7 +52,8 @@ impl Card {
         Some(bytes.try_into().unwrap_or_else(|_| panic!("{}: {key} is not {N} bytes long", self.file)))
     }
 
-    /// CID or CSD, as a host hands it over: without the last byte, which is checked here.
+    /// Returns CID or CSD as a host returns it, without the last byte (the CRC), which this
+    /// function checks.
     fn words(&self, key: &str) -> Option<[u32; 4]> {
         let mut bytes: [u8; 16] = self.raw(key)?;
         if bytes[15] != 0 {
@@ -84,7 +85,7 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Everything that was decoded, as text.
+/// All decoded values, as text.
 #[derive(Default)]
 struct Decoded(BTreeMap<String, String>);
 
@@ -102,7 +103,7 @@ impl Decoded {
     }
 }
 
-/// Stores one value under each of these names.
+/// Stores the value of each of these fields under its name.
 macro_rules! fields {
     ($into:ident, $prefix:literal, $of:ident: $($field:ident),* $(,)?) => {
         $($into.put(concat!($prefix, ".", stringify!($field)), $of.$field);)*
@@ -188,7 +189,7 @@ fn decode_ext_csd(ext_csd: &ExtCsd<'_>, into: &mut Decoded) {
     into.put_option("ext_csd.hc_wp_group_bytes", ext_csd.hc_wp_group_bytes());
 }
 
-/// Keys that are not expectations.
+/// Returns whether the key is an input, and not an expected value.
 fn is_input(key: &str) -> bool {
     let known = ["kind", "source", "verified", "ocr", "cid", "csd", "scr", "ssr", "cid.ext_csd_rev"];
     known.contains(&key) || key.starts_with("ext_csd@")

@@ -2,9 +2,9 @@
 //!
 //! On an `MmcBus` a phase is a future that a task must poll. So the code has two halves: the engine
 //! uses [`BusHost`], and [`Runner`] is a task that carries out on the bus what the engine starts.
-//! They communicate through a [`Mailbox`]. The queue keeps its order, merging, deadlines and
-//! recovery. But phases do not follow each other directly: between two phases the executor has a
-//! turn.
+//! The two halves communicate through a [`Mailbox`]. The queue keeps its order, merging, deadlines
+//! and recovery. But phases do not follow each other directly: between two phases the executor has
+//! a turn.
 
 mod command;
 mod host;

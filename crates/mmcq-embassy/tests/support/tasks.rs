@@ -40,8 +40,8 @@ impl Wake for Flag {
     }
 }
 
-/// Runs `main` to its end, and `tasks` concurrently. Each is polled only when it is woken. Time
-/// passes when no task has anything to do.
+/// Runs `main` to its end, and `tasks` concurrently. Each future is polled only when it was woken.
+/// Time passes when no task has anything to do.
 pub fn drive<'a, const T: usize, R>(
     world: &World,
     stack: &Stack,
@@ -107,7 +107,7 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 pub struct Hanging<B> {
     bus: B,
     pub hang: Rc<Cell<bool>>,
-    /// Whether the bus cannot wait for the card interrupt.
+    /// Whether the bus has no card interrupt.
     pub deaf: Rc<Cell<bool>>,
     pub asked: Rc<RefCell<Vec<(bool, u32)>>>,
 }

@@ -1,4 +1,4 @@
-//! A simulated controller and card. Their clock advances whenever it is read, so that code that
+//! A simulated controller and card, whose clock advances whenever it is read, so that code that
 //! spins makes progress.
 
 #![allow(dead_code)]

@@ -92,7 +92,7 @@ const TRIES: u32 = 2;
 /// Finds the best timing and its bus width, and sets the bus to that width, with the power class
 /// that the timing needs.
 ///
-/// A board may not connect all data lines of controller and device, or may cross them. The
+/// Some boards do not connect all data lines of controller and device, or cross them. The
 /// standard's bus test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC.
 /// This function reads EXT_CSD again instead, which works with any controller and checks the CRC of
 /// each line.

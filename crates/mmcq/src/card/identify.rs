@@ -30,8 +30,8 @@ const COLD_QUESTIONS: u32 = 6;
 /// Pause after each ACMD41 without a response, in nanoseconds.
 const COLD_PAUSE_NS: u64 = 10_000_000;
 
-/// The card families that a slot accepts. It is a type, so that code for other families is not
-/// linked.
+/// The card families that a slot accepts. The choice is a type, so that code for other families is
+/// not linked.
 pub(super) trait Families {
     /// Whether the slot accepts SD memory cards.
     const SD: bool;

@@ -1,10 +1,11 @@
 //! Bring-up: initialises a card from power-up to the state `tran`, and finds its properties and the
 //! fastest bus. The code is sequential and uses the engine's queue.
 //!
-//! [`bring_up`] is sufficient for most users. It finds an SD memory card or an eMMC device, selects
-//! voltage, width and timing, and sets the engine's parameters for reads and writes. If a speed
-//! fails (no sampling point, a refused switch), the next try excludes that speed. So bring-up ends
-//! with a slower card rather than with an error. [`supervise`] handles the card afterwards.
+//! Most programs need only [`bring_up`]. It finds an SD memory card or an eMMC device, selects
+//! voltage, width and timing, and sets the engine's parameters for reads and writes. If a bus
+//! timing fails (no sampling point, a refused switch), the next try excludes that timing. So
+//! bring-up ends with a slower card rather than with an error. [`supervise`] handles the card
+//! afterwards.
 
 mod emmc;
 mod emmc_bus;

@@ -34,7 +34,7 @@ pub struct SdQueue {
     /// [`Quirks::SD_QUEUE_WORKS`](super::quirk::Quirks::SD_QUEUE_WORKS).
     pub any: bool,
     /// Whether the card must execute tasks in the order in which they are sent, instead of an order
-    /// of its choice. This is slower: it saves only the time to send the tasks.
+    /// of its choice. With true the queue is slower: it saves only the time to send the tasks.
     pub sequential: bool,
     /// Largest number of writes in the queue at a time. Use more than one only for a card that
     /// cannot be removed and whose power does not fail.

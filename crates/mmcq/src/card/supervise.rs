@@ -58,8 +58,8 @@ pub enum Event {
     Dismissed,
 }
 
-/// Helps the engine with `card` until there is an event to report. It tunes again, switches to
-/// slower modes, initialises the card again, power-cycles the slot, and brings up new cards.
+/// Helps the engine with `card` until there is an event to report. The call tunes again, switches
+/// to slower modes, initialises the card again, power-cycles the slot, and brings up new cards.
 ///
 /// While the card has no fault, the supervisor does upkeep in moments in which no request waits. It
 /// tunes the card before the sampling point drifts too far

@@ -1,6 +1,7 @@
-//! The supervisor's upkeep of a card without a fault. It reads what the exception bit means, and
-//! gives the card time for background operations [eMMC 6.6.20, 6.6.25]. It sets how often the card
-//! is tuned. After a new initialisation it restores the settings that the initialisation has reset.
+//! The supervisor's upkeep of a card without a fault. The supervisor reads what the exception bit
+//! means, and gives the card time for background operations [eMMC 6.6.20, 6.6.25]. It sets the
+//! interval of tunings. After a new initialisation it restores the settings that the initialisation
+//! has reset.
 
 use super::identify::Families;
 use super::maintain::{BKOPS_NS, Urgency};

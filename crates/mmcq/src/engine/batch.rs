@@ -156,7 +156,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Makes a batch of one request, with no other beside it.
+    /// Makes a batch of one request only.
     #[inline(always)]
     pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);

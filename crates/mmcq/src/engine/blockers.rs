@@ -33,7 +33,7 @@ pub(super) const QUIRK: u32 = 1 << 4;
 
 /// An incident is open: recovery is running.
 const INCIDENT: u32 = 1 << 5;
-/// Some writes may not have reached the medium, or are to be written again.
+/// Some writes perhaps have not reached the medium, or are to be written again.
 const DOUBT: u32 = 1 << 6;
 /// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;
@@ -133,7 +133,7 @@ impl Blockers {
     }
 
     /// Sets how many requests may be in the engine at a time. A supervisor, if there is one, needs
-    /// a slot besides these.
+    /// one more slot.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }

@@ -48,7 +48,7 @@ impl DmaBuf {
     /// # Safety
     /// The `len` bytes at `ptr` are initialised, and nothing else uses or frees them as long as the
     /// buffer exists, whoever has it. A slice made by [`into_static`](Self::into_static) counts as
-    /// the buffer. A caller that gives the buffer to others may not get it back.
+    /// the buffer. A caller that gives the buffer to other code perhaps never gets it back.
     pub const unsafe fn from_raw(ptr: NonNull<u8>, len: u32) -> Self {
         DmaBuf { ptr, len, skipped: 0 }
     }

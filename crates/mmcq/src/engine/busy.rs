@@ -6,9 +6,10 @@
 //! apart when it does something else (garbage collection, say).
 //!
 //! A first poll that finds the card ready shows only that the poll was not too early. So the
-//! learned time decreases by itself, faster with each such poll in a row. It increases much only if
-//! two writes in a row took longer. *Written bound: the time that all writes wait beyond their busy
-//! is at most six times the busy of those that had to be polled again, and 5 us for each write.*
+//! learned time decreases by itself, faster with each such poll in a row. The learned time
+//! increases much only if two writes in a row took longer. *Written bound: the time that all writes
+//! wait beyond their busy is at most six times the busy of those that had to be polled again, and 5
+//! us for each write.*
 
 use super::bus::SLACK_NS;
 use super::extras::Event;

@@ -145,7 +145,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Returns the buffer of this claim, if its request was cancelled while the controller had it,
     /// or was abandoned, and has ended. A client gets only its own buffer. The buffer waits until a
-    /// request finds no other free slot: then it is lost for good, and
+    /// request finds no other free slot: then it is lost for ever, and
     /// [`Stats::leaked`](super::Stats::leaked) counts it.
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
         let own = |&index: &u8| self.slots.at(index).buf().claim() == claim;

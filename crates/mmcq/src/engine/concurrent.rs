@@ -3,10 +3,10 @@
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
 //! DAT lines [SDIO 6.9]. Where the host can send it
 //! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase
-//! of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a
-//! deadline of its own. Data and command end independently. Nothing new begins until both are over.
-//! A failure of the data ends the command too, since the lines are reset then. A failure of the
-//! command does not affect the data.
+//! of an I/O function goes to the CMD line at once if it is such a CMD52. This command has a slot
+//! and a deadline of its own. Data and command end independently. Nothing new begins until both are
+//! over. A failure of the data ends the command too, since the lines are reset then. A failure of
+//! the command does not affect the data.
 //!
 //! Where the card has a command queue, its tasks are sent during data transfers: see
 //! `tasks/beside.rs`.

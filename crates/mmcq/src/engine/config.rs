@@ -168,7 +168,7 @@ pub enum Acknowledge {
     /// this way.
     ///
     /// Firmware whose profile [does not recover](crate::sched::Profile::RECOVERS) has no flush that
-    /// could report the error. It always uses `Programmed`.
+    /// could report the error. Such firmware always uses `Programmed`.
     Transferred,
 }
 
@@ -177,9 +177,9 @@ pub enum Acknowledge {
 pub enum StaysOpen {
     /// Never: each transfer is closed.
     Never,
-    /// A transfer stays open while a request that continues it is queued. It also stays open in a
-    /// pause, if after such pauses the next request has continued the transfer often enough to pay
-    /// for the cases when it did not.
+    /// A transfer stays open while a request that continues it is queued. The transfer also stays
+    /// open in a pause, if after earlier pauses the next request has continued the transfer so
+    /// often that keeping it open has saved more time than it has cost.
     #[default]
     WherePays,
     /// A transfer stays open in each pause, whatever request comes after it: for sequential runs
@@ -387,7 +387,8 @@ impl Stats {
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 #[non_exhaustive]
 pub struct PollOutcome {
-    /// Slots whose completion can be taken now, bit n for slot n; a bit is reported once.
+    /// Slots whose completion can be taken now, bit n for slot n; each bit is reported only one
+    /// time.
     pub completed: SlotSet,
     /// Whether completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
     /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).

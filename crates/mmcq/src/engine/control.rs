@@ -252,7 +252,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns the result of a flush. An error that came after its write was complete is reported
-    /// by one flush, once.
+    /// by one flush only, and only one time.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.durability.take_loss() {
             return Err(Error::CacheLost);

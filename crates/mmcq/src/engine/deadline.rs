@@ -23,8 +23,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns when the controller is first polled for a transfer that takes `wire_ns` on the wire,
-    /// and at most `patience_ns` with the card's own time. A profile without recovery polls once,
-    /// at the end.
+    /// and at most `patience_ns` with the card's own time. A profile without recovery polls only
+    /// one time, at the end.
     #[inline(always)]
     pub(super) const fn first_look_ns(wire_ns: u64, patience_ns: u64) -> u64 {
         if P::RECOVERS { wire_ns } else { patience_ns }

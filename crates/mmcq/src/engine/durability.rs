@@ -107,8 +107,8 @@ impl Durability {
         self.lost = true;
     }
 
-    /// Takes the loss, to report it once to a request that asks for durability. Returns true if
-    /// there was one.
+    /// Takes the loss, to report it only one time, to a request that asks for durability. Returns
+    /// true if there was one.
     pub fn take_loss(&mut self) -> bool {
         let lost = self.lost;
         self.lost = false;

@@ -1,12 +1,13 @@
 //! The R1 of a transfer, read before the end of its data.
 //!
 //! A write is complete when the card's next status shows that it was programmed: usually the R1 of
-//! the next transfer. That R1 is there long before the transfer's end. Two cases make it worth an
-//! interrupt. First, a write waits for it and nothing else is queued: its submitter may be waiting
-//! too, and the next request would come too late to follow the running transfer at once. Second,
-//! few requests are in the engine: a write would then complete one transfer later than a read,
-//! which with four requests is a quarter more time. In these cases the engine asks the host for the
-//! R1 ([`Host::early_r1`]); a host without it delivers the R1 at the end, as usual.
+//! the next transfer. The controller receives that R1 long before the transfer's end. Two cases
+//! make it worth an interrupt. First, a write waits for it and nothing else is queued: its
+//! submitter may be waiting too, and the next request would come too late to follow the running
+//! transfer at once. Second, few requests are in the engine: a write would then complete one
+//! transfer later than a read, which with four requests is a quarter more time. In these cases the
+//! engine asks the host for the R1 ([`Host::early_r1`]); a host without it delivers the R1 at the
+//! end, as usual.
 
 use super::Engine;
 use super::slot::NONE;

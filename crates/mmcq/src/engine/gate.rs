@@ -1,4 +1,5 @@
-//! The gate: which requests are accepted. Its causes are in [`blockers`](super::blockers).
+//! The gate: which requests are accepted. The causes that close the gate are in
+//! [`blockers`](super::blockers).
 
 use super::blockers::{Blockers, HELP, QUIRK};
 use super::slot::State;

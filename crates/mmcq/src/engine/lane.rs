@@ -50,8 +50,8 @@ pub(super) struct Lane<E, T> {
     concurrent: Concurrent<E>,
     /// The bits of R1 that were handled before the end of the running transfer.
     early: Early,
-    /// The lanes besides the single one: the card's queue, packs and chains, as the profile has
-    /// them.
+    /// The lanes in addition to the single lane: the card's queue, packs and chains, as the profile
+    /// has them.
     tasks: T,
 }
 

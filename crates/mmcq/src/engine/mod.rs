@@ -1,5 +1,5 @@
-//! The engine: slots, order, look-ahead, phases, deadlines. It calls no waker, takes no lock and
-//! reads no clock.
+//! The engine: slots, order, look-ahead, phases, deadlines. The engine calls no waker, takes no
+//! lock and reads no clock.
 //!
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and
 //! [`Engine::poll`] advance the phases: each acknowledges events, decides, starts the next phase,

@@ -1,9 +1,10 @@
 //! Data of another partition of an eMMC: boot areas, general purpose partitions, RPMB [eMMC 6.2].
 //!
 //! A partition access (a *visit* in the code) is one request: the switch to the partition, and up
-//! to three transfers. It is a barrier, so the queue has drained before. The engine itself switches
-//! back ([`area`](super::area)), so no dropped future leaves the card in the partition. If the next
-//! request in the queue is another access, the card is not switched back between them.
+//! to three transfers. The request is a barrier, so all earlier requests have ended before. The
+//! engine itself switches back ([`area`](super::area)), so no dropped future leaves the card in the
+//! partition. If the next request in the queue is another access, the card is not switched back
+//! between them.
 
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};

@@ -4,8 +4,8 @@
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
 //! by age, a run has the length that it had when its oldest request became the oldest of all, and
 //! stays that short: its client submits as many requests again as were completed. If runs are
-//! picked by length, runs that stay behind grow until they are whole. That needs free slots to grow
-//! into; where few are free, age decides.
+//! picked by length, runs that stay behind grow until they are whole. A run needs free slots to
+//! grow; where few slots are free, age decides.
 //!
 //! *Written bound: a request is overtaken in this way by at most [`PASSES`] younger ones, all of
 //! its own direction. After it became the oldest, they transfer fewer blocks together than

@@ -30,8 +30,8 @@ impl Open {
 pub(super) enum End {
     /// The transfer ends with the collected blocks.
     Here,
-    /// The engine ends the transfer by CMD12. This is noted when the data command is sent: the
-    /// card's parameters may be others when the data are over.
+    /// The engine ends the transfer by CMD12. This end is chosen when the data command is sent,
+    /// because the card's parameters may have changed when the data are over.
     Stopped,
     /// The transfer ends after this many blocks in all, in several phases: the request is longer
     /// than one phase.

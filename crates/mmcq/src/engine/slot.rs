@@ -132,7 +132,7 @@ pub(super) struct Slots<const N: usize> {
     tail: u8,
     /// How many slots are mapped.
     mapped: u8,
-    /// Whether some queued request may not be mapped.
+    /// Whether some queued request is perhaps not mapped.
     unmapped: bool,
     /// Whether the request whose turn it is has found no free mapping.
     cramped: bool,
@@ -456,8 +456,9 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Queues the rest of an erase of these blocks: behind the waiting requests that do not overlap
-    /// it, but before those that do, and before the first barrier other than an erase.
+    /// Queues the remaining blocks of an erase, which are these: behind the waiting requests that
+    /// do not overlap it, but before those that do, and before the first barrier other than an
+    /// erase.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);

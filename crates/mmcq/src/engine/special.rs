@@ -8,8 +8,8 @@
 //! the card or the host cannot do that (SD cards never can), a flush follows the write, and its
 //! client gets the result only after the flush.
 //!
-//! These requests go alone: nothing is merged with them, and no transfer is left open before, by or
-//! after them.
+//! Requests with special rules go alone: nothing is merged with them, and no transfer is left open
+//! before, by or after them.
 
 use super::area::goes_behind;
 use super::bus::COMMAND_TIMEOUT_NS;

@@ -1,22 +1,22 @@
 //! Transfers that stay open over several requests: CMD18 or CMD25 once, then only data.
 //!
 //! A host that [can continue data](crate::host::Caps::continue_data) transfers the data of the next
-//! request in the transfer that is still open, without CMD12, CMD13 and a new command. That pays
-//! for sequential runs, and costs a random load a CMD12 before the next command. So a transfer is
-//! left open only with a reason. Either a request that continues it is queued, or the rest of a
-//! long request follows, or what followed earlier pauses shows that keeping it open pays
-//! ([`worth`](super::worth)). In the last case it stays open for
+//! request in the transfer that is still open, without CMD12, CMD13 and a new command. Such an open
+//! transfer pays for sequential runs, and costs a random load a CMD12 before the next command. So a
+//! transfer is left open only with a reason. Either a request that continues it is queued, or the
+//! next piece of a long request follows, or what followed earlier pauses shows that keeping it open
+//! pays ([`worth`](super::worth)). In the last case it stays open for
 //! [`Config::hold_ns`](super::Config::hold_ns) at most. Any waiting request closes it at once, and
 //! so does a chore or a rest that is due.
 //!
 //! Open transfers have a cost in safety: a write in an open transfer is complete when the card has
-//! taken its data, as with a volatile write cache. Its status comes with the CMD12 and CMD13 (or
-//! the next command) after the close. An error in it is the result of the requests of the run that
-//! are not yet complete, and of the next flush, once. A flush closes first. *Written bound: the
-//! transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after the first such
-//! write, and until the data that are being transferred then are over. After that it is closed,
-//! even if requests would continue it.* Reads are complete with their data: a card that cannot read
-//! sends none [SD 4.3.3].
+//! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
+//! CMD13 (or the next command) after the close. An error in that status is the result of the
+//! requests of the run that are not yet complete, and of one later flush. A flush closes first.
+//! *Written bound: the transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after
+//! the first such write, and until the data that are being transferred then are over. After that it
+//! is closed, even if requests would continue it.* Reads are complete with their data: a card that
+//! cannot read sends none [SD 4.3.3].
 //!
 //! Where the host cannot continue a transfer, or has failed to, each transfer is closed. With a
 //! CMD23 of the host or the engine, it ends by itself.

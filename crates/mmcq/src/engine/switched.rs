@@ -1,6 +1,7 @@
 //! Features of a card that were switched on after bring-up and that an initialisation of the card
-//! switches off. This is the only list of them. The supervisor restores each before it returns the
-//! card to the engine; a feature that is not restored is not used any more.
+//! switches off. This file has the only list of these features. The supervisor restores each
+//! feature before it returns the card to the engine; a feature that is not restored is not used any
+//! more.
 //!
 //! - *The cache of an SD card.* The supervisor restores it, and reports that by
 //!   `CardParams::flush`. Otherwise flushes are those of a card without a cache.

@@ -158,8 +158,8 @@ impl Timers {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
     }
 
-    /// Returns the next deadline of all. `beside` and `looks`: whether the host has commands during
-    /// data, and needs polls for the card interrupt.
+    /// Returns the next deadline of all. `beside`: whether the host can send commands during data.
+    /// `looks`: whether the card is polled for its interrupt.
     #[inline(always)]
     pub fn next_ns(&self, beside: bool, looks: bool) -> Option<u64> {
         let concurrent_ns = if beside { self.concurrent_ns } else { NEVER };

@@ -1,8 +1,8 @@
 //! The interface of controllers that execute several transfers from one list.
 //!
 //! A *chain* is a list of reads and writes in memory. For one transfer after the other, the
-//! controller sends the command, transfers the data and waits for the end of busy. It signals the
-//! end of the last transfer. Read first: [`ChainHost`].
+//! controller sends the command, transfers the data and waits for the end of busy. The controller
+//! signals the end of the last transfer. Read first: [`ChainHost`].
 
 use super::{DmaError, Fault, Phase, Segment, StartError};
 use core::fmt;
@@ -118,9 +118,9 @@ pub struct ChainEvents {
 /// at an error.
 ///
 /// # Safety
-/// A driver promises for a transfer's memory what [`Host`](super::Host) promises for a phase's. It
-/// *has* the memory from the [`describe_transfer`](Self::describe_transfer) that returned `Ok` with
-/// it. It has released it when
+/// A driver promises for a transfer's memory what [`Host`](super::Host) promises for a phase's. The
+/// driver *has* the memory from the [`describe_transfer`](Self::describe_transfer) that returned
+/// `Ok` with it. The driver has released the memory when
 /// - [`ack_chain`](Self::ack_chain) reports the chain's end as `Ok`, or
 /// - the chain was not started, and another one is [begun](Self::begin_chain), or
 /// - one of the ends of [`Host`](super::Host) that need no `Ok` of a phase: a reset, a controller

@@ -181,16 +181,17 @@ pub enum Step {
 ///
 /// 1. Driver and controller access a segment's memory only between [`map`](Host::map) and
 ///    [`unmap`](Host::unmap), and there only while they *have* it.
-/// 2. They have the memory from the [`start`](Host::start) that returned `Ok` with it. They have
-///    released it when
+/// 2. Driver and controller have the memory from the [`start`](Host::start) that returned `Ok` with
+///    it. They have released the memory when
 ///    - [`ack`](Host::ack) or [`ack_fast`](Host::ack_fast) reports the phase's end as `Ok`, or
 ///    - after any other end, or none, [`set_bus`](Host::set_bus) with [`BusOp::ResetLines`] or
 ///      [`BusOp::ResetAll`] returns [`Step::Done`], or
 ///    - the end is a fault with [`Cause::Gone`]: such a controller accesses no memory, or
 ///    - [`isolate`](Host::isolate) returns true.
 ///
-///    After an error of `start` they have nothing.
-/// 3. They only read the memory of a write, and write the memory of a read only in its `len` bytes.
+///    After an error of `start`, driver and controller do not have the memory.
+/// 3. Driver and controller only read the memory of a write, and write the memory of a read only in
+///    its `len` bytes.
 /// 4. The controller is given only addresses that `map` set and that have not been unmapped, and
 ///    memory of the driver's own that outlives the driver, or that its `drop` takes back. This
 ///    holds for any phase and any segments, even too few, and for any content of the registers.

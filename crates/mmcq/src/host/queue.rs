@@ -335,9 +335,9 @@ impl core::error::Error for QueueError {
 /// a change of the supply switch the engine off and drop its tasks.
 ///
 /// # Safety
-/// A driver promises for a task's memory what [`Host`](super::Host) promises for a phase's. It
-/// *has* the memory from the [`prepare_task`](Self::prepare_task) that returned `Ok` with it. It
-/// has released it when
+/// A driver promises for a task's memory what [`Host`](super::Host) promises for a phase's. The
+/// driver *has* the memory from the [`prepare_task`](Self::prepare_task) that returned `Ok` with
+/// it. The driver has released the memory when
 /// - [`ack_queue`](Self::ack_queue) reports the slot in [`QueueEvents::done`] or
 ///   [`QueueEvents::cleared`], or
 /// - the slot was never started, and is [withdrawn](Self::withdraw) or prepared again, or

@@ -1,4 +1,4 @@
-//! Decides when a lane is given up, by how often it has failed lately.
+//! Decides when a lane is given up, by the number of its failures in the last minutes.
 
 /// Time in nanoseconds: a lane is given up if two failures come within this time.
 const OFTEN_NS: u64 = 10_000_000_000;

@@ -58,7 +58,7 @@ impl<P: Policy> Profile for P {
     }
 }
 
-/// Profile for firmware with few requests at a time: no start is delayed for the rest of its batch.
+/// Profile for firmware with few requests at a time: no start is delayed for the tail of its batch.
 ///
 /// # Examples
 /// ```

@@ -1,9 +1,10 @@
 //! Bluetooth Type-A: HCI packets through a function's FIFO [SDIO Bluetooth 2].
 //!
 //! To receive a packet, the driver takes six steps: read which function interrupts, read the
-//! function's interrupt register, clear it, read the header, read the payload, acknowledge. It must
-//! clear the interrupt before the header and acknowledge after the payload, otherwise an interrupt
-//! is lost. The header has a length (24 bits, header included) and a type.
+//! function's interrupt register, clear it, read the header, read the payload, acknowledge. The
+//! driver must clear the interrupt before it reads the header, and acknowledge after it has read
+//! the payload; otherwise an interrupt is lost. The header has a length (24 bits, header included)
+//! and a type.
 
 use super::{At, CardInterrupt, Chain, Function, IoError};
 use crate::engine::{self, DmaBuf};

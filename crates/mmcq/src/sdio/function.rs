@@ -220,8 +220,9 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.common(cmd::io_read(0, addr), addr, chain).await
     }
 
-    /// Writes a register of function 0 by CMD52. It must be one of the vendor's registers, F0h to
-    /// FFh [SDIO 6.9], except on cards whose drivers [need others](Quirks::IO_LENIENT_F0).
+    /// Writes a register of function 0 by CMD52. The register must be one of the vendor's
+    /// registers, F0h to FFh [SDIO 6.9], except on cards whose drivers [need
+    /// others](Quirks::IO_LENIENT_F0).
     pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         if !VENDORS.contains(&addr) && !self.quirks.has(Quirks::IO_LENIENT_F0) {

@@ -25,8 +25,8 @@ use core::task::{Context, Poll};
 /// Bit of IENx that enables the interrupts of all functions.
 const MASTER: u8 = 1;
 
-/// The interrupt line of a card; make one for each card. Its owner waits, serves the functions that
-/// request attention, and acknowledges:
+/// The interrupt line of a card; make one for each card. The code that owns it waits, serves the
+/// functions that request attention, and acknowledges:
 ///
 /// ```
 /// # use mmcq::{sdio::{CardInterrupt, IoError, Function}, task::Platform};
@@ -151,8 +151,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     }
 
     /// Returns the functions that request attention, bit n for function n: CCCR INTx, without
-    /// functions that may not interrupt. If only one function may interrupt, returns that function
-    /// and sends no command.
+    /// functions whose interrupt is disabled. If the interrupt of only one function is enabled,
+    /// returns that function and sends no command.
     pub async fn pending(&mut self) -> Result<u8, IoError> {
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);

@@ -35,8 +35,8 @@ pub(super) struct Locked<T> {
     /// Calls from inside another one set bits too, so the field is outside of the engine. Accessed
     /// only with the lock held.
     pub unfinished: Cell<u8>,
-    /// How many times a bring-up of an I/O card has begun or ended. Settings made on the card
-    /// before are lost with each. Accessed only with the lock held.
+    /// How many times a bring-up of an I/O card has begun or ended. Each of them clears the
+    /// settings that were made on the card before. Accessed only with the lock held.
     pub io_resets: Cell<u32>,
     /// Made at the first access, because loom's cells cannot be made in a constant.
     #[cfg(all(test, loom))]

@@ -8,8 +8,8 @@ use crate::sched::Profile;
 use core::cell::Cell;
 
 /// Requests whose future was dropped inside another call, until the next call abandons them. The
-/// rest of the outer call may end such a request and put another one into its slot. So each entry
-/// also has the use number of its slot.
+/// remaining part of the outer call may end such a request and put another one into its slot. So
+/// each entry also has the use number of its slot.
 pub(super) struct Dropped<const N: usize> {
     /// The slots of these requests, bit n for slot n.
     slots: Cell<SlotSet>,

@@ -26,8 +26,8 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// - When [`may_sleep`](Self::may_sleep) has become false: another context, such as the interrupt
 ///   handler, has advanced the stack.
 ///
-/// `idle` may return at any time; an early return costs one turn. It must not wait for something
-/// that only this thread can do.
+/// `idle` may return at any time; an early return costs one turn. `idle` must not wait for
+/// something that only this thread can do.
 ///
 /// # How
 /// | the platform | `idle` |

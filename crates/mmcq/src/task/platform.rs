@@ -45,8 +45,8 @@ pub trait Clock {
 
     /// Sets the alarm: the platform calls [`Stack::poll`](super::Stack::poll) at this time (at once
     /// if it has passed). Replaces the alarm set before; `None` removes it. This function is called
-    /// with the lock held, so that alarms are set in the right order. It must not call `poll`
-    /// itself: that call would be refused.
+    /// with the lock held, so that alarms are set in the right order. This function must not call
+    /// `poll` itself: that call would be refused.
     ///
     /// The stack relies on an alarm until `poll` is called. It sets another one only for an earlier
     /// time, and in `poll`. So an alarm may ring when nothing is due: that costs one poll. A
@@ -84,9 +84,9 @@ impl Clock for Timer {
     }
 }
 
-/// The parts of a stack. A board names its four parts once, by a type of its own or by a tuple:
-/// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler or
-/// profile.
+/// The parts of a stack. A board names the four parts in one place, by a type of its own or by a
+/// tuple: `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another
+/// scheduler or profile.
 pub trait Platform {
     /// The lock, which keeps other contexts out of the engine.
     type Lock: Lock;

@@ -14,9 +14,10 @@ const PHASES_MAX: u32 = 16;
 impl<B: Platform, const N: usize> Stack<B, N> {
     /// Returns a [`request`](Self::request) for a thread that spins before it sleeps. At its first
     /// poll the future submits the request, and then drives the stack by [`turn`](Self::turn),
-    /// phase by phase, as long as `advance` expects spinning to be cheaper than sleeping. Then it
-    /// is pending: the interrupt wakes its waker, and it does not spin again. It spins for at most
-    /// 16 phases, and in each no longer than [`WaitStrategy::choose`] allows, in time and in polls.
+    /// phase by phase, as long as `advance` expects spinning to be cheaper than sleeping. Then the
+    /// future is pending: the interrupt wakes its waker, and the future does not spin again. It
+    /// spins for at most 16 phases, and in each phase no longer than [`WaitStrategy::choose`]
+    /// allows, in time and in polls.
     ///
     /// The bus settings are read from the engine, and `advance` learns from the time that the
     /// phases took.

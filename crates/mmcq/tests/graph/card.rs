@@ -1,5 +1,5 @@
-//! An eMMC as it is seen from the bus: states, partitions, a cache, and which request wrote which
-//! block.
+//! The abstract eMMC of the graph tests, as the bus sees it: its states, partitions and cache, and
+//! which request wrote which block.
 
 use crate::choice::Bad;
 use crate::judge::Judge;
@@ -7,21 +7,21 @@ use mmcq::host::{Auto, Cause, Data, Direction, Done, Fault, Phase, Segment, Stag
 use mmcq::spec::command::Resp;
 use mmcq::spec::response::{R1, Response};
 
-/// Blocks of each partition.
+/// Number of blocks in each partition.
 pub const BLOCKS: usize = 64;
-/// The user area and the first boot area.
+/// Number of partitions: the user area and the first boot area.
 pub const AREAS: usize = 2;
-/// Half of a transfer is done before it breaks off.
+/// A transfer that is cut off has done one part of this many.
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 
-/// What wrote a block, and for where: the request's number, the partition, the block. The first
-/// four bytes of each block on the bus.
+/// The content of a block: the number of the request that wrote it, and the partition and block for
+/// which it was written. On the bus these are the first four bytes of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u32);
 
 impl Tag {
-    /// Nothing is here.
+    /// The block is in no cache.
     pub const NONE: Tag = Tag(u32::MAX);
 
     pub const fn new(serial: u8, area: u8, lba: u32) -> Tag {
@@ -37,7 +37,7 @@ impl Tag {
     }
 }
 
-/// One value for each block.
+/// One tag for each block of each partition.
 pub type Blocks = [[Tag; BLOCKS]; AREAS];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,17 +52,18 @@ pub enum State {
     Prg = 7,
 }
 
-/// What the bus does to what the card says.
+/// The state of the bus, which may damage the card's responses and data.
 #[derive(Clone, Copy)]
 pub struct Line {
-    /// The host's sampling is wrong: what it hears is damaged.
+    /// Whether the host's sampling point is wrong, so that everything that the host receives is
+    /// damaged.
     pub garbled: bool,
     pub timing: Timing,
 }
 
 #[derive(Clone)]
 pub struct Card {
-    /// Which card it is: 0 or 1.
+    /// Number of the card, 0 or 1: another card has another number.
     pub identity: u8,
     pub present: bool,
     pub powered: bool,
@@ -74,14 +75,14 @@ pub struct Card {
     pub timing: Timing,
     pub cache_on: bool,
     pub has_cache: bool,
-    /// Answers "busy" to so many questions after a write.
+    /// Number of polls after a write that find the card busy.
     pub busy_polls: u8,
     busy: u8,
     cache: Blocks,
     pub media: [Blocks; 2],
-    /// Errors that the next R1 shows.
+    /// Error bits that the next R1 shows.
     error: u32,
-    /// CMD0 so far.
+    /// Number of CMD0 that the card has received.
     pub initialised: u32,
     open: Option<Direction>,
     next: u32,
@@ -122,7 +123,7 @@ impl Card {
         }
     }
 
-    /// What a read of this block would bring.
+    /// Returns what a read of this block on the card `identity` returns.
     pub fn newest(&self, identity: u8, area: u8, lba: u32) -> Tag {
         let cached = self.cache[area as usize][lba as usize];
         match cached != Tag::NONE && identity == self.identity {
@@ -131,7 +132,7 @@ impl Card {
         }
     }
 
-    /// CMD0, or the supply comes back: what is volatile is lost.
+    /// Loses the card's state and the content of its cache, by CMD0 or by a loss of the supply.
     pub fn lose_state(&mut self, judge: &mut Judge) {
         if self.cache != [[Tag::NONE; BLOCKS]; AREAS] {
             judge.cache_was_lost();
@@ -150,7 +151,7 @@ impl Card {
         self.powered = on;
     }
 
-    /// Another card is in its place.
+    /// Exchanges the card for another one.
     pub fn swap(&mut self, judge: &mut Judge) {
         self.lose_state(judge);
         self.identity = 1 - self.identity;
@@ -166,7 +167,7 @@ impl Card {
         Err(Fault { cause, stage, response: None })
     }
 
-    /// One phase, from the command to the end of busy.
+    /// Executes one phase, from its command to the end of busy; `bad` is what goes wrong.
     pub fn execute(
         &mut self,
         phase: &Phase,
@@ -228,7 +229,8 @@ impl Card {
         Ok(Done { response, stop: None, tuned: phase.tuning })
     }
 
-    /// The command alone; `None`: no response.
+    /// Executes a command without its data. Returns the response; `None`: the card does not
+    /// respond.
     fn command(&mut self, phase: &Phase, judge: &mut Judge) -> Option<Response> {
         let (index, arg) = (phase.command.index, phase.command.arg);
         if index == 0 {
@@ -305,7 +307,7 @@ impl Card {
         Some(Response::short(content))
     }
 
-    /// The card programs, if the controller leaves that to be asked for.
+    /// Makes the card busy after a write, if the engine has to poll for the end of busy.
     fn program(&mut self) {
         if self.busy_polls > 0 && self.state == State::Tran {
             (self.busy, self.state) = (self.busy_polls, State::Prg);
@@ -450,7 +452,7 @@ impl Card {
         Ok(done)
     }
 
-    /// EXT_CSD; nothing for a tuning block.
+    /// Sends the content of EXT_CSD to the host; for a tuning block nothing.
     fn register(&self, data: Data, segment: &Segment) {
         if data.direction == Direction::Write || segment.len_bytes() < 512 {
             return;

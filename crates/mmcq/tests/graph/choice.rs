@@ -1,16 +1,16 @@
-//! What may go wrong, and the list of choices that makes a run.
+//! The faults that may happen in the graph tests, and the list of choices that decides a run.
 //!
-//! A run is a function of its plan: at the choice point with this number, the alternative with
-//! this number is taken; everywhere else all is well.
+//! A run depends only on its plan. The plan names choice points by number, and for each the number
+//! of the alternative that is taken; at all other choice points nothing goes wrong.
 
-/// A bad answer, or another thing that happens at a bad moment.
+/// A fault, or another event at a bad moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bad {
     /// The card does not see the command; the controller reports a timeout.
     CommandLost,
-    /// The card has obeyed; its response is damaged (CRC).
+    /// The card has executed the command; its response is damaged (CRC).
     ResponseDamaged,
-    /// A block of the data is damaged (CRC); a write is cut off in the middle.
+    /// A block of the data is damaged (CRC); a write stops in the middle.
     DataDamaged,
     /// The data stop in the middle; the controller reports a timeout.
     DataMissing,
@@ -18,17 +18,17 @@ pub enum Bad {
     DmaFault,
     /// The controller never ends the phase; the card has not seen its command.
     Silence,
-    /// All is well, but no interrupt comes.
+    /// The phase ends without a fault, but its interrupt is lost.
     LostInterrupt,
-    /// R1 shows an error of what went before.
+    /// R1 shows an error of an earlier command or transfer.
     StatusError,
     /// R1 shows that the card refuses the command.
     Refused,
-    /// The data arrive and are not programmed; the next R1 shows it.
+    /// The card receives the data and does not program them; its next R1 shows this.
     ProgramFails,
     /// The card loses its supply for a moment.
     BrownOut,
-    /// The card answers nothing until it is switched off and on.
+    /// The card does not respond until its supply is switched off and on.
     Mute,
     /// The card stays busy until it is reset.
     Stuck,
@@ -38,13 +38,13 @@ pub enum Bad {
     Removed,
     /// The card is taken out, and comes back after 100 ms.
     Returned,
-    /// Another card is in its place after 100 ms.
+    /// The card is taken out, and another card is inserted after 100 ms.
     Replaced,
-    /// Another card is in its place, and no event tells.
+    /// The card is exchanged for another one, and no event reports this.
     Swapped,
-    /// The controller asks for a new tuning, beside a good answer.
+    /// The controller requests a new tuning, at a phase that ends without a fault.
     RetuneAsked,
-    /// The controller reads as all ones.
+    /// The registers of the controller read as all ones.
     Gone,
     /// The start is refused once: the lines are in use.
     StartRefused,
@@ -54,43 +54,44 @@ pub enum Bad {
     ResetHangs,
     /// A reset ends after 50 ms.
     ResetLate,
-    /// There is no room for this mapping.
+    /// No mapping is free for this memory.
     MapExhausted,
-    /// The supervisor begins after 300 ms.
+    /// The supervisor begins its help after 300 ms.
     SupervisorSlow,
-    /// The supervisor begins after 20 s.
+    /// The supervisor begins its help after 20 s.
     SupervisorTooSlow,
     /// The supervisor's future is dropped.
     SupervisorGone,
-    /// The owner of this request cancels it.
+    /// The client of the request with this number cancels it.
     Cancel(u8),
 }
 
 impl Bad {
-    /// The same thing, whichever request it happens to.
+    /// Returns whether both are the same kind of fault, whichever request they hit.
     fn is_a(self, other: Bad) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// Evidence that the bus is too fast.
+    /// Returns whether this fault may show that the bus is too fast.
     pub fn damages(self) -> bool {
         matches!(self, Bad::ResponseDamaged | Bad::DataDamaged | Bad::Noise)
     }
 }
 
-/// The deviations of a run: choice point and alternative, in the order of the points.
+/// The faults of a run: the number of the choice point and of the alternative, in the order of the
+/// points.
 pub type Plan = Vec<(u32, u8)>;
 
-/// Takes the choices of one run, and notes how many there were at each point.
+/// Makes the choices of one run by its plan, and records how many alternatives each point had.
 #[derive(Default)]
 pub struct Chooser {
     plan: Plan,
     next: usize,
-    /// Alternatives at each point so far.
+    /// Number of alternatives at each choice point so far.
     pub points: Vec<u8>,
-    /// Nothing goes wrong any more.
+    /// Whether nothing goes wrong any more.
     pub closed: bool,
-    /// If it is given, only this may go wrong, in this order.
+    /// The only faults that may happen, in this order; `None`: all faults may happen.
     only: Option<&'static [Bad]>,
 }
 
@@ -102,7 +103,7 @@ impl Chooser {
         (self.next, self.closed, self.only) = (0, false, only);
     }
 
-    /// One of these, or nothing goes wrong.
+    /// Returns the fault that happens at this choice point; `None`: nothing goes wrong.
     pub fn choose(&mut self, alternatives: &[Bad]) -> Option<Bad> {
         if self.closed || alternatives.is_empty() {
             return None;

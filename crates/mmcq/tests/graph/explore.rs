@@ -1,4 +1,4 @@
-//! Every plan of up to so many deviations, once.
+//! Runs every plan with up to a given number of faults, each plan one time.
 
 use crate::choice::{Bad, Plan};
 use crate::run::{Room, Start, run};
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What was found, by the sentence that was broken.
+/// A violation that was found, with its plan and its faults.
 pub struct Found {
     pub plan: Plan,
     pub bad: Vec<Bad>,
@@ -64,7 +64,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Runs the plan, and every plan that goes on from it.
+    /// Runs the present plan, and every plan that continues it with up to `left` more faults.
     fn explore(&mut self, left: usize) {
         let Some(points) = self.one() else { return };
         if left == 0 {
@@ -80,7 +80,7 @@ impl Worker<'_> {
         }
     }
 
-    /// One run; its choice points, if it broke nothing.
+    /// Runs the present plan. Returns its choice points; `None` if the run violated a rule.
     fn one(&mut self) -> Option<Vec<u8>> {
         self.report.runs += 1;
         let Worker { start, room, plan, report, .. } = self;
@@ -97,7 +97,7 @@ impl Worker<'_> {
     }
 }
 
-/// All plans of up to `depth` deviations, by so many threads.
+/// Runs all plans with up to `depth` faults, by `threads` threads.
 pub fn explore(start: &Start, depth: usize, threads: usize) -> Report {
     let mut room = Room::new();
     let points = run(start, &mut room, &[], false);

@@ -1,4 +1,5 @@
-//! A controller whose every answer is a choice, and what it shares with the driver of the run.
+//! The abstract controller of the graph tests: each of its results is a choice. Also its state,
+//! which it shares with the code that drives the run.
 
 use crate::card::{Card, Line, State};
 use crate::choice::{Bad, Chooser};
@@ -11,32 +12,33 @@ use mmcq::spec::command::Resp;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A reset that is late.
+/// Time of a late reset, in nanoseconds.
 const LATE_NS: u64 = 50_000_000;
-/// A card that comes back does so after this.
+/// Time until a removed card comes back, in nanoseconds.
 const AWAY_NS: u64 = 100_000_000;
 
-/// What a workload's controller is like.
+/// The properties of a workload's controller.
 #[derive(Clone, Copy)]
 pub struct Board {
     pub caps: Caps,
-    /// A reset of the whole controller takes the supply from the card for a moment.
+    /// Whether a reset of the whole controller switches the card's supply off for a moment.
     pub reset_unpowers: bool,
-    /// Mappings at a time.
+    /// Largest number of mappings at a time.
     pub maps: usize,
-    /// A conversation's step fails in as few ways as end differently, and a wait is asked for once.
+    /// Whether fewer faults are tried: a command of the supervisor fails only in ways with
+    /// different consequences, and only the first poll of a wait fails.
     pub thrifty: bool,
-    /// A card may stay busy for good.
+    /// Whether a card may stay busy for ever.
     pub sticks: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
-    /// Not yet known.
+    /// The end of the phase is not chosen yet.
     Open,
-    /// It comes with the next look at the controller.
+    /// The phase has ended, and the next read of the events returns this end.
     Ready(Option<Bad>),
-    /// It never comes.
+    /// The phase never ends.
     Never,
 }
 
@@ -50,11 +52,12 @@ pub struct World {
     answer: Answer,
     resetting: bool,
     late_until: u64,
-    /// Questions to a busy card in a row, or blocks of a tuning.
+    /// Number of polls of a busy card in a row, or number of blocks of a tuning.
     questions: u32,
-    /// The last phase was such a block; if it failed, the reset of the lines belongs to it.
+    /// Whether the last phase was a tuning block. If it failed, the reset of the lines belongs to
+    /// the tuning too.
     tunes: bool,
-    /// Phases ended.
+    /// Number of phases that have ended.
     pub ended: u64,
     pub timing: Timing,
     pub tuned: bool,
@@ -62,7 +65,7 @@ pub struct World {
     maps: Vec<(u64, u32)>,
     presence: bool,
     pub inserts_at: u64,
-    /// Lines of a trace, if wanted.
+    /// Lines of a trace; `None`: no trace is wanted.
     pub log: Option<Vec<String>>,
 }
 
@@ -97,8 +100,8 @@ impl World {
         }
     }
 
-    /// One of these goes wrong now, or nothing. The third question to a busy card is like the
-    /// second.
+    /// Returns which of these faults happens now, if any. The polls of a busy card after the second
+    /// one get no fault, since they would change nothing.
     pub fn choose(&mut self, alternatives: &[Bad]) -> Option<Bad> {
         if self.questions > if self.board.thrifty { 1 } else { 2 } {
             return None;
@@ -114,7 +117,7 @@ impl World {
         self.maps.len()
     }
 
-    /// A busy card is asked again and again, in the middle of it.
+    /// Returns whether the engine is in the middle of polling a busy card.
     pub fn only_asks(&self) -> bool {
         self.questions > 3
     }
@@ -123,7 +126,7 @@ impl World {
         self.running.map(|phase| phase.command.index)
     }
 
-    /// Decides how the phase in progress ends. True: there is an interrupt.
+    /// Decides how the phase in progress ends. Returns true if there is an interrupt.
     pub fn decide(&mut self) -> bool {
         let Some(phase) = self.running else { return self.presence };
         if self.answer != Answer::Open {
@@ -164,7 +167,7 @@ impl World {
         true
     }
 
-    /// A card that was away comes back.
+    /// Inserts the card that was removed.
     pub fn insert(&mut self) {
         self.questions = 0;
         self.inserts_at = u64::MAX;
@@ -173,7 +176,8 @@ impl World {
     }
 }
 
-/// What may go wrong with this phase. Of a conversation only what differs in its consequences.
+/// Returns the faults that may happen in this phase, and their number. For a command of the
+/// supervisor only faults with different consequences are listed.
 fn alternatives(phase: &Phase, card: &Card, helping: bool, board: &Board) -> ([Bad; 24], usize) {
     let mut list = [Bad::Gone; 24];
     let mut count = 0;
@@ -402,7 +406,7 @@ unsafe impl Host for Puppet {
     }
 }
 
-/// A controller that does all by itself.
+/// Capabilities of a controller that sends automatic commands and detects the end of busy itself.
 pub const CAPS: Caps = Caps::NONE
     .auto_stop(true)
     .auto_count(true)

@@ -1,10 +1,10 @@
-//! What must hold in every run, and where it did not.
+//! The rules that must hold in every run of the graph tests, and the violations of a run.
 
 use crate::card::{BLOCKS, Blocks, Card, Tag};
 use crate::choice::Bad;
 use mmcq::engine::Error;
 
-/// The work of one request.
+/// What one request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     Write,
@@ -16,11 +16,12 @@ pub enum Work {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing has been heard of it.
+    /// The request has no result yet.
     Pending,
-    /// Its owner has cancelled it while it was under way: it may be done, or not.
+    /// The client has cancelled the request while it was under way: the request may be done, or
+    /// not.
     Orphan,
-    /// It was taken back before it began.
+    /// The request was taken back before it began.
     Withdrawn,
     Answered(Result<(), Error>),
 }
@@ -31,11 +32,11 @@ pub struct Asked {
     pub lba: u32,
     pub blocks: u32,
     pub fate: Fate,
-    /// The card it was meant for.
+    /// Number of the card that the request is for.
     identity: u8,
-    /// Its loss has been told.
+    /// Whether the loss of its data was reported.
     forgiven: bool,
-    /// The last request that was answered before it was asked: what is older is in the past.
+    /// Number of the last request that had its result before this request was submitted.
     answered_before: u64,
 }
 
@@ -44,7 +45,7 @@ impl Asked {
         self.area == area && (self.lba..self.lba + self.blocks).contains(&lba)
     }
 
-    /// Its data move on the bus.
+    /// Returns whether the request transfers data on the bus.
     pub fn moves(&self) -> bool {
         matches!(self.work, Work::Write | Work::Durable | Work::Read)
     }
@@ -56,20 +57,20 @@ impl Asked {
 
 #[derive(Default)]
 pub struct Judge {
-    /// By serial, which begins with 1.
+    /// All submitted requests, by number; the first has the number 1.
     pub asked: Vec<Asked>,
-    /// What went wrong, and when.
+    /// The faults of the run, with their times.
     pub bad: Vec<(u64, Bad)>,
     pub violations: Vec<&'static str>,
-    /// The supervisor talks to the card.
+    /// Whether the supervisor sends commands to the card now.
     pub helping: bool,
-    /// What went wrong while the supervisor talked.
+    /// Number of faults during the commands of the supervisor.
     pub bad_in_help: usize,
-    /// Not even the whole controller could be reset.
+    /// Whether no reset could stop the controller.
     pub wedged: bool,
-    /// Since when every request has an answer and nothing is under way.
+    /// Time since which every request has its result and nothing is under way.
     pub rest_ns: Option<u64>,
-    /// A cache lost what was in it; the card was changed.
+    /// Whether a cache has lost its content.
     cache_lost: bool,
     changed: bool,
 }
@@ -115,7 +116,8 @@ impl Judge {
         mask
     }
 
-    /// The erase that may erase this block now; its number is what the block holds afterwards.
+    /// Finds the erase that may erase this block now. Returns the tag of that erase, which the
+    /// block has afterwards.
     pub fn erases(&mut self, area: u8, lba: u32, before: Tag) -> Tag {
         let found = self.asked.iter().position(|asked| {
             asked.work == Work::Erase && asked.covers(area, lba) && asked.fate == Fate::Pending
@@ -130,7 +132,7 @@ impl Judge {
         }
     }
 
-    /// A block was written.
+    /// Checks a block that the card has written.
     pub fn landed(&mut self, identity: u8, area: u8, lba: u32, tag: Tag, before: Tag) {
         if tag.place() != (area, lba) {
             return self.violation("data of one place were written to another");
@@ -195,7 +197,7 @@ impl Judge {
         }
     }
 
-    /// Is this what a read may bring?
+    /// Checks whether a read may return this block.
     fn read(&mut self, serial: u8, area: u8, lba: u32, tag: Tag) {
         if tag.place() != (area, lba) {
             return self.violation("a read brought the data of another place");
@@ -212,8 +214,7 @@ impl Judge {
         }
     }
 
-    /// Every request has an answer, and the last flush was well or not: is everything there that
-    /// must be?
+    /// Checks, when every request has its result, that the card has all data that it must have.
     pub fn at_rest(&mut self, card: &Card) {
         if self.asked.iter().any(|asked| asked.fate == Fate::Pending) {
             self.violation("a request was never answered");

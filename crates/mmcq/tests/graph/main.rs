@@ -1,15 +1,16 @@
-//! The whole graph of engine and recovery: every sequence of up to so many bad answers.
+//! Tests of engine and recovery with every sequence of up to a given number of faults (the graph of
+//! all runs).
 //!
-//! Engine and supervisor are real. The controller, the card and the users are abstract, and each of
-//! their answers is a choice ([`choice::Bad`]). A run is a function of the list of its deviations
-//! from "all is well"; the explorer runs every list up to a length, over a handful of workloads,
-//! and the judge looks at each of them.
+//! Engine and supervisor are the real code. The controller, the card and the clients are abstract,
+//! and each of their results is a choice ([`choice::Bad`]). A run depends only on the list of its
+//! faults. The explorer runs every list up to a length, for several workloads, and the judge checks
+//! each run.
 //!
-//! An ordinary test run takes all sequences of two. `tools/graph.sh` explores all sequences of
-//! three, of each workload in short: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`. `GRAPH_STUCK=0`
-//! leaves out the card that stays busy for good, which takes nine tenths of the time.
-//! `GRAPH_WORKLOAD` is a part of a workload's name. `GRAPH_PLAN=12:3,40:0` shows one run step by
-//! step.
+//! An ordinary test run tests all sequences of two faults. `tools/graph.sh` tests all sequences of
+//! three, with a shorter form of each workload: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`.
+//! `GRAPH_STUCK=0` leaves out the card that stays busy for ever, which takes nine tenths of the
+//! time. `GRAPH_WORKLOAD` is a part of a workload's name. `GRAPH_PLAN=12:3,40:0` shows one run step
+//! by step.
 
 #![allow(clippy::print_stderr, reason = "the figures are what it is for")]
 

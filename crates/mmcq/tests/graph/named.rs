@@ -1,11 +1,12 @@
-//! What the graph has found: each sequence that once ended badly, in every placement.
+//! Sequences of faults with which the graph tests have found an error, at every place where they
+//! can happen.
 
 use crate::choice::Bad::{self, *};
 use crate::explore::explore;
 use crate::run::Start;
 use crate::workload::ALL;
 
-/// Runs the workload with these bad answers in this order, wherever they fit.
+/// Runs the workload with these faults in this order, at every place where they can happen.
 fn wherever(workload: &str, bad: &'static [Bad]) {
     let found = ALL.into_iter().find(|one| one.name == workload).expect("there is such a workload");
     let mut start = Start::new(found);
@@ -113,8 +114,8 @@ fn a_sampling_point_that_a_reset_took_is_looked_for_again() {
     wherever("accesses to a boot area", &[CommandLost, ResetHangs]);
 }
 
-/// It was initialised in this incident already, and has lost its tuning since: nothing stronger is
-/// left.
+/// Tests a card between two partitions that was initialised in this incident already, and has lost
+/// its tuning since: it is tuned again before it is given up.
 #[test]
 fn a_card_between_two_partitions_is_tuned_before_it_is_given_up() {
     wherever("accesses to a boot area", &[Mute, CommandLost, ResetHangs]);

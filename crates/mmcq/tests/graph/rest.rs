@@ -1,4 +1,5 @@
-//! What is looked at when all have their answers: time, and evidence for what was done.
+//! Checks at the end of a run, when all requests have their results: the time that recovery took,
+//! and whether its measures were justified.
 
 use crate::card::State;
 use crate::choice::Bad;
@@ -7,14 +8,16 @@ use crate::judge::{Fate, Work};
 use crate::run::{MS, Run};
 use mmcq::engine::{Error, RecoveryStep};
 
-/// An incident: 12 s and the card's own times for a read and a write; a little more for the last
-/// conversation's end.
+/// Longest time of an incident in nanoseconds: 12 s, the card's own times for a read and a write,
+/// and a second for the supervisor's last commands.
 const INCIDENT_NS: u64 = 12_000 * MS + 600 * MS + 1_000 * MS;
-/// A flush may take the card 30 s, an erase twice that; a new card is brought up in 30 s.
+/// Longest time of a long operation in nanoseconds: a flush takes up to 30 s, an erase twice as
+/// long; a new card is brought up in 30 s.
 const LONG_NS: u64 = 30_000 * MS;
 
 impl Run<'_> {
-    /// All have their answers. Was there time enough, and evidence for what was done?
+    /// Checks, when all requests have their results, the time that recovery took, and whether the
+    /// faults of the run justify its measures.
     pub fn at_first_rest(&self) {
         let (slower, dead) = (self.taken(RecoveryStep::Slower), self.taken(RecoveryStep::Dead));
         let (reinit, cycles) = (self.taken(RecoveryStep::Reinit), self.taken(RecoveryStep::PowerCycle));
@@ -100,7 +103,7 @@ impl Run<'_> {
     }
 }
 
-/// Does a good stack overcome it, if nothing else goes wrong?
+/// Returns whether a correct stack overcomes this fault, if it is the only one.
 fn is_curable(bad: Bad) -> bool {
     matches!(
         bad,

@@ -1,4 +1,5 @@
-//! One run: engine, supervisor and users on the abstract host, as the plan says.
+//! One run of the graph tests: engine, supervisor and clients on the abstract controller, with the
+//! faults of a plan.
 
 use crate::card::{Card as ModelCard, Tag};
 use crate::choice::Bad;
@@ -23,26 +24,26 @@ use std::rc::Rc;
 pub const SLOTS: usize = 8;
 pub type Stack = mmcq::task::Stack<(OneThread, Puppet), SLOTS>;
 pub const MS: u64 = 1_000_000;
-/// A phase takes this.
+/// Time of a phase, in nanoseconds.
 const PHASE_NS: u64 = 10_000;
-/// Longest flush, where this is not the supervisor's business.
+/// Time limit of a flush in nanoseconds, where the supervisor does not set it.
 const FLUSH_NS: u64 = 1_000 * MS;
-/// No run is longer than this.
+/// Largest number of turns of a run.
 const TURNS: u32 = 1_000_000;
 const BUFFER_BYTES: usize = 2048;
 
-/// What all runs of a workload begin with.
+/// The state with which all runs of a workload begin.
 pub struct Start {
     pub workload: Workload,
     pub card: Card,
-    /// If it is given, only this goes wrong, in this order.
+    /// The only faults that happen, in this order; `None`: all faults may happen.
     pub only: Option<&'static [Bad]>,
     model: ModelCard,
     pub timing: Timing,
 }
 
 impl Start {
-    /// Brings the card up once, with all well.
+    /// Brings the card up one time without a fault, and stores its state.
     pub fn new(workload: Workload) -> Start {
         let world = Rc::new(RefCell::new(World::new(workload.board(), workload.card())));
         world.borrow_mut().chooser.closed = true;
@@ -77,7 +78,7 @@ fn options(workload: &Workload) -> Options {
     Options::DEFAULT.without(hs200)
 }
 
-/// Memory and marks that runs use one after the other.
+/// Memory and records that all runs of a thread use, one run after the other.
 pub struct Room {
     memory: Vec<[u32; BUFFER_BYTES / 4]>,
     pub states: HashSet<u64>,
@@ -90,7 +91,7 @@ impl Room {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Outcome {
     pub points: Vec<u8>,
     pub violations: Vec<&'static str>,
@@ -115,11 +116,12 @@ pub struct Run<'a> {
     claims: Vec<Claim>,
     /// Cancelled requests.
     given_up: Vec<SlotId>,
-    /// When a cancellation was last thought of: phases ended, requests answered, in a conversation.
+    /// When a cancellation was last a choice: number of ended phases, number of requests with
+    /// results, and whether the supervisor was sending commands.
     thought: (u64, usize, bool),
 }
 
-/// Runs the plan.
+/// Runs one plan.
 pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> Outcome {
     let mut world = World::new(start.workload.board(), start.model.clone());
     world.chooser.begin(plan, start.only);
@@ -172,7 +174,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     }
 }
 
-/// The engine knows the bus by what it was told, as in a bring-up.
+/// Makes the bus settings known to the engine by requests, as bring-up does.
 fn told_of_the_bus(stack: &Stack, card: &Card) {
     for op in [BusOp::Width(card.width), BusOp::Timing(card.timing), BusOp::Clock(card.clock_hz)] {
         let request = Request::new(Kind::Bus(op), DmaBuf::EMPTY);
@@ -278,13 +280,14 @@ impl Run<'_> {
         }
     }
 
-    /// Requests that were cancelled while the controller had them, and are not over.
+    /// Returns the number of requests that were cancelled while the controller had them, and that
+    /// are not over.
     fn orphans(&self) -> usize {
         let is_there = |id: &&SlotId| self.stack.with(|engine| engine.id_of(id.index())) == Some(**id);
         self.given_up.iter().filter(is_there).count()
     }
 
-    /// Takes what is done. True if anything may be cancelled now.
+    /// Takes the completions. Returns true if a request may be cancelled now.
     fn take(&mut self) -> bool {
         let mut at = 0;
         while let Some(user) = self.users.get(at) {
@@ -397,7 +400,7 @@ impl Run<'_> {
         buf
     }
 
-    /// Lets the owner of any of the requests give it up now.
+    /// Makes it a choice whether the client of one of the requests cancels it now.
     fn offer_cancels(&mut self) {
         let (ended, helping) = {
             let world = self.world.borrow();
@@ -422,7 +425,7 @@ impl Run<'_> {
         asked.fate = if back.is_some() { Fate::Withdrawn } else { Fate::Orphan };
     }
 
-    /// No request waits, and none is under way.
+    /// Returns whether no request waits and none is under way.
     fn is_quiet(&self, supervisor: &Supervisor<'_>) -> bool {
         let waits = self.flag.is_set() && !supervisor.is_gone();
         !waits
@@ -433,7 +436,7 @@ impl Run<'_> {
             })
     }
 
-    /// While anything is in progress there is a time at which the engine wants to be called.
+    /// Checks that the engine has a deadline while anything is in progress.
     fn check_timer(&self, supervisor: &Supervisor<'_>) {
         let (deadline, busy) =
             self.stack.with(|engine| (engine.next_deadline_ns(), engine.slots_in_use() > 0));
@@ -442,7 +445,7 @@ impl Run<'_> {
         }
     }
 
-    /// An interrupt, or the next time at which anything happens.
+    /// Advances the run: to an interrupt, or to the next time at which anything happens.
     fn turn(&mut self, supervisor: &mut Supervisor<'_>) {
         self.step(supervisor);
         // A busy card is asked thousands of times: nothing else happens meanwhile.
@@ -507,7 +510,7 @@ impl Run<'_> {
         judge.at_rest(card);
     }
 
-    /// Notes the state as it is seen from outside.
+    /// Records the state of the stack as it is visible from outside.
     fn mark(&mut self) {
         let steps = self.stack.with(|engine| engine.stats().recovery_steps);
         let world = self.world.borrow();

@@ -1,4 +1,5 @@
-//! The real supervisor, polled when it was woken; it may be slow, or leave.
+//! The real supervisor in the graph tests: it is polled when it was woken, may be slow, and may be
+//! dropped.
 
 use crate::run::Stack;
 use mmcq::card::{self, Card, Event, Options};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The supervisor's waker: it was woken.
+/// The supervisor's waker, with a flag that is set when the waker was woken.
 pub struct Flag {
     set: Arc<Woken>,
     waker: Waker,
@@ -32,7 +33,7 @@ impl Flag {
         Flag { waker: set.clone().into(), set }
     }
 
-    /// The one of this thread.
+    /// Returns the flag of this thread.
     pub fn of_thread() -> &'static Flag {
         FLAG.with(|flag| *flag)
     }
@@ -54,11 +55,11 @@ pub struct Supervisor<'a> {
     card: Card,
     future: Option<Kept<'a>>,
     scratch: Box<[u64; 64]>,
-    /// It is not polled before.
+    /// Time before which the supervisor is not polled.
     pub ready_at: u64,
-    /// It has an exchange under way.
+    /// Whether the supervisor has an exchange with the card under way.
     pub talks: bool,
-    /// The choice how it answers the call has been made.
+    /// Whether it was chosen how the supervisor answers the present request for help.
     pub told: bool,
 }
 
@@ -85,18 +86,18 @@ impl<'a> Supervisor<'a> {
         self.future.is_none()
     }
 
-    /// No supervisor will ever look after this.
+    /// Returns whether an exchange is under way that no supervisor continues.
     pub fn talks_idle(&self) -> bool {
         self.talks && self.ready_at != 0
     }
 
-    /// It is dropped, as a task is that was cancelled.
+    /// Drops the supervisor's future, as when its task is cancelled.
     pub fn leave(&mut self) {
         self.future = None;
         self.talks = false;
     }
 
-    /// One turn; what it told.
+    /// Polls the supervisor one time. Returns the event that it reports, as text.
     pub fn poll(&mut self, flag: &'static Flag) -> Option<String> {
         let future = self.future.as_mut()?;
         let mut context = Context::from_waker(&flag.waker);

@@ -1,4 +1,4 @@
-//! A handful of loads, each on its own controller.
+//! The workloads of the graph tests, each with a controller of its own.
 
 use crate::card::Card;
 use crate::host::{Board, CAPS};
@@ -6,13 +6,15 @@ use mmcq::host::{BusyDetect, Caps};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Do {
-    /// Write, read: first block, blocks.
+    /// A write: first block, number of blocks.
     W(u32, u32),
+    /// A read: first block, number of blocks.
     R(u32, u32),
-    /// A durable write.
+    /// A durable write: first block, number of blocks.
     D(u32, u32),
-    /// Write and read in the boot area.
+    /// A write in the boot area: first block, number of blocks.
     BootW(u32, u32),
+    /// A read in the boot area: first block, number of blocks.
     BootR(u32, u32),
     Erase(u32, u32),
     Flush,
@@ -25,17 +27,19 @@ pub struct Workload {
     pub reset_unpowers: bool,
     pub maps: usize,
     pub cache: bool,
-    /// Fast enough to be tuned.
+    /// Whether the bus is fast enough to need tuning.
     pub fast: bool,
     pub supervisor: bool,
-    /// What is asked at once; the next comes when all of it is answered.
+    /// Groups of requests: those of a group are submitted at the same time, and the next group is
+    /// submitted when all of them have their results.
     pub groups: &'static [&'static [Do]],
-    /// The same in short, for the longest sequences.
+    /// Shorter groups, for the longest sequences of faults.
     pub small: &'static [&'static [Do]],
-    /// What a conversation's step fails by is not told apart where the conversation then begins
-    /// anew.
+    /// Whether only one kind of failure is tried for a command of the supervisor, where each kind
+    /// makes the supervisor begin again.
     pub thrifty: bool,
-    /// A card may stay busy for good: nine tenths of the time go into asking it.
+    /// Whether a card may stay busy for ever; polling such a card takes nine tenths of the tests'
+    /// time.
     pub sticks: bool,
 }
 
@@ -55,7 +59,7 @@ const PLAIN: Workload = Workload {
     sticks: true,
 };
 
-/// All of them.
+/// All workloads.
 pub const ALL: [Workload; 10] = [
     PLAIN,
     Workload {
@@ -125,7 +129,7 @@ pub const ALL: [Workload; 10] = [
 ];
 
 impl Workload {
-    /// As it is for sequences of so many.
+    /// Returns the workload for sequences of `depth` faults: for three and more its shorter form.
     pub fn for_depth(self, depth: usize) -> Workload {
         if depth < 3 { self } else { Workload { groups: self.small, thrifty: true, ..self } }
     }

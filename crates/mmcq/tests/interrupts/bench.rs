@@ -1,5 +1,5 @@
-//! A stack over a scripted controller, memory that is counted, and an executor that only does what
-//! it was asked to.
+//! A stack with a scripted controller, memory whose buffers are counted, and an executor that polls
+//! a task only when its waker was called.
 
 use crate::io_card::IoHost;
 use crate::lock::{self, Handler, Interrupted, What};
@@ -30,11 +30,11 @@ const TIMER: Timer = Timer {
     },
 };
 
-/// How late a late alarm is: later than any command's deadline, but a busy card has not used up its
-/// time.
+/// Delay of a late alarm in nanoseconds: longer than the time limit of a command, shorter than the
+/// longest busy of a card.
 pub const LATE_NS: u64 = 100_000_000;
 
-/// A controller whose next interrupt is known.
+/// A controller that reports when its next interrupt comes.
 pub trait Wired: Host {
     fn next_irq_ns(&self) -> Option<u64>;
     fn mapped(&self) -> usize;
@@ -63,9 +63,9 @@ pub type Stack<H> = mmcq::task::Stack<(Interrupted, H), 4>;
 
 pub struct Bench<H: Wired> {
     pub stack: Stack<H>,
-    /// All memory that was handed out.
+    /// All memory that the bench has given to requests.
     memory: RefCell<Vec<Guarded>>,
-    /// Where the buffers are that came back.
+    /// Claims of all buffers that the bench has made.
     claims: RefCell<Vec<Claim>>,
     back: RefCell<Vec<NonNull<u8>>>,
 }
@@ -101,7 +101,7 @@ impl<H: Wired> Bench<H> {
         NOW_NS.set(NOW_NS.get().max(to_ns.unwrap_or(0)));
     }
 
-    /// Memory that goes when the bench goes.
+    /// Makes a buffer whose memory is freed with the bench.
     pub fn buffer(&self, bytes: u32, fill: u8) -> DmaBuf {
         let room = Guarded::filled(bytes as usize, fill);
         let at = room.at();
@@ -112,17 +112,18 @@ impl<H: Wired> Bench<H> {
         buf
     }
 
-    /// The next of its buffers that were lost.
+    /// Takes back the next of the bench's buffers whose request was dropped; `None`: there is none.
     pub fn reclaimed(&self) -> Option<DmaBuf> {
         self.claims.borrow().iter().find_map(|&claim| self.stack.with(|engine| engine.reclaim(claim)))
     }
 
-    /// A buffer has come back.
+    /// Records that a buffer has come back.
     pub fn back(&self, buf: DmaBuf) {
         self.back.borrow_mut().push(buf.as_non_null());
     }
 
-    /// What the hardware does next, when no task has anything to do. False: nothing ever.
+    /// Does what the hardware does next: an interrupt, or the alarm. Returns false if neither will
+    /// ever come.
     pub fn idle(&self) -> bool {
         let irq_ns = self.next_irq_ns();
         let alarm_ns = ALARM.get();
@@ -143,7 +144,7 @@ impl<H: Wired> Bench<H> {
         true
     }
 
-    /// The controller's interrupt. False: there is none.
+    /// Raises the controller's interrupt. Returns false if no interrupt is due.
     pub fn irq(&self) -> bool {
         let Some(irq_ns) = self.next_irq_ns() else { return false };
         self.jump(Some(irq_ns));
@@ -151,7 +152,7 @@ impl<H: Wired> Bench<H> {
         true
     }
 
-    /// Runs tasks, each polled when it was woken and at no other time.
+    /// Runs tasks to their ends. Each task is polled only when it was woken.
     pub fn drive(&self, mut tasks: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
         let flags: Vec<Arc<Woken>> = tasks.iter().map(|_| Woken::new()).collect();
         let mut left = tasks.len();
@@ -180,8 +181,9 @@ impl<H: Wired> Bench<H> {
         output.expect("driven to its end")
     }
 
-    /// All clients have ended: the stack comes to rest, and nothing is missing. How many buffers of
-    /// futures that were dropped made room for other requests before they were reclaimed.
+    /// Runs the stack until it is idle when all clients have ended, and checks that no buffer is
+    /// missing. Returns how many buffers of dropped futures were lost because other requests needed
+    /// their slots.
     pub fn end(&self) -> u64 {
         for _ in 0..1_000 {
             if self.stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {
@@ -212,7 +214,7 @@ impl<H: Wired> Bench<H> {
     }
 }
 
-/// A task's flag.
+/// A flag that a task's waker sets.
 pub struct Woken(AtomicBool);
 
 impl Woken {
@@ -236,7 +238,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future once with this waker.
+/// Polls a future one time with this waker.
 pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Option<F::Output> {
     match future.poll(&mut Context::from_waker(waker)) {
         Poll::Ready(output) => Some(output),

@@ -1,5 +1,5 @@
-//! Canonical workloads, with the interrupt at every shared access and again at every shared access
-//! of the handler.
+//! Tests of typical workloads, with an interrupt at every access to shared state, and a second
+//! interrupt at every access of the first one's handler.
 
 use crate::bench::{Bench, LATE_NS, Wired, Woken, poll_once};
 use crate::io_card::{self, IoHost};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Tells which interrupts it was when a run fails.
+/// Prints the plan of the interrupts if the run fails.
 struct Report<'a>(&'a str, Plan);
 
 impl Drop for Report<'_> {
@@ -32,7 +32,8 @@ impl Drop for Report<'_> {
     }
 }
 
-/// All runs of a workload. `make` prepares undisturbed.
+/// Runs a workload with every plan of interrupts. `make` prepares each run without interrupts.
+/// Returns the number of runs.
 fn every<H: Wired + 'static, S>(
     name: &str,
     make: impl Fn() -> (Rc<Bench<H>>, S),
@@ -86,7 +87,7 @@ fn memory_card(caps: Caps) -> (Rc<Bench<TestHost>>, Rc<std::cell::RefCell<World>
     (Rc::new(bench), world)
 }
 
-/// Every kind of controller for every workload of a memory card.
+/// Runs a workload of a memory card on every kind of controller.
 fn on_all_hosts(name: &str, workload: fn(&Bench<TestHost>)) {
     let hosts = [
         ("busy by interrupt", caps()),
@@ -220,7 +221,7 @@ fn two_tasks_and_one_queue() {
     });
 }
 
-/// The test's world has one thread, so its futures may be called `Send`.
+/// Marks a future as `Send`, since the test has only one thread.
 struct Here<F>(F);
 // SAFETY: everything of a test runs on its own thread.
 unsafe impl<F> Send for Here<F> {}
@@ -232,7 +233,7 @@ impl<F: Future> Future for Here<F> {
     }
 }
 
-/// Polls its task when woken: the tail of the interrupt.
+/// A waker that polls its task when it is woken, as the last step of an interrupt.
 struct Tail(Here<Rc<IrqTask<Interrupted>>>);
 // SAFETY: as for `Here`; the waker stays on the thread of its test.
 unsafe impl Sync for Tail {}
@@ -300,8 +301,8 @@ fn the_registers_and_fifo_of_a_function() {
     });
 }
 
-/// The waiter, the level, the acknowledgement: each packet comes once, in order, whenever the line
-/// is looked at.
+/// Tests packets that the card interrupt signals: each packet comes one time and in order, whenever
+/// the interrupt line is read.
 #[test]
 fn packets_by_the_card_interrupt() {
     every("card interrupt", io_bench, |bench, (world, card)| {
@@ -323,8 +324,8 @@ fn packets_by_the_card_interrupt() {
     });
 }
 
-/// The alarm comes when the busy card's time is over, because the platform had no time itself: the
-/// card is asked once more, and is ready.
+/// Tests an alarm that comes only when the time of a busy card is over, because the platform was
+/// late: the card is polled one more time, and is ready.
 #[test]
 fn a_late_alarm_is_not_the_cards_fault() {
     for busy in [BusyDetect::Status, BusyDetect::Level] {

@@ -1,4 +1,4 @@
-//! Executors that poll whenever and with whatever waker they like: nothing is lost, nothing is
+//! Tests of executors that poll at any time and with any waker: no result is lost, and none is
 //! delivered twice.
 
 use crate::bench::{Bench, Woken, poll_once};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 const BLOCKS: u64 = 24;
-/// Blocks of each task.
+/// Number of blocks that each task uses.
 const SHARE: u64 = 8;
 const EVENTS_MAX: u32 = 400;
 
@@ -25,10 +25,11 @@ type Request_<'a> = Pin<Box<RequestFuture<'a, (Interrupted, TestHost), 4>>>;
 struct Task<'a> {
     bench: &'a Bench<TestHost>,
     base: u64,
-    /// What its blocks hold; `None` after a write that was given up half-way: old or new.
+    /// The content of the task's blocks; `None` after a write that was cancelled while under way,
+    /// so that a block has its old or its new content.
     blocks: Vec<Option<u8>>,
     op: Option<(Request_<'a>, Kind, u8)>,
-    /// The flag of the waker that was used last; only that one counts.
+    /// The flag of the waker that was used last; earlier wakers need not be woken.
     flag: Arc<Woken>,
     done: u32,
     next_fill: u8,
@@ -57,7 +58,7 @@ impl<'a> Task<'a> {
         &mut self.blocks[at..at + blocks as usize]
     }
 
-    /// Polls the request, with another waker than before if `fresh`, and once more if it has ended.
+    /// Polls the request, with a new waker if `fresh`. If the request has ended, checks its result.
     fn poll(&mut self, fresh: bool) {
         if fresh {
             self.flag = Woken::new();
@@ -92,8 +93,7 @@ impl<'a> Task<'a> {
         self.bench.back(done.buf);
     }
 
-    /// Gives up on the request. One that was never polled is not the stack's yet, and takes its
-    /// buffer with it.
+    /// Drops the request's future. If the future was never polled, its buffer is dropped with it.
     fn drop_op(&mut self) {
         self.poll(false);
         if let Some((op, kind, _)) = self.op.take() {

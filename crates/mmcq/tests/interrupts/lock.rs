@@ -1,24 +1,26 @@
-//! A lock at whose every acquisition and release the interrupt may come.
+//! A lock that lets an interrupt come at each of its acquisitions and releases.
 
 use mmcq::task::Lock;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What an interrupt does.
+/// The code that handles an interrupt.
 pub trait Handler {
     fn interrupt(&self, what: What);
 }
 
-/// Which interrupt.
+/// The kind of an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The controller's, at the moment at which its phase ends, and the alarm's directly after it.
+    /// The controller's interrupt at the end of its phase, and the alarm's interrupt directly after
+    /// it.
     Turn,
-    /// The alarm's, so late that every deadline has passed.
+    /// The alarm's interrupt, so late that every deadline has passed.
     Late,
 }
 
-/// When interrupts come: at the nth access, and at the mth access of the handler that runs then.
+/// When interrupts come: at access number `first`, and at access number `second` of the handler
+/// that runs then.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub what: What,
@@ -30,19 +32,20 @@ thread_local! {
     static HANDLER: RefCell<Option<Rc<dyn Handler>>> = const { RefCell::new(None) };
     static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// Accesses seen: outside handlers, and inside the one that was planned.
+    /// Number of accesses so far: outside of handlers, and inside of the planned handler.
     static SEEN: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Interrupts by this plan from now on.
+/// Makes interrupts by this plan from now on.
 pub fn arm(handler: Rc<dyn Handler>, plan: Plan) {
     HANDLER.set(Some(handler));
     PLAN.set(Some(plan));
     SEEN.set([0; 2]);
 }
 
-/// No more interrupts. Accesses that there were: in all, and in the handler.
+/// Makes no more interrupts. Returns the number of accesses: outside of handlers, and inside of the
+/// planned handler.
 pub fn disarm() -> [u32; 2] {
     HANDLER.set(None);
     PLAN.set(None);
@@ -50,7 +53,7 @@ pub fn disarm() -> [u32; 2] {
     SEEN.replace([0; 2])
 }
 
-/// Is the lock held (interrupts are off)?
+/// Returns whether the lock is held, so that interrupts are off.
 pub fn held() -> bool {
     HELD.get() > 0
 }
@@ -72,7 +75,8 @@ fn point() {
     }
 }
 
-/// A look at the hardware, which is no access of the stack's: nothing comes in between.
+/// Runs `f` without interrupts and without counting its accesses. This is for the test's own view
+/// of the hardware.
 pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
     let plan = PLAN.take();
     let result = f();
@@ -80,7 +84,8 @@ pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Each owner of one has its own, as [`mmcq::task::Stack`] and [`mmcq::task::IrqTask`] do.
+/// A lock that may be interrupted. Each [`mmcq::task::Stack`] and each [`mmcq::task::IrqTask`] has
+/// a lock of its own.
 #[derive(Default)]
 pub struct Interrupted(Cell<bool>);
 

@@ -1,9 +1,10 @@
-//! The interrupt at every shared access, and once more inside itself; and executors that poll as
-//! they please.
+//! Tests with an interrupt at every access to shared state, also inside of an interrupt, and with
+//! executors that poll at any time.
 //!
-//! Everything that contexts share is behind the lock, so an interrupt makes a difference only
-//! between two moments of it: where one begins and where one ends. `lock.rs` can interrupt at each
-//! of them, `every.rs` tries them all, `executor.rs` mixes them with strange executors at random.
+//! Everything that contexts share is behind the lock, so only two moments of an interrupt make a
+//! difference: where a use of the lock begins, and where it ends. `lock.rs` can interrupt at each
+//! of these moments, `every.rs` tests all of them, and `executor.rs` tests them at random with
+//! unusual executors.
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;

@@ -1,5 +1,5 @@
-//! The whole stack on QEMU's controller: bring-up, queue, look-ahead, barriers; moved by the
-//! interrupt and by deadlines only.
+//! Tests of the whole stack on QEMU's controller: bring-up, queue, mapping ahead, barriers. Only
+//! the interrupt and deadlines advance the stack.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::{DESCRIPTORS, Machine, Options, SDHC_BYTES, SDSC_BYTES};
@@ -15,16 +15,17 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// The driver on registers that are those of an SDHCI, or show one.
+/// The driver on registers that are those of an SDHCI, or that present another controller as an
+/// SDHCI.
 pub type Driver<R> = Sdhci<R, QtestDma, DESCRIPTORS>;
-/// The stack around it.
+/// The stack with this driver.
 pub type Stack<R = QtestRegs> = mmcq::task::Stack<(OneThread, Driver<R>), 16>;
 
-/// The longest time without any event.
+/// Longest time without any event, in nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Sleeps until the interrupt or the engine's deadline, and moves the stack by whichever it was.
-/// Never asks the controller without an interrupt.
+/// Sleeps until the interrupt or the engine's deadline, and calls the stack for the one that came.
+/// Never polls the controller without an interrupt.
 pub fn turn<H: Host>(machine: &Machine, stack: &mmcq::task::Stack<(OneThread, H), 16>) {
     let now = machine.now_ns();
     NOW_NS.set(now);
@@ -40,7 +41,7 @@ pub fn turn<H: Host>(machine: &Machine, stack: &mmcq::task::Stack<(OneThread, H)
     }
 }
 
-/// Runs a future to its end.
+/// Runs a future to its end, and returns its output.
 pub fn drive<H: Host, F: Future>(
     machine: &Machine,
     stack: &mmcq::task::Stack<(OneThread, H), 16>,
@@ -57,12 +58,12 @@ pub fn drive<H: Host, F: Future>(
     }
 }
 
-/// Memory of so many blocks.
+/// Returns a buffer of this number of blocks.
 pub fn buffer(blocks: usize) -> DmaBuf {
     DmaBuf::from_static(Box::leak(vec![0u32; blocks * BLOCK / 4].into_boxed_slice()).as_bytes())
 }
 
-/// Words as bytes, so that buffers are aligned.
+/// Views words as bytes: a buffer made of words is aligned.
 trait AsBytes {
     fn as_bytes(&'static mut self) -> &'static mut [u8];
 }
@@ -81,8 +82,8 @@ fn stack(machine: &Machine, mode: TransferMode) -> (Stack, Card) {
     (stack, card.unwrap_or_else(|error| panic!("{mode:?}: bring-up: {error}")))
 }
 
-/// Random reads and writes of 1 to 256 blocks, up to 16 at a time, against a model of the card's
-/// content; then the image itself.
+/// Executes random reads and writes of 1 to 256 blocks, up to 16 at a time, and compares the data
+/// with a model of the card's content, and at the end with the image file.
 pub fn mixed_load<R: Regs>(machine: &Machine, stack: &Stack<R>, blocks_on_card: u64, rounds: usize) {
     // A window across the middle; SDHC images are sparse, and this is where block and byte
     // addresses differ most.

@@ -1,4 +1,4 @@
-//! Errors that QEMU's controller can be made to report, and the way back from them.
+//! Tests of errors that QEMU's controller can be made to report, and of the recovery after them.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::{Machine, Options};
@@ -11,10 +11,10 @@ use mmcq::spec::command::Resp;
 const FORCE_AUTO: u16 = 0x50;
 /// Force Event for the error interrupts [SDHC 2.2.33].
 const FORCE_ERROR: u16 = 0x52;
-/// A read that the tests use.
+/// Number of blocks of the read that the tests use.
 const BLOCKS: u32 = 8;
 
-/// Brings a card up whose first blocks are `content`.
+/// Prepares a machine whose card is brought up, and whose first blocks have known content.
 fn prepare(machine: &Machine, mode: TransferMode) -> (Runner<'_, impl Host>, Vec<u8>) {
     let content = Random(7).bytes(BLOCKS as usize * BLOCK);
     machine.image().write(0, &content);
@@ -23,7 +23,8 @@ fn prepare(machine: &Machine, mode: TransferMode) -> (Runner<'_, impl Host>, Vec
     (runner, content)
 }
 
-/// Starts a phase and makes the controller report an error before the driver has looked.
+/// Starts a phase, and makes the controller report an error before the driver reads the interrupt
+/// status.
 fn forced<H: Host>(runner: &mut Runner<'_, H>, phase: &Phase, force: (u16, u16)) -> Result<Done, Fault> {
     let mut buffer = vec![0u8; if phase.data.is_some() { BLOCKS as usize * BLOCK } else { 0 }];
     let mut segments = Vec::new();
@@ -46,7 +47,7 @@ fn forced<H: Host>(runner: &mut Runner<'_, H>, phase: &Phase, force: (u16, u16))
     }
 }
 
-/// After an error: nothing is left over, and a read works.
+/// Checks after an error that nothing of it is left and that a read works.
 fn works_again<H: Host>(runner: &mut Runner<'_, H>, content: &[u8]) {
     assert!(!runner.machine.irq(), "the interrupt is still asserted");
     runner.back_to_tran();
@@ -55,7 +56,7 @@ fn works_again<H: Host>(runner: &mut Runner<'_, H>, content: &[u8]) {
     assert!(bytes == content, "the read after the error is not what the card holds");
 }
 
-/// Forces each error on the same phase and looks at what the driver makes of it.
+/// Forces each error on the same phase, and checks the fault that the driver reports.
 fn decodes(mode: TransferMode, close: Option<Close>, cases: &[(u16, u16, Cause, Stage)]) {
     let Some(machine) = crate::machine(&Options::default()) else { return };
     let (mut runner, content) = prepare(&machine, mode);
@@ -125,7 +126,8 @@ fn dma_errors() {
     );
 }
 
-/// Transfer Complete and Data Timeout together mean complete [SDHC 2.2.17].
+/// Tests that Transfer Complete and Data Timeout Error together mean that the transfer is complete
+/// [SDHC 2.2.17].
 #[test]
 fn a_timeout_after_the_end_is_none() {
     let Some(machine) = crate::machine(&Options::default()) else { return };
@@ -161,7 +163,7 @@ fn a_command_without_an_answer() {
     works_again(&mut runner, &content);
 }
 
-/// The card answers with an error and sends nothing. QEMU's DMA moves zeros then, its PIO waits for
+/// Tests a read that the card refuses. QEMU's DMA then transfers zeros, and QEMU's PIO waits for
 /// ever.
 #[test]
 fn a_refused_read() {
@@ -185,8 +187,8 @@ fn a_refused_read() {
     }
 }
 
-/// A data command that is not answered leaves the controller programmed for a transfer that never
-/// came.
+/// Tests a data command without a response: it leaves the controller prepared for a transfer that
+/// never came.
 #[test]
 fn a_data_command_without_an_answer() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
@@ -210,7 +212,8 @@ fn a_data_command_without_an_answer() {
     }
 }
 
-/// A reset of the whole controller brings the bus back as it was; the card has noticed nothing.
+/// Tests that after a reset of the whole controller the bus has its earlier settings; the reset
+/// does not affect the card.
 #[test]
 fn reset_of_everything() {
     let Some(machine) = crate::machine(&Options::default()) else { return };

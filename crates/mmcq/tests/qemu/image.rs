@@ -1,13 +1,14 @@
-//! The card's content: a sparse file, and the shadow of it that the tests keep for themselves.
+//! The card's content: a sparse file, and generators of content for the tests.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes in a block.
+/// Number of bytes in a block.
 pub const BLOCK: usize = 512;
 
-/// The file behind the card. It is read and written past QEMU, as an independent witness.
+/// The file with the card's content. The tests read and write it without QEMU, so that the check is
+/// independent of QEMU.
 #[derive(Debug)]
 pub struct Image {
     file: File,
@@ -16,7 +17,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// A new file of zeros. QEMU wants a power of two; above 2 GiB its card is an SDHC card.
+    /// Creates a file of zeros. QEMU requires a size that is a power of two; above 2 GiB its card
+    /// is an SDHC card.
     pub fn create(path: &Path, bytes: u64) -> Result<Image, String> {
         let blocks = u32::try_from(bytes / BLOCK as u64).ok().filter(|_| bytes.is_power_of_two());
         let Some(blocks) = blocks else {
@@ -28,40 +30,42 @@ impl Image {
         Ok(Image { file, path: path.to_path_buf(), blocks })
     }
 
-    /// Its path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its size.
+    /// Returns the size of the file in blocks.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// SDHC cards are addressed by block, smaller ones by byte.
+    /// Returns whether the card is an SDHC card, which is addressed by block; smaller cards are
+    /// addressed by byte.
     pub fn high_capacity(&self) -> bool {
         u64::from(self.blocks) * BLOCK as u64 > 2 << 30
     }
 
-    /// What is in the file from `block` on.
+    /// Returns the content of the file from `block` on.
     pub fn read(&self, block: u32, blocks: u32) -> Vec<u8> {
         let mut bytes = vec![0; blocks as usize * BLOCK];
         self.file.read_exact_at(&mut bytes, u64::from(block) * BLOCK as u64).expect("inside the image");
         bytes
     }
 
-    /// Changes the file behind the card's back.
+    /// Writes to the file, without a command to the card.
     pub fn write(&self, block: u32, bytes: &[u8]) {
         self.file.write_all_at(bytes, u64::from(block) * BLOCK as u64).expect("inside the image");
     }
 }
 
-/// A repeatable stream of numbers (SplitMix64), for content and offsets.
+/// A generator of pseudo-random numbers (SplitMix64), for content and offsets; the same seed gives
+/// the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -69,12 +73,12 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u32) -> u32 {
         (self.next() % u64::from(limit.max(1))) as u32
     }
 
-    /// Content of that many bytes.
+    /// Returns `count` random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
         bytes.truncate(count);

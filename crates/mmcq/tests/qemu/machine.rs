@@ -1,5 +1,5 @@
-//! One machine with one SDHCI controller and one card, ready to be driven: a PC, or what `soc.rs`
-//! says.
+//! One emulated machine with one SDHCI controller and one card, ready for a driver: a PC, or a
+//! machine that `soc.rs` describes.
 
 use crate::image::Image;
 use crate::memory::{QtestDma, RAM_BYTES};
@@ -12,16 +12,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The usual card: SDHC, sparse, with blocks on both sides of 4 GiB.
+/// Size of the usual card in bytes: an SDHC card with blocks below and above 4 GiB, in a sparse
+/// file.
 pub const SDHC_BYTES: u64 = 8 << 30;
-/// A standard capacity card.
+/// Size of a standard capacity card (SDSC), in bytes.
 pub const SDSC_BYTES: u64 = 64 << 20;
-/// ADMA2 descriptors of the driver.
+/// Number of ADMA2 descriptors of the driver.
 pub const DESCRIPTORS: usize = 32;
 /// PCI class of an SD host controller.
 const SD_HOST: u16 = 0x0805;
 
-/// What the machine is made of.
+/// The parts of a machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Size of the card's image; a power of two. Above 2 GiB the card is SDHC.
@@ -35,7 +36,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A controller of version 3, with 64-bit addresses and tuning.
+    /// Makes options with a controller of version 3, with 64-bit addresses and tuning.
     pub fn version_3() -> Self {
         let controller = ["sd-spec-version=3", "capareg=360199348", "uhs=1"].map(String::from).to_vec();
         Options { controller, ..Options::default() }
@@ -62,8 +63,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts a machine whose controller is always at one place. Its registers are as a reset
-    /// leaves them.
+    /// Starts a machine whose controller has a fixed address. The controller's registers have their
+    /// values after reset.
     pub fn start_soc(qemu: &Qemu, soc: &Soc, image_bytes: Option<u64>) -> Result<Machine, String> {
         let folder = Folder::create()?;
         let image = Image::create(&folder.path.join("card.img"), image_bytes.unwrap_or(SDSC_BYTES))?;
@@ -97,7 +98,8 @@ impl Machine {
         Ok(Machine { qtest, image, dma, function, folder })
     }
 
-    /// Starts QEMU, finds the controller and turns it on. Its registers are as a reset leaves them.
+    /// Starts QEMU, finds the controller and enables it. The controller's registers have their
+    /// values after reset.
     pub fn start(qemu: &Qemu, options: &Options) -> Result<Machine, String> {
         let folder = Folder::create()?;
         let image = Image::create(&folder.path.join("card.img"), options.image_bytes)?;
@@ -130,19 +132,19 @@ impl Machine {
         Ok(Machine { qtest, image, dma, function, folder })
     }
 
-    /// Access to the controller's registers.
+    /// Returns the access to the controller's registers.
     pub fn registers(&self) -> QtestRegs {
         let Machine { qtest, function, .. } = self;
         QtestRegs { qtest: qtest.clone(), address: function.address, bytes: function.bytes }
     }
 
-    /// Memory that the controller can reach.
+    /// Returns the DMA memory that the controller can reach.
     pub fn dma(&self) -> QtestDma {
         self.dma.clone()
     }
 
-    /// Our driver, with nothing written yet. Its descriptors live as long as the program, as on a
-    /// board.
+    /// Makes this project's driver; writes no register. The driver's descriptors live as long as
+    /// the program, as on a board.
     pub fn host(&self, mode: TransferMode) -> Sdhci<QtestRegs, QtestDma, DESCRIPTORS> {
         let table = Box::leak(Box::new(Table::new()));
         // A controller of version 3 promises an automatic CMD23; QEMU's never sends one.
@@ -151,43 +153,45 @@ impl Machine {
         driver.unwrap_or_else(|error| panic!("{mode:?}: {error}"))
     }
 
-    /// The file behind the card.
+    /// Returns the file with the card's content.
     pub fn image(&self) -> &Image {
         &self.image
     }
 
-    /// Is the controller's interrupt asserted?
+    /// Returns whether the controller's interrupt is asserted.
     pub fn irq(&self) -> bool {
         self.qtest.line(self.function.line)
     }
 
-    /// How often it has been raised.
+    /// Returns how many times the controller's interrupt was raised.
     pub fn irqs(&self) -> u64 {
         self.qtest.raised(self.function.line)
     }
 
-    /// Waits until the interrupt is asserted; `false` after `timeout_ns`.
+    /// Waits until the interrupt is asserted; returns false after `timeout_ns`.
     pub fn wait_irq(&self, timeout_ns: u64) -> bool {
         self.qtest.wait_line(self.function.line, timeout_ns)
     }
 
-    /// The time of this machine: QEMU's virtual clock if it has one, a count of turns otherwise.
+    /// Returns the time of this machine in nanoseconds: QEMU's virtual clock if it has one,
+    /// otherwise a count of turns of QEMU's loop.
     pub fn now_ns(&self) -> u64 {
         self.qtest.now_ns()
     }
 
-    /// Lets time pass.
+    /// Lets time pass until `at_ns`.
     pub fn sleep_until(&self, at_ns: u64) {
         self.qtest.sleep_until(at_ns);
     }
 
-    /// Register, port and clock operations so far.
+    /// Returns the number of register, port and clock operations so far.
     pub fn operations(&self) -> u64 {
         self.qtest.operations()
     }
 
-    /// Every command the card has seen, in order: index and argument; ACMDs with [`APP`] added to
-    /// their index, and without their CMD55, which QEMU does not tell.
+    /// Returns every command that the card has received, in order: index and argument. Application
+    /// commands have [`APP`] added to their index, and come without CMD55, which QEMU does not
+    /// report.
     pub fn commands(&self) -> Vec<(u8, u32)> {
         let path = self.folder.path.join("trace");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -195,11 +199,11 @@ impl Machine {
     }
 }
 
-/// Added to the index of application commands in [`Machine::commands`].
+/// Number that is added to the index of application commands in [`Machine::commands`].
 pub const APP: u8 = 0x80;
 
-/// One line of QEMU's trace:
-/// `sdcard_normal_command SD SEND_CSD/ CMD09 arg 0x45670000 (mode transfer, ...`.
+/// Decodes a command from one line of QEMU's trace: `sdcard_normal_command SD SEND_CSD/ CMD09 arg
+/// 0x45670000 (mode transfer, ...`.
 fn command(line: &str) -> Option<(u8, u32)> {
     let app = line.contains("sdcard_app_command");
     let mut words = line.split_whitespace();
@@ -217,14 +221,15 @@ fn with(device: &str, properties: &[String]) -> String {
     std::iter::once(device).chain(properties.iter().map(String::as_str)).collect::<Vec<_>>().join(",")
 }
 
-/// 64 KiB that end in `cli; hlt; jmp` at the reset vector: the CPU sleeps, qtest is the guest.
+/// Returns a BIOS of 64 KiB with `cli; hlt; jmp` at the reset vector: the CPU sleeps, and the test
+/// drives the machine over qtest.
 fn halting_bios() -> Vec<u8> {
     let mut bios = vec![0; 0x1_0000];
     bios.splice(0xfff0..0xfff4, [0xfa, 0xf4, 0xeb, 0xfd]);
     bios
 }
 
-/// A folder of one machine.
+/// The folder of one machine's files.
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,

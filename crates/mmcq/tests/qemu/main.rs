@@ -1,11 +1,12 @@
-//! A judge that we did not write: QEMU's `sdhci-pci` and `sd-card`, driven through the qtest
-//! socket.
+//! Tests of the driver and the stack on models that this project did not write: QEMU's `sdhci-pci`
+//! and `sd-card`, accessed through the qtest socket.
 //!
-//! No guest code runs. The test process is the processor: it reads and writes the controller's
-//! registers over a socket, shares the guest's memory as a file, and hears the interrupt line. Read
-//! first: `machine.rs`.
+//! No guest code runs. The test process acts as the processor: it reads and writes the controller's
+//! registers over a socket, shares the guest's memory as a file, and receives the interrupt line.
+//! Read first: `machine.rs`.
 //!
-//! Without QEMU the tests say so and pass, unless `CI` is set. `MMCQ_QEMU` names another binary.
+//! If QEMU is not installed, the tests print that and pass, unless `CI` is set. `MMCQ_QEMU` names
+//! another binary.
 
 mod engine;
 mod errors;
@@ -32,7 +33,7 @@ use qtest::Qemu;
 use std::io::Write;
 use std::sync::OnceLock;
 
-/// A machine to test with, or `None` when there is no QEMU and that is no failure.
+/// Starts a machine for a test. `None`: QEMU is not installed, and that is no failure.
 fn machine(options: &Options) -> Option<Machine> {
     static QEMU: OnceLock<Option<Qemu>> = OnceLock::new();
     let qemu = QEMU.get_or_init(|| {

@@ -1,8 +1,8 @@
-//! The guest's memory, a file that QEMU maps, and bounce DMA in it.
+//! The guest's memory (a file that QEMU maps), and a `Dma` that copies data to and from it.
 //!
-//! The controller sees only this file, the driver only its own buffers: what no `map`, `sync` or
-//! `unmap` copies is not there. Memory that is given back is overwritten, so a controller that
-//! still uses it does not go unseen.
+//! The controller sees only this file, and the driver only its own buffers: only `map`, `sync` and
+//! `unmap` copy data between them. Memory that is unmapped is overwritten, so that a controller
+//! that still uses it is noticed.
 
 use mmcq::host::{Direction, Dma, DmaError};
 use std::collections::BTreeMap;
@@ -12,16 +12,17 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-/// Bytes of a PC's memory, and the end of the window for DMA.
+/// Size of a PC's memory in bytes; the window for DMA ends there.
 pub const RAM_BYTES: u64 = 64 << 20;
-/// The window for DMA: above the first megabytes, where a PC has holes.
+/// Begin of the window for DMA: above the first megabytes, where a PC has gaps in its memory.
 const FIRST: u64 = 16 << 20;
-/// The CPU's page: inside it a buffer keeps its offset, as real memory does.
+/// Size of a page of the CPU in bytes. A mapped buffer has the same offset in its page as the
+/// driver's buffer, as with real memory.
 const PAGE: u64 = 4096;
-/// What memory holds before a mapping and after it.
+/// Content of memory before a mapping and after it.
 const POISON: u8 = 0xdb;
 
-/// DMA for the driver under test. Clones share the memory.
+/// The `Dma` of the driver under test. Clones share the memory.
 #[derive(Clone, Debug)]
 pub struct QtestDma {
     state: Arc<Mutex<State>>,
@@ -30,7 +31,7 @@ pub struct QtestDma {
 #[derive(Debug)]
 struct State {
     ram: File,
-    /// The address of its first byte on the bus.
+    /// Bus address of the first byte of the memory.
     base: u64,
     live: BTreeMap<u64, Mapping>,
     next: u64,
@@ -44,7 +45,7 @@ struct Mapping {
 }
 
 impl QtestDma {
-    /// Makes the file that is to be the guest's memory, from `base` on.
+    /// Creates the file with the guest's memory from bus address `base` on.
     pub fn create(path: &Path, bytes: u64, base: u64) -> Result<QtestDma, String> {
         let say = |error: std::io::Error| format!("{}: {error}", path.display());
         let ram = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(say)?;
@@ -53,7 +54,7 @@ impl QtestDma {
         Ok(QtestDma { state: Arc::new(Mutex::new(state)) })
     }
 
-    /// Mappings that have not been ended.
+    /// Returns the number of mappings that were not ended.
     pub fn live(&self) -> usize {
         self.with(|state| state.live.len())
     }
@@ -64,8 +65,8 @@ impl QtestDma {
 }
 
 impl State {
-    /// A free place with the same offset in its page as `ptr`. It moves on with every call, so that
-    /// in the end each boundary of the controller has been crossed.
+    /// Finds free memory with the same offset in its page as `ptr`. Each call continues behind the
+    /// last one, so that in the end the mappings cross each boundary of the controller.
     fn place(&mut self, ptr: usize, len: usize) -> Option<u64> {
         let len = len as u64;
         let mut at = self.next;
@@ -91,7 +92,7 @@ impl State {
         self.ram.write_all_at(bytes, bus - self.base).expect("guest memory can be written");
     }
 
-    /// The mapping that holds these bytes at these addresses.
+    /// Returns the mapping that contains these bytes at these addresses.
     fn holder(&self, bus: u64, ptr: usize, len: usize) -> Option<Mapping> {
         let (start, mapping) = self.live.range(..=bus).next_back()?;
         let offset = usize::try_from(bus - start).ok()?;

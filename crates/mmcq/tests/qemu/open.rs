@@ -1,6 +1,6 @@
-//! Transfers that stay open, on QEMU's controller, which cannot: a new SDMA address is not taken
-//! while a transfer is under way, and data behind a CMD13 go nowhere. So the engine has to leave
-//! both, in bounded time, with the data right.
+//! Tests of transfers that stay open on QEMU's controller, which does not support them: it ignores
+//! a new SDMA address during a transfer, and drops the data of a CMD13. The engine must stop using
+//! both methods in bounded time, and the data must be right.
 
 use crate::engine::{drive, turn};
 use crate::image::Random;
@@ -19,7 +19,8 @@ type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 const PIECE: usize = 4096;
 const PIECES: usize = 24;
 const FIRST: u64 = 8192;
-/// Two phases that never end, a deadline each, and what recovers from them.
+/// Longest time of a test in nanoseconds: two phases that end only by their deadlines, and their
+/// recovery.
 const LIMIT_NS: u64 = 30_000_000_000;
 
 #[repr(C, align(4096))]
@@ -39,7 +40,7 @@ fn stack(machine: &Machine, writes: OpenWrites) -> Stack {
     stack
 }
 
-/// One request after the other; its data.
+/// Executes one request, and returns its data.
 fn ask(machine: &Machine, stack: &Stack, kind: Kind, buf: DmaBuf) -> DmaBuf {
     let id = stack.with(|engine| engine.submit(Request::new(kind, buf), machine.now_ns())).unwrap();
     loop {

@@ -1,26 +1,26 @@
-//! Just enough PCI to reach one function: configuration space by ports 0xcf8 and 0xcfc, one memory
+//! A minimal PCI for one function: configuration space by the ports 0xcf8 and 0xcfc, one memory
 //! BAR, one interrupt.
 
 use crate::qtest::Qtest;
 
-/// Where the BAR goes: inside q35's 32-bit hole, away from everything that QEMU places there.
+/// Address of the BAR: inside q35's 32-bit hole, away from everything that QEMU places there.
 const BAR_ADDRESS: u32 = 0xc000_0000;
-/// Command register: answer memory accesses, be a bus master.
+/// Bits of the command register: the function responds to memory accesses, and is a bus master.
 const MEMORY_AND_MASTER: u32 = 0x6;
 
 /// A PCI function that is ready to use.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    /// Where BAR 0 is.
+    /// Address of BAR 0.
     pub address: u64,
-    /// Bytes in BAR 0.
+    /// Size of BAR 0 in bytes.
     pub bytes: u64,
-    /// Input of the I/O APIC that its interrupt pin reaches.
+    /// Number of the I/O APIC's input to which the function's interrupt pin leads.
     pub line: u8,
 }
 
-/// Finds the first function of this class (base class and subclass) on bus 0, places its BAR 0 and
-/// turns it on.
+/// Finds the first function of this class (base class and subclass) on bus 0, places the function's
+/// BAR 0, and enables the function.
 pub fn enable(qtest: &Qtest, class: u16) -> Result<Function, String> {
     for slot in 0..32 {
         let config = Config { qtest, slot };

@@ -1,5 +1,5 @@
-//! Our driver, phase by phase: transfers of every size in every mode, against the file behind the
-//! card.
+//! Tests of this project's driver, phase by phase: transfers of every size in every mode, compared
+//! with the file that has the card's content.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::{Options, SDSC_BYTES};
@@ -8,12 +8,14 @@ use crate::window::{FAR, Guarded, Window};
 use mmcq::host::sdhci::TransferMode;
 use mmcq::host::{Caps, Direction, Host};
 
-/// Blocks in the transfers.
+/// Numbers of blocks of the transfers.
 const SIZES: [u32; 8] = [1, 2, 3, 8, 64, 128, 255, 256];
-/// Pieces of memory in one transfer, at most: more than QEMU's DMA works through in one go.
+/// Largest number of pieces of memory in one transfer: more than QEMU's DMA processes without a
+/// pause.
 const PIECES: u32 = 8;
 
-/// Lengths of segments in blocks: as many as the driver takes, of random length.
+/// Returns the lengths of the segments of a transfer, in blocks: at most as many as the driver
+/// allows, each of random length.
 fn pieces(caps: &Caps, blocks: u32, random: &mut Random) -> Vec<u32> {
     let most = caps.max_segment_bytes / BLOCK as u32;
     let count = u32::from(caps.max_segments).min(PIECES).min(blocks);
@@ -29,7 +31,7 @@ fn pieces(caps: &Caps, blocks: u32, random: &mut Random) -> Vec<u32> {
     pieces
 }
 
-/// Reads or writes blocks by way of a guarded buffer, and keeps the shadow.
+/// Reads or writes blocks with a guarded buffer, and updates the model of the card's content.
 fn transfer<H: Host>(
     runner: &mut Runner<'_, H>,
     window: &mut Window<'_>,
@@ -52,7 +54,7 @@ fn transfer<H: Host>(
     buffer.check();
 }
 
-/// Transfers of all sizes, `rounds` times each.
+/// Makes transfers of all sizes, `rounds` of each.
 fn transfers(mode: TransferMode, options: &Options, base: u32, rounds: u32) {
     let Some(machine) = crate::machine(options) else { return };
     let host = machine.host(mode);

@@ -1,5 +1,6 @@
-//! QEMU as a child process, and qtest over a pair of sockets: one text line a command, one a reply,
-//! interrupts in between. A QEMU that ends closes its own; one that hangs is the watchdog's.
+//! QEMU as a child process, and the protocol qtest over a pair of sockets. Each command and each
+//! reply is one text line, with reports of interrupts in between. If QEMU ends, its socket closes;
+//! if QEMU hangs, the watchdog ends the test.
 
 use crate::watchdog::{self, Watchdog};
 use std::fs::File;
@@ -10,26 +11,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// The steps of a wait: each is twice the one before.
+/// Shortest and longest step of a wait in nanoseconds: each step is twice the one before.
 const STEP_NS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
-/// Writes under way whose replies have not been read.
+/// Largest number of writes under way whose replies were not read.
 const POSTED: u32 = 64;
-/// Interrupt lines that are watched (an I/O APIC has 24, a PLIC up to 187).
+/// Number of interrupt lines that are watched (an I/O APIC has 24, a PLIC up to 187).
 const LINES: usize = 192;
 
 /// A QEMU binary that was found on this machine.
 #[derive(Clone, Debug)]
 pub struct Qemu {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// It has the qtest accelerator, and so a virtual clock; otherwise TCG with a halted CPU, whose
-    /// timers go with real time, and a clock that counts what QEMU does.
+    /// Whether this QEMU has the qtest accelerator, and so a virtual clock. Otherwise QEMU runs TCG
+    /// with a halted CPU: its timers follow real time, and the test's clock counts turns of QEMU's
+    /// loop.
     pub virtual_clock: bool,
 }
 
 impl Qemu {
-    /// `MMCQ_QEMU` if it is set, `qemu-system-x86_64` from the path otherwise. The error is one
-    /// line.
+    /// Finds the QEMU binary: `MMCQ_QEMU` if that variable is set, otherwise `qemu-system-x86_64`
+    /// in the path. The error is one line of text.
     pub fn find() -> Result<Qemu, String> {
         match std::env::var_os("MMCQ_QEMU") {
             Some(path) => Qemu::at(PathBuf::from(path), "MMCQ_QEMU"),
@@ -37,7 +39,7 @@ impl Qemu {
         }
     }
 
-    /// That of another machine, from the path. The error is one line.
+    /// Finds the QEMU binary of another machine in the path. The error is one line of text.
     pub fn named(program: &str) -> Result<Qemu, String> {
         Qemu::at(PathBuf::from(program), "PATH")
     }
@@ -68,9 +70,9 @@ pub struct Qtest {
 
 #[derive(Debug)]
 struct Clock {
-    /// QEMU's own; its timers go with it.
+    /// Whether the clock is QEMU's virtual clock, which QEMU's timers follow.
     is_virtual: bool,
-    /// Nanoseconds that QEMU reported last, or the sum of the turns that were asked for.
+    /// The time in nanoseconds: as QEMU reported it last, or the sum of the requested turns.
     now_ns: Mutex<u64>,
 }
 
@@ -96,8 +98,8 @@ impl Drop for Link {
 }
 
 impl Qtest {
-    /// Starts QEMU with these arguments plus the ones that qtest needs. Files go to `folder`, which
-    /// must outlive the value.
+    /// Starts QEMU with these arguments and those that qtest needs. Its files are in `folder`,
+    /// which must exist as long as this value.
     pub fn start(qemu: &Qemu, folder: &Path, arguments: &[String]) -> Result<Qtest, String> {
         let socket = |error| format!("qtest socket: {error}");
         let stderr = folder.join("stderr");
@@ -133,8 +135,8 @@ impl Qtest {
         Ok(Qtest { link: Mutex::new(link), clock })
     }
 
-    /// Works on the link, and panics with what QEMU said when that fails: a test has nothing better
-    /// to do, and register access has no error to return.
+    /// Runs `work` with the connection to QEMU. If it fails, panics with QEMU's error output,
+    /// because register accesses cannot return an error.
     fn link<T>(&self, what: &str, work: impl FnOnce(&mut Link) -> Result<T, String>) -> T {
         let mut link = self.link.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match work(&mut link) {
@@ -143,23 +145,23 @@ impl Qtest {
         }
     }
 
-    /// Sends one command and returns the number in its reply (0 when there is none).
+    /// Sends one command, and returns the number in its reply; 0 if the reply has no number.
     fn run(&self, command: &str) -> u64 {
         self.link(command, |link| link.run(command))
     }
 
-    /// Sends one command and leaves its reply for later, as PCI posts its writes. QEMU works in
-    /// order.
+    /// Sends one command without reading its reply, like a posted write on PCI. QEMU executes
+    /// commands in order.
     fn post(&self, command: &str) {
         self.link(command, |link| link.post(command));
     }
 
-    /// Reads a port of `width` bits (8, 16 or 32).
+    /// Reads an I/O port with `width` bits (8, 16 or 32).
     pub fn port_read(&self, width: u8, port: u16) -> u32 {
         self.run(&format!("in{} {port:#x}", letter(width))) as u32
     }
 
-    /// Writes a port.
+    /// Writes an I/O port with `width` bits (8, 16 or 32).
     pub fn port_write(&self, width: u8, port: u16, value: u32) {
         self.run(&format!("out{} {port:#x} {value:#x}", letter(width)));
     }
@@ -174,12 +176,14 @@ impl Qtest {
         self.post(&format!("write{} {address:#x} {value:#x}", letter(width)));
     }
 
-    /// From now on the inputs of this interrupt controller come here instead of to the guest's CPU.
+    /// Makes QEMU report the inputs of this interrupt controller to the test from now on, instead
+    /// of to the guest's CPU.
     pub fn intercept_interrupts(&self, controller: &str) {
         self.run(&format!("irq_intercept_in {controller}"));
     }
 
-    /// Is this line asserted? QEMU tells of a change before it answers the access that caused it.
+    /// Returns whether this interrupt line is asserted. QEMU reports a change before it replies to
+    /// the access that caused it.
     pub fn line(&self, line: u8) -> bool {
         self.link("interrupt line", |link| {
             link.flush()?;
@@ -187,7 +191,7 @@ impl Qtest {
         })
     }
 
-    /// How often this line has been raised.
+    /// Returns how many times this interrupt line was raised.
     pub fn raised(&self, line: u8) -> u64 {
         self.link("interrupt line", |link| {
             link.flush()?;
@@ -195,12 +199,13 @@ impl Qtest {
         })
     }
 
-    /// Commands sent so far.
+    /// Returns the number of commands sent so far.
     pub fn operations(&self) -> u64 {
         self.link("operations", |link| Ok(link.operations))
     }
 
-    /// Waits until this line is asserted, or for `timeout_ns`. This is what makes time pass.
+    /// Waits until this line is asserted, at most `timeout_ns`; time passes only in waits. Returns
+    /// whether the line is asserted.
     pub fn wait_line(&self, line: u8, timeout_ns: u64) -> bool {
         let end_ns = self.now_ns().saturating_add(timeout_ns);
         let mut step_ns = *STEP_NS.start();
@@ -217,12 +222,12 @@ impl Qtest {
         }
     }
 
-    /// The time since the start, on a clock that nothing but QEMU moves.
+    /// Returns the time since the start in nanoseconds, by a clock that only QEMU advances.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns.lock().map(|now| *now).unwrap_or(0)
     }
 
-    /// Lets time pass until `at_ns`; QEMU's timers run meanwhile.
+    /// Lets time pass until `at_ns`, while QEMU's timers run.
     pub fn sleep_until(&self, at_ns: u64) {
         let left_ns = at_ns.saturating_sub(self.now_ns());
         // A step of 0 is refused.
@@ -231,9 +236,9 @@ impl Qtest {
         }
     }
 
-    /// A step of QEMU's clock. Without one it is a turn of QEMU's loop, which runs the timers that
-    /// are due: a controller's, of 100 ns, are so by then. What needs longer is asked for again, as
-    /// the card's power-up is.
+    /// Advances QEMU's clock by `ns`. A QEMU without a virtual clock makes one turn of its loop
+    /// instead, which runs the timers that are due, such as a controller's timers of 100 ns. Code
+    /// that waits for something longer, such as the card's power-up, polls again.
     fn step(&self, ns: u64) {
         let reached = if self.clock.is_virtual {
             self.run(&format!("clock_step {ns}"))
@@ -247,7 +252,7 @@ impl Qtest {
     }
 }
 
-/// A question that changes nothing.
+/// A command of qtest that changes nothing.
 const TURN: &str = "endianness";
 
 impl Link {
@@ -271,7 +276,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads the replies of the posted writes.
+    /// Reads the replies to the posted writes.
     fn flush(&mut self) -> Result<(), String> {
         while self.posted > 0 {
             self.posted -= 1;
@@ -280,7 +285,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for the next reply; interrupts before it are noted.
+    /// Waits for the next reply, and records the reports of interrupts before it.
     fn reply(&mut self) -> Result<u64, String> {
         loop {
             while let Some(line) = self.line() {
@@ -292,7 +297,8 @@ impl Link {
         }
     }
 
-    /// Takes one line: `OK`, `OK 0x12`, `OK 12`, `OK little`, `IRQ raise 20`, `FAIL ...`.
+    /// Handles one line from QEMU: `OK`, `OK 0x12`, `OK 12`, `OK little`, `IRQ raise 20`, `FAIL
+    /// ...`.
     fn digest(&mut self, line: &str) -> Result<Option<u64>, String> {
         let mut words = line.split_whitespace();
         match (words.next(), words.next(), words.next()) {
@@ -341,7 +347,7 @@ impl Link {
     }
 }
 
-/// What a width is called in a command.
+/// Returns the letter for a width in a command of qtest.
 fn letter(width: u8) -> char {
     match width {
         8 => 'b',
@@ -351,7 +357,7 @@ fn letter(width: u8) -> char {
     }
 }
 
-/// What QEMU wrote to its standard error, on one line.
+/// Returns what QEMU wrote to its standard error, on one line.
 fn said(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let text = text.trim().replace('\n', " | ");

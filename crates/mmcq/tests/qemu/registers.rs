@@ -1,17 +1,17 @@
-//! The driver's registers, over the socket.
+//! Access of the driver to the controller's registers, over the socket.
 
 use crate::qtest::Qtest;
 use mmcq::host::Regs;
 use std::sync::Arc;
 
-/// BAR 0 of the controller.
+/// The registers of the controller in a machine.
 #[derive(Clone, Debug)]
 pub struct QtestRegs {
-    /// The machine that has it.
+    /// The connection to the machine.
     pub qtest: Arc<Qtest>,
-    /// Guest physical address.
+    /// Guest physical address of the registers.
     pub address: u64,
-    /// Length.
+    /// Size of the register block, in bytes.
     pub bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The shortest possible user of a driver: one phase at a time, and `ack` only after the interrupt
-//! was raised.
+//! A minimal user of a driver: it runs one phase at a time, and calls `ack` only after the
+//! interrupt was raised.
 
 use crate::image::BLOCK;
 use crate::machine::Machine;
@@ -9,71 +9,71 @@ use mmcq::host::{
 use mmcq::spec::command::{Command, Resp};
 use std::ptr::NonNull;
 
-/// The longest a phase may take; QEMU needs microseconds.
+/// Longest time of a phase, in nanoseconds; QEMU needs microseconds.
 const PHASE_NS: u64 = 10_000_000_000;
-/// How long to listen where nothing is expected.
+/// Time in nanoseconds for which a test waits where no event may come.
 pub const SILENCE_NS: u64 = 300_000_000;
-/// The longest a bus operation may take.
+/// Longest time of a bus operation, in nanoseconds.
 const BUS_NS: u64 = 2_000_000_000;
-/// Calls of `ack` or `set_bus` that one phase or operation may take: one a block by PIO, and some
-/// more.
+/// Largest number of calls of `ack` or `set_bus` for one phase or operation: one for each block by
+/// PIO, and some more.
 const CALLS: u32 = 2000;
 
-/// How a phase ended, when the machine did what it was told.
+/// The end of a phase, if the machine itself has not failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The driver reported its end.
+    /// The driver reported the end of the phase.
     Ended(Result<Done, Fault>),
-    /// The driver did not start it.
+    /// The driver did not start the phase.
     Refused(StartError),
-    /// The interrupt stayed away.
+    /// The interrupt did not come.
     Silent,
 }
 
-/// How a transfer of many blocks is closed.
+/// How a transfer of several blocks ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// The host sends CMD12.
+    /// The controller sends CMD12.
     AutoStop,
-    /// CMD12 is a phase of its own.
+    /// CMD12 is sent as a phase of its own.
     Stop,
-    /// CMD23 tells the card before.
+    /// CMD23 sets the length before the transfer.
     Count,
 }
 
-/// What has been done, for the report.
+/// Counters of what a runner has done, for the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Phases that ended.
+    /// Number of phases that ended.
     pub phases: u64,
-    /// Transfers of blocks.
+    /// Number of transfers of blocks.
     pub transfers: u64,
-    /// Blocks in them.
+    /// Number of blocks in these transfers.
     pub blocks: u64,
-    /// CMD12 that this program asked for, from itself or from the host.
+    /// Number of CMD12 that this program has sent, or that it has requested from the controller.
     pub stops: u64,
 }
 
 /// A driver, its machine and the card's address.
 #[derive(Debug)]
 pub struct Runner<'m, H> {
-    /// The machine.
+    /// The machine on which the driver runs.
     pub machine: &'m Machine,
-    /// The driver.
+    /// The driver under test.
     pub host: H,
-    /// What has been done.
+    /// Counters of what this runner has done.
     pub tally: Tally,
-    /// How long the end of a phase is waited for.
+    /// Longest time to wait for the end of a phase, in nanoseconds.
     pub patience_ns: u64,
     rca: u32,
 }
 
-/// A phase without data.
+/// Returns a phase without data.
 pub const fn plain(index: u8, arg: u32, resp: Resp) -> Phase {
     Phase { command: Command::new(index, arg, resp), data: None, auto: Auto::None, tuning: false }
 }
 
-/// A piece of memory, not mapped yet.
+/// Returns a segment of this memory, which is not mapped yet.
 pub fn segment(bytes: &mut [u8]) -> Segment {
     let len = bytes.len() as u32;
     // SAFETY: each test unmaps it before its memory goes, and gives it to the one driver.
@@ -81,17 +81,17 @@ pub fn segment(bytes: &mut [u8]) -> Segment {
 }
 
 impl<'m, H: Host> Runner<'m, H> {
-    /// With a driver that has not touched the bus yet.
+    /// Makes a runner with a driver that has not used the bus yet.
     pub fn new(machine: &'m Machine, host: H) -> Self {
         Runner { machine, host, tally: Tally::default(), patience_ns: PHASE_NS, rca: 0 }
     }
 
-    /// The card's address, in the upper half of an argument.
+    /// Returns the card's RCA, in the upper half of an argument.
     pub fn rca(&self) -> u32 {
         self.rca
     }
 
-    /// Does a bus operation to its end.
+    /// Executes a bus operation to its end.
     pub fn bus(&mut self, op: BusOp) -> Result<(), String> {
         let end_ns = self.machine.now_ns() + BUS_NS;
         for call in 0..CALLS {
@@ -109,7 +109,7 @@ impl<'m, H: Host> Runner<'m, H> {
         Err(format!("{op:?} is not done after {CALLS} calls"))
     }
 
-    /// Starts a phase on mapped segments.
+    /// Starts a phase with mapped segments.
     pub fn start(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
         self.host.start(phase, segments, PHASE_NS)
     }
@@ -130,7 +130,7 @@ impl<'m, H: Host> Runner<'m, H> {
         panic!("{phase:?}: {CALLS} interrupts and no end");
     }
 
-    /// Maps, starts, waits, unmaps.
+    /// Maps the segments, runs the phase to its end, and unmaps the segments.
     pub fn run(&mut self, phase: &Phase, segments: &mut [Segment]) -> Outcome {
         assert!(!self.machine.irq(), "{phase:?}: the interrupt is asserted before it starts");
         let before = self.machine.irqs();
@@ -155,7 +155,7 @@ impl<'m, H: Host> Runner<'m, H> {
         outcome
     }
 
-    /// A command without data that must succeed; returns the response's words.
+    /// Sends a command without data, which must succeed. Returns the words of the response.
     pub fn command(&mut self, index: u8, arg: u32, resp: Resp) -> [u32; 4] {
         match self.run(&plain(index, arg, resp), &mut []) {
             Outcome::Ended(Ok(done)) => done.response.words,
@@ -163,8 +163,8 @@ impl<'m, H: Host> Runner<'m, H> {
         }
     }
 
-    /// A command that brings a register of the card as data: index (of an ACMD if `app`) and
-    /// argument.
+    /// Reads a register of the card by a command with data: `index` is the index of the command, of
+    /// an application command if `app`.
     pub fn register(&mut self, index: u8, app: bool, arg: u32, bytes: &mut [u8]) {
         if app {
             self.command(55, self.rca, Resp::R1);
@@ -175,7 +175,7 @@ impl<'m, H: Host> Runner<'m, H> {
         assert!(matches!(outcome, Outcome::Ended(Ok(_))), "{phase:?}: {outcome:?}");
     }
 
-    /// From power-up to the transfer state, 4 bits wide, at 25 MHz.
+    /// Brings the card from power-up to the state `tran`, with four data lines at 25 MHz.
     pub fn bring_up(&mut self) -> Result<(), String> {
         self.bus(BusOp::ResetAll)?;
         self.bus(BusOp::PowerOn)?;
@@ -228,14 +228,14 @@ impl<'m, H: Host> Runner<'m, H> {
         Ok(())
     }
 
-    /// The card is in the transfer state and takes data.
+    /// Checks that the card is in the state `tran` and ready for data.
     pub fn expect_tran(&mut self) {
         let status = self.command(13, self.rca, Resp::R1)[0];
         assert_eq!(status & 0xfff9_ff00, 0x0900, "status {status:#010x}: ready, in tran, no error");
     }
 
-    /// Ends what a broken transfer may have left on the card, and hears its errors, which are told
-    /// once.
+    /// Ends a failed transfer that may still be open on the card, and reads the card's errors,
+    /// which the card reports only one time.
     pub fn back_to_tran(&mut self) {
         let status = self.command(13, self.rca, Resp::R1)[0];
         if status >> 9 & 0xf != 4 {
@@ -245,7 +245,7 @@ impl<'m, H: Host> Runner<'m, H> {
         self.expect_tran();
     }
 
-    /// The phase of a transfer.
+    /// Returns the phase of a transfer.
     pub fn transfer_phase(&self, direction: Direction, block: u32, blocks: u32, close: Close) -> Phase {
         let index = match (direction, blocks) {
             (Direction::Read, 1) => 17,
@@ -311,7 +311,7 @@ impl<'m, H: Host> Runner<'m, H> {
     }
 }
 
-/// Blocks of a card, from its CSD [SD 5.3.2, 5.3.3], first word first.
+/// Returns the number of blocks of a card from its CSD, first word first [SD 5.3.2, 5.3.3].
 fn capacity_blocks(csd: &[u32; 4]) -> u64 {
     if csd[0] >> 30 == 1 {
         return (u64::from(csd[1] & 0x3f) << 16 | u64::from(csd[2] >> 16)).wrapping_add(1) * 1024;

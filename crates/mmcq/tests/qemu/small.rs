@@ -1,4 +1,4 @@
-//! Data that are no blocks: registers of the card, and the tuning block.
+//! Tests of data that are no blocks of the medium: registers of the card, and the tuning block.
 
 use crate::machine::Options;
 use crate::runner::{Outcome, Runner, SILENCE_NS, plain};
@@ -6,9 +6,11 @@ use mmcq::host::sdhci::TransferMode;
 use mmcq::host::{BusOp, Data, Direction, Phase, Regs};
 use mmcq::spec::command::Resp;
 
-/// Host Control 2 [SDHC 2.2.26]: its place, and its tuning bits.
+/// Offset of Host Control 2 [SDHC 2.2.26].
 const CONTROL_2: u16 = 0x3e;
+/// Bit of Host Control 2: Execute Tuning.
 const EXECUTE: u16 = 0x40;
+/// Bit of Host Control 2: Sampling Clock Select.
 const SAMPLING: u16 = 0x80;
 const TUNING: u16 = EXECUTE | SAMPLING;
 
@@ -36,8 +38,8 @@ fn registers_of_the_card() {
     }
 }
 
-/// QEMU's controller tunes with the first block and forgets Buffer Read Ready, so the phase is
-/// silent; giving up must leave a bus that works.
+/// Tests a tuning that is aborted. QEMU's controller tunes with the first block and does not set
+/// Buffer Read Ready, so the phase has no interrupt. After the abort the bus must work.
 #[test]
 fn tuning_can_be_given_up() {
     for mode in [TransferMode::Adma2, TransferMode::Pio] {

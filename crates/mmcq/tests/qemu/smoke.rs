@@ -1,4 +1,5 @@
-//! QEMU's controller and card by register, without our driver: what the driver will meet.
+//! Tests of QEMU's controller and card by registers, without this project's driver: they show the
+//! behaviour that the driver finds.
 
 use crate::image::BLOCK;
 use crate::machine::{Machine, Options, SDSC_BYTES};

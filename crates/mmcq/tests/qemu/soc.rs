@@ -1,9 +1,10 @@
-//! Machines that start no image of ours, or have their card behind a controller that no image
-//! reaches: the driver runs here, with the profile of the controller's name, and hears the
-//! interrupt at the machine's own interrupt controller. The CPU sleeps.
+//! Tests on machines for which this project has no bootable image, or whose card is behind a
+//! controller that no image uses. The driver runs in the test process, with the profile of that
+//! controller, and receives the interrupt from the machine's interrupt controller. The CPU of the
+//! machine sleeps.
 //!
-//! A machine whose QEMU is not there is left out, with a line that says so. That of the Arm machines
-//! must be there if `CI` is set, as for the PC.
+//! A machine whose QEMU is not installed is left out, and a line says so. If `CI` is set, the QEMU
+//! of the Arm machines must be installed, as that of the PC.
 
 use crate::engine::{self, Driver, Stack};
 use crate::machine::{Machine, SDHC_BYTES, SDSC_BYTES};
@@ -17,31 +18,32 @@ use mmcq::host::Width;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode, Usdhc, profiles};
 use std::io::Write;
 
-/// A machine of QEMU's, with what differs.
+/// A machine of QEMU, with the properties in which the machines differ.
 #[derive(Debug)]
 pub struct Soc {
-    /// Its name.
+    /// Name of the machine in QEMU.
     pub name: &'static str,
     program: &'static str,
-    /// The controller's registers.
+    /// Guest physical address of the controller's registers.
     pub registers: u64,
-    /// The device that has the interrupt as its input, in QEMU's tree.
+    /// Path in QEMU's device tree of the interrupt controller that receives the controller's
+    /// interrupt.
     pub interrupts: &'static str,
-    /// Which of its inputs.
+    /// Number of the interrupt controller's input.
     pub line: u8,
-    /// Where memory begins, and how much the machine must have.
+    /// Guest physical address of the begin of memory.
     pub memory: u64,
-    /// See above.
+    /// Size of memory that the machine must have, in MiB.
     pub memory_mib: u64,
-    /// QEMU's option that a program begins by, and one that sleeps for ever.
+    /// QEMU's option that loads a program.
     pub begins: &'static str,
-    /// See above.
+    /// A program in machine code that sleeps for ever.
     pub sleep: &'static [u8],
-    /// The machine puts a card of its own into the slot.
+    /// Whether the machine puts a card of its own into the slot.
     pub own_card: bool,
 }
 
-/// `wfi`, and back to it.
+/// A program of Arm in Thumb instructions that sleeps for ever: `wfi`, and a jump back to it.
 const ARM_SLEEPS: &[u8] = &[0x03, 0xf0, 0x20, 0xe3, 0xfd, 0xff, 0xff, 0xea];
 const RISCV_SLEEPS: &[u8] = &[0x73, 0x00, 0x50, 0x10, 0x6f, 0xf0, 0xdf, 0xff];
 
@@ -58,7 +60,7 @@ const NPCM750: Soc = Soc {
     own_card: false,
 };
 
-/// Its fourth uSDHC, which has the slot of the microSD card.
+/// The board SABRE Lite with an i.MX 6Q: its fourth uSDHC has the slot of the microSD card.
 const SABRELITE: Soc = Soc {
     name: "sabrelite",
     program: "qemu-system-arm",
@@ -72,7 +74,8 @@ const SABRELITE: Soc = Soc {
     own_card: false,
 };
 
-/// The SDHCI lies 0x200 behind the controller's own registers.
+/// The board PolarFire Icicle: the registers of the SDHCI begin 0x200 bytes after those of
+/// Cadence's controller.
 const ICICLE: Soc = Soc {
     name: "microchip-icicle-kit",
     program: "qemu-system-riscv64",
@@ -86,11 +89,12 @@ const ICICLE: Soc = Soc {
     own_card: true,
 };
 
-/// Of everything [SDHC 2.2.16].
+/// Offset of the Software Reset register, with which the test resets the whole controller [SDHC
+/// 2.2.16].
 const SOFTWARE_RESET: u16 = 0x2f;
 
-/// The machine with a card of so many bytes, or none; `None` if its QEMU is not there and that is
-/// no failure.
+/// Starts the machine with a card of `image_bytes` bytes, or without a card. Returns `None` if QEMU
+/// is not installed and that is no failure.
 fn machine(soc: &Soc, image_bytes: Option<u64>) -> Option<Machine> {
     let qemu = match Qemu::named(soc.program) {
         Ok(qemu) => qemu,
@@ -111,7 +115,7 @@ fn stack<R: Regs>(machine: &Machine, regs: R, config: SdhciConfig) -> Stack<R> {
     Stack::new(OneThread, TIMER, host, Config::DEFAULT)
 }
 
-/// Bring-up, and a load that is compared with the card's image, on cards of both sizes; then the
+/// Tests bring-up and a load on cards of both sizes, compared with the card's image, and then the
 /// same controller without a card.
 fn judge<R: Regs>(soc: &Soc, registers: impl Fn(QtestRegs) -> R, config: SdhciConfig) {
     for image_bytes in [SDSC_BYTES, SDHC_BYTES] {

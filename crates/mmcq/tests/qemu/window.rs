@@ -1,20 +1,20 @@
-//! A part of the card and what must be in it; buffers that tell when their surroundings are
-//! touched.
+//! A part of the card with its expected content, and buffers that detect writes outside of them.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::Machine;
 use std::ops::Range;
 
-/// Blocks of the card that a test uses.
+/// Number of blocks of the card that a test uses.
 pub const WINDOW: u32 = 4096;
-/// Around 4 GiB, where a byte address has no room in 32 bits.
+/// First block of a window around 4 GiB, where a byte address does not fit into 32 bits.
 pub const FAR: u32 = (1 << 23) - WINDOW / 2;
-/// Blocks around the window that must stay zero.
+/// Number of blocks before and after the window that must stay zero.
 const EDGE: u32 = 64;
-/// Bytes before and after a buffer that must stay as they are.
+/// Number of bytes before and after a buffer that must not change.
 const GUARD: usize = 4096;
 
-/// A shadow of [`WINDOW`] blocks: what the card must hold, kept without looking at the card.
+/// The expected content of [`WINDOW`] blocks of the card, which the test computes without reading
+/// the card.
 #[derive(Debug)]
 pub struct Window<'m> {
     machine: &'m Machine,
@@ -23,30 +23,31 @@ pub struct Window<'m> {
 }
 
 impl<'m> Window<'m> {
-    /// Blocks from `base` on, filled behind the card's back.
+    /// Makes a window of the blocks from `base` on, and fills them in the image file, without a
+    /// command to the card.
     pub fn new(machine: &'m Machine, base: u32, random: &mut Random) -> Self {
         let shadow = random.bytes(WINDOW as usize * BLOCK);
         machine.image().write(base, &shadow);
         Window { machine, base, shadow }
     }
 
-    /// A place in it for that many blocks.
+    /// Returns a random first block in the window for this number of blocks.
     pub fn place(&self, random: &mut Random, blocks: u32) -> u32 {
         self.base + random.below(WINDOW - blocks + 1)
     }
 
-    /// What must be on the card from `block` on, as many bytes.
+    /// Returns the expected content of `bytes` bytes from `block` on.
     pub fn bytes(&self, block: u32, bytes: usize) -> &[u8] {
         &self.shadow[self.range(block, bytes)]
     }
 
-    /// Notes what has been written.
+    /// Records that these bytes were written.
     pub fn note(&mut self, block: u32, bytes: &[u8]) {
         let range = self.range(block, bytes.len());
         self.shadow[range].copy_from_slice(bytes);
     }
 
-    /// Compares with what the file behind the card holds, also just outside.
+    /// Compares the window, and the blocks directly outside of it, with the image file.
     pub fn check(&self) {
         let image = self.machine.image().read(self.base, WINDOW);
         let wrong = image.iter().zip(&self.shadow).position(|(is, must)| is != must);
@@ -65,7 +66,7 @@ impl<'m> Window<'m> {
     }
 }
 
-/// A buffer at an address that is aligned as demanded and no better chosen, between guards.
+/// A buffer between guard bytes, at an address that has the requested alignment and no larger one.
 #[derive(Debug)]
 pub struct Guarded {
     memory: Vec<u8>,
@@ -74,7 +75,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// That many bytes, all alike.
+    /// Makes a buffer of `bytes` bytes that all have the same value.
     pub fn new(bytes: usize, align: usize, random: &mut Random) -> Self {
         let align = align.max(1);
         let fill = random.next() as u8;
@@ -85,12 +86,12 @@ impl Guarded {
         Guarded { memory, range: start..start + bytes, fill }
     }
 
-    /// The buffer.
+    /// Returns the bytes of the buffer.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.range.clone()]
     }
 
-    /// Panics if a byte outside has changed.
+    /// Panics if a guard byte has changed.
     pub fn check(&self) {
         let guards = self.memory[..self.range.start].iter().chain(&self.memory[self.range.end..]);
         assert!(guards.into_iter().all(|&byte| byte == self.fill), "bytes outside the buffer have changed");

@@ -1,10 +1,11 @@
-//! The written bounds, checked on what a server saw.
+//! Checks of the schedulers' written bounds on the log of a server.
 
 use super::server::{Event, is_sync};
 use mmcq::host::Direction::{Read, Write};
 use mmcq::sched::Waiting;
 
-/// Everything that came was sent once and whole, or cancelled, and nothing else was sent.
+/// Checks that each request was sent completely and only one time, or was cancelled, and that
+/// nothing else was sent.
 pub fn check_served_once(log: &[Event]) -> Result<(), String> {
     let mut left = std::collections::BTreeMap::new();
     for event in log {
@@ -22,11 +23,11 @@ pub fn check_served_once(log: &[Event]) -> Result<(), String> {
     if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
 }
 
-/// A request that waits, and what passed it.
+/// A waiting request, with what was sent before it.
 struct Passed {
     id: u32,
     w: Waiting,
-    /// What may pass: transfers, or blocks of each client.
+    /// Largest amount that may be sent before the request: transfers, or blocks of each client.
     limit: Vec<f64>,
     passed: Vec<f64>,
 }
@@ -49,8 +50,8 @@ pub fn check_fifo(log: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// The bound of `sched::deadline`, in transfers that an expired request may see. Gives how many
-/// requests were bound.
+/// Checks the bound of `sched::deadline`: the number of transfers before an expired request.
+/// Returns how many requests the bound applied to.
 pub fn check_deadline(log: &[Event], expire_ns: [u64; 2], starved: u64, batch: u64) -> Result<u32, String> {
     let mut waiting: Vec<Passed> = vec![];
     let mut bound = 0;
@@ -89,7 +90,7 @@ pub fn check_deadline(log: &[Event], expire_ns: [u64; 2], starved: u64, batch: u
     Ok(bound)
 }
 
-/// What a fair scheduler was told.
+/// The settings of a fair scheduler.
 #[derive(Clone)]
 pub struct Told {
     pub weights: [u16; 8],
@@ -109,8 +110,8 @@ impl Told {
     }
 }
 
-/// Bound 2 of `sched::fair` in blocks, for requests of one class. Gives the largest share of a
-/// limit that was used.
+/// Checks bound 2 of `sched::fair` in blocks, for requests of one class. Returns the largest share
+/// of a bound that was used.
 pub fn check_fair_waiting(log: &[Event], told: &Told, sync: bool) -> Result<f64, String> {
     let mut waiting: Vec<Passed> = vec![];
     let mut used: f64 = 0.0;
@@ -144,7 +145,8 @@ pub fn check_fair_waiting(log: &[Event], told: &Told, sync: bool) -> Result<f64,
     Ok(used)
 }
 
-/// Bounds 3 and 4 of `sched::fair`: runs of one class while the other waits.
+/// Checks bounds 3 and 4 of `sched::fair`: the blocks of one class in a row while the other class
+/// waits.
 pub fn check_fair_classes(log: &[Event], told: &Told) -> Result<(), String> {
     let mut waiting: Vec<(u32, bool)> = vec![];
     // Blocks of the other class in a row while [async, sync] waits.
@@ -175,7 +177,8 @@ pub fn check_fair_classes(log: &[Event], told: &Told) -> Result<(), String> {
     Ok(())
 }
 
-/// Bound 1 of `sched::fair` between two clients as long as both have something waiting.
+/// Checks bound 1 of `sched::fair` between two clients, while both have waiting requests. Returns
+/// the share of the bound that was used.
 pub fn check_fair_share(log: &[Event], told: &Told, i: usize, j: usize) -> Result<f64, String> {
     let mut waits = [0u32; 8];
     let (mut least, mut most, mut lead) = (0.0f64, 0.0f64, 0.0);

@@ -1,12 +1,12 @@
-//! A card and its clients, as far as a scheduler sees them.
+//! A synthetic card with its clients, as a scheduler sees them.
 
 use mmcq::host::Direction::{Read, Write};
 use mmcq::sched::{Choice, Origin, Policy, Waiting};
 
-/// A millisecond.
+/// A millisecond in nanoseconds.
 pub const MS: u64 = 1_000_000;
 
-/// Splitmix64.
+/// A generator of pseudo-random numbers (SplitMix64).
 pub struct Random(pub u64);
 
 impl Random {
@@ -23,11 +23,11 @@ impl Random {
     }
 }
 
-/// A client that keeps `depth` requests going and thinks before each.
+/// A client that keeps `depth` requests under way, and pauses before it submits each of them.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub client: u8,
-    /// Percent of writes.
+    /// Share of writes among the requests, in percent.
     pub writes: u64,
     pub sync: bool,
     pub depth: u8,
@@ -59,23 +59,23 @@ impl Client {
     }
 }
 
-/// The card and what goes wrong on the way.
+/// The properties of the card, and the irregular events of a run.
 #[derive(Clone, Copy)]
 pub struct Server {
     pub block_ns: u64,
     pub transfer_ns: u64,
-    /// Longer requests are split.
+    /// Longest transfer in blocks; longer requests are split.
     pub longest_blocks: u32,
-    /// Contiguous requests go along.
+    /// Whether contiguous requests are merged into one transfer.
     pub merges: bool,
-    /// Of a thousand picks, before how many a waiting request is taken back.
+    /// Number of picks, of a thousand, before which a waiting request is cancelled.
     pub cancels: u64,
-    /// A completion is reported after the next request was sent.
+    /// Whether a completion is reported only after the next request was sent.
     pub late_done: bool,
 }
 
-/// 25 MB/s without a cost for each transfer: no client is slower than the rate at which time is
-/// charged.
+/// A card with 25 MB/s and no fixed time of a transfer: no client is slower than the rate budget /
+/// time-out, so no client pays for time.
 pub const FAST: Server = Server {
     block_ns: 20_000,
     transfer_ns: 0,
@@ -88,10 +88,11 @@ pub const FAST: Server = Server {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     Arrived(u32, Waiting),
-    /// Sent at this time, as it was sent; true: along with another.
+    /// The request was sent: its number, the request as it was sent, the time, and whether it was
+    /// merged into the transfer of another request.
     Sent(u32, Waiting, u64, bool),
     Cancelled(u32),
-    /// The card stood idle though a request waited: from, to.
+    /// The card was idle although a request waited: begin and end of that time.
     Idle(u64, u64),
 }
 
@@ -104,7 +105,7 @@ struct World<'a, P> {
     clients: &'a [Client],
     random: Random,
     waiting: Vec<(u32, usize, Waiting)>,
-    /// Time, client.
+    /// The requests to come: time and client of each.
     coming: Vec<(u64, usize)>,
     left: Vec<u32>,
     at_lba: Vec<u64>,
@@ -151,7 +152,7 @@ impl<P: Policy> World<'_, P> {
     }
 }
 
-/// Serves everything, and says what happened.
+/// Executes all requests of the clients with this scheduler. Returns the log of events.
 pub fn serve<P: Policy>(policy: &mut P, clients: &[Client], server: Server, seed: u64) -> Vec<Event> {
     let mut world = World {
         policy,

@@ -1,4 +1,5 @@
-//! Registers that say anything, DMA of any address, and memory between guards.
+//! Registers with arbitrary values, a `Dma` with arbitrary bus addresses, and memory between guard
+//! words.
 
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::DmaBuf;
@@ -7,12 +8,12 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Registers: what was written last, or anything.
+/// Registers that return the value written last, or an arbitrary value.
 pub struct Anything {
     bytes: Vec<u8>,
     at: Cell<usize>,
     written: RefCell<Vec<u8>>,
-    /// Of 256 reads, so many tell what was written.
+    /// Number of reads, of 256, that return the value written last.
     sane: u8,
     accesses: Rc<Cell<u32>>,
 }
@@ -25,7 +26,7 @@ impl Anything {
         self.bytes[at % self.bytes.len()].wrapping_add((at / self.bytes.len() * 7) as u8)
     }
 
-    /// Bits that mean something come alone or in twos, mostly.
+    /// Returns an arbitrary word; mostly only one or two bits are set.
     fn word(&self) -> u32 {
         match self.byte() % 8 {
             0 | 1 => 0,
@@ -59,7 +60,7 @@ impl Anything {
 
 mmcq::regs_by_width!([] Anything);
 
-/// Hands out bus addresses that the fuzzer likes; counts what is mapped.
+/// A `Dma` that returns arbitrary bus addresses, and counts the mappings.
 #[derive(Clone)]
 pub struct AnyDma {
     bus: u64,
@@ -82,7 +83,7 @@ unsafe impl Dma for AnyDma {
     fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
 }
 
-/// What a driver is built from.
+/// The parts from which a driver is made.
 pub struct Parts {
     pub regs: Anything,
     pub dma: AnyDma,
@@ -104,7 +105,7 @@ pub fn parts(u: &mut Unstructured<'_>) -> Result<Parts> {
     Ok(Parts { regs, dma: AnyDma { bus, fails: u.ratio(1, 8)?, open: Rc::default() }, accesses })
 }
 
-/// Memory between guards. It goes after the stack has gone.
+/// Memory between guard words. It is freed after the stack.
 #[derive(Default)]
 pub struct Memory(RefCell<Vec<Box<[u64]>>>);
 

@@ -1,4 +1,4 @@
-//! An engine on the scripted host, with the recovery in view.
+//! An engine on the tests' host, for tests of recovery.
 
 use crate::support::{TestHost, World, buffer, target};
 use mmcq::engine::{
@@ -23,7 +23,7 @@ pub fn bench() -> Bench {
     Bench::new(Fifo)
 }
 
-/// A supervisor would help.
+/// Returns an engine that has a supervisor.
 pub fn kept() -> Bench {
     let mut b = bench();
     let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
@@ -50,7 +50,7 @@ impl<P: Profile> Bench<P> {
         self.submit(Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill)))
     }
 
-    /// One interrupt, or the next alarm.
+    /// Advances the engine by one interrupt, or to its next deadline.
     pub fn step(&mut self) {
         self.now += 1_000;
         let answers = {
@@ -75,7 +75,7 @@ impl<P: Profile> Bench<P> {
         panic!("never done: {:?}", self.steps());
     }
 
-    /// Steps until help is asked for.
+    /// Makes steps until the engine requests help. Returns that request.
     pub fn help(&mut self) -> ServiceRequest {
         for _ in 0..100_000 {
             if let Some(help) = self.e.take_service_request() {
@@ -94,7 +94,7 @@ impl<P: Profile> Bench<P> {
         self.e.stats().recovery_steps[step as usize]
     }
 
-    /// The phase that is started as the nth from now fails.
+    /// Makes the phase fail that is started as number `nth` from now on.
     pub fn fault(&self, nth: usize, cause: Cause, stage: Stage, executed: bool) {
         let mut world = self.world.borrow_mut();
         let at = world.log.len() + nth;

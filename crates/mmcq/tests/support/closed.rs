@@ -1,9 +1,10 @@
-//! The scripted host without streams.
+//! The tests' host without open transfers.
 
 use crate::support::TestHost;
 use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
 
-/// The test's host, which never continues a transfer, so that the fast path is there too.
+/// The tests' host, which by its type never continues a transfer, so that the engine has its fast
+/// path.
 pub struct Closed(pub TestHost);
 
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.

@@ -1,4 +1,4 @@
-//! An engine with all that goes beyond reads and writes, over the simple controller.
+//! An engine with all extended functions enabled, on the tests' host.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 pub const BLOCKS: u64 = 4096;
 pub const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
-/// Trims units of 16 blocks, 100 ms each.
+/// The erase parameters of the tests' eMMC: units of 16 blocks.
 pub const TRIMS: Erasing = Erasing::NONE
     .kinds(0b11111)
     .emmc(true)
@@ -23,12 +23,12 @@ pub const TRIMS: Erasing = Erasing::NONE
     .trim_ms(100)
     .secure_erase_ms(100)
     .secure_trim_ms(100);
-/// CMD6 that flushes.
+/// Index and argument of the CMD6 that flushes the cache.
 pub const FLUSH: (u8, u32) = (6, 0x0320_0100);
 
 pub type TestEngine = Engine<TestHost, 16>;
 
-/// What a test says of its card.
+/// The parameters that a test sets for its card.
 pub struct Setup {
     pub flush: FlushBy,
     pub reliable_blocks: u32,
@@ -70,7 +70,8 @@ pub fn erase(lba: u64, blocks: u32, how: Erase) -> Request {
     Request::new(Kind::Erase { lba, blocks, how }, DmaBuf::EMPTY)
 }
 
-/// Interrupts and alarms until nothing is left to do. Bounded, so a hang is a failure.
+/// Runs the engine by interrupts and alarms until nothing is left to do, and returns the time. The
+/// number of turns is bounded, so a hang makes the test fail.
 pub fn run(engine: &mut TestEngine, mut now: u64) -> u64 {
     for _ in 0..100_000 {
         now += 1_000;

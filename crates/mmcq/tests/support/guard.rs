@@ -1,12 +1,12 @@
-//! Memory for a controller. Built with `--cfg guarded` (tools/sanitizer.sh), it lies between two
-//! pages that may not be touched, its last byte against the second.
+//! Memory for a controller. With `--cfg guarded` (tools/sanitizer.sh) the memory lies between two
+//! pages that cannot be accessed, and its last byte is directly before the second page.
 
 use std::ptr::NonNull;
 
 pub use room::Guarded;
 
 impl Guarded {
-    /// So many bytes, all of this value.
+    /// Returns memory of `bytes` bytes that all have the value `fill`.
     pub fn filled(bytes: usize, fill: u8) -> Guarded {
         let room = Guarded::of(bytes);
         // SAFETY: the room has so many bytes, and nothing else knows of them yet.
@@ -14,7 +14,7 @@ impl Guarded {
         room
     }
 
-    /// The same, for ever.
+    /// Returns memory as [`filled`](Self::filled) does, which is never freed.
     pub fn leaked(bytes: usize, fill: u8) -> NonNull<u8> {
         let room = Guarded::filled(bytes, fill);
         let at = room.at();
@@ -47,8 +47,9 @@ mod room {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     const PAGE: usize = 4096;
-    /// The kernel maps 65,530 pieces for a process, and each room takes three. Later rooms are heap
-    /// memory, which the sanitizer guards by 16 bytes.
+    /// Largest number of guarded memories: the kernel allows 65,530 mappings in a process, and each
+    /// guarded memory takes three. Later memories are heap memory, which the sanitizer guards by 16
+    /// bytes.
     const ROOMS_MAX: usize = 16_000;
     static ROOMS: AtomicUsize = AtomicUsize::new(0);
 
@@ -60,7 +61,7 @@ mod room {
     pub struct Guarded {
         at: NonNull<u8>,
         bytes: usize,
-        /// All of it, with both pages; null: it is heap memory.
+        /// Begin of the mapping with both guard pages; null for heap memory.
         mapped: *mut u8,
     }
 

@@ -1,25 +1,25 @@
-//! Which modules of its own crate each source file names: for the tests of layers.
+//! Finds which modules of its own crate each source file names, for the tests of layers.
 //!
-//! A path counts wherever code names it: in an import, an expression, a macro (`$crate::`). It
-//! begins with `crate::`, or with as many `super::` as lead to the root. Comments, strings and
-//! everything under a `cfg` with the word `test` in it do not count.
+//! A path counts wherever code uses it: in an import, an expression, or a macro (`$crate::`). A
+//! path begins with `crate::`, or with as many `super::` as lead to the root. Comments, strings and
+//! everything under a `cfg` with the word `test` do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A top-level module names another.
+/// A place where a top-level module names another top-level module.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Below the source folder.
+    /// Path of the file, relative to the source folder.
     pub file: String,
-    /// From 1.
+    /// Number of the line; the first line is 1.
     pub line: usize,
     pub from: String,
     pub to: String,
 }
 
-/// Every import between the top-level modules of the crate whose `lib.rs` is in this folder, and
-/// these modules.
+/// Returns every import between the top-level modules of the crate whose `lib.rs` is in this
+/// folder, and the names of these modules.
 pub fn of_crate(source: &Path) -> (Vec<Import>, BTreeSet<String>) {
     let root = code(&std::fs::read_to_string(source.join("lib.rs")).expect("the crate's root"));
     let top: BTreeSet<String> = modules(&root).into_iter().collect();
@@ -31,8 +31,8 @@ pub fn of_crate(source: &Path) -> (Vec<Import>, BTreeSet<String>) {
     (imports, top)
 }
 
-/// Reads the file of the module with this path, declared in a file whose modules are in `folder`,
-/// and those below it.
+/// Reads the file of the module with this path and the files of its submodules, and adds their
+/// imports. The module is declared in a file whose modules are in `folder`.
 fn follow(source: &Path, folder: &Path, top: &BTreeSet<String>, path: &[String], imports: &mut Vec<Import>) {
     let name = &path[path.len() - 1];
     let below = folder.join(name);
@@ -52,8 +52,8 @@ fn follow(source: &Path, folder: &Path, top: &BTreeSet<String>, path: &[String],
     }
 }
 
-/// The text with spaces for comments, for what is in quotes, and for what is only there in tests.
-/// Lines stay lines.
+/// Returns the text with spaces in place of comments, strings and code that is compiled only for
+/// tests. Line breaks stay.
 pub fn code(text: &str) -> String {
     let mut text: Vec<char> = text.chars().collect();
     let mut at = 0;
@@ -75,7 +75,8 @@ pub fn code(text: &str) -> String {
     text.into_iter().collect()
 }
 
-/// Where the comment, string or character that begins here ends; `at` itself if none does.
+/// Returns the end of the comment, string or character that begins at `at`; `at` itself if none
+/// begins there.
 fn unspoken(text: &[char], at: usize) -> usize {
     let is = |at: usize, what: &str| what.chars().enumerate().all(|(n, c)| text.get(at + n) == Some(&c));
     let until = |from: usize, what: &str| {
@@ -119,7 +120,7 @@ fn find(text: &[char], from: usize, what: &str) -> Option<usize> {
     (from..text.len().saturating_sub(what.len())).find(|&at| text[at..].starts_with(&what))
 }
 
-/// Behind the bracket that closes the one here.
+/// Returns the position after the bracket that closes the bracket at `at`.
 fn closing(text: &[char], at: usize) -> usize {
     let mut depth = 0;
     for (n, c) in text.iter().enumerate().skip(at) {
@@ -135,7 +136,8 @@ fn closing(text: &[char], at: usize) -> usize {
     text.len()
 }
 
-/// An item ends with its braces or its semicolon; the last one of a block with that block.
+/// Returns the end of an item: after its closing brace or its semicolon, or at the end of the
+/// surrounding block.
 fn end_of_item(text: &[char], mut at: usize) -> usize {
     while at < text.len() {
         match text[at] {
@@ -149,7 +151,7 @@ fn end_of_item(text: &[char], mut at: usize) -> usize {
     at
 }
 
-/// The modules that have files of their own.
+/// Returns the declared modules that have files of their own.
 fn modules(code: &str) -> Vec<String> {
     let declared = code.split(';').filter_map(|item| item.rsplit(['}', ']', '{']).next());
     let named = declared.filter_map(|item| {
@@ -162,8 +164,8 @@ fn modules(code: &str) -> Vec<String> {
     named.collect()
 }
 
-/// The modules at the root that a file's code names, with the lines. The file is that of a module
-/// `depth` below the root, where the modules `top` are.
+/// Returns the modules at the root that a file's code names, with the lines. The file belongs to a
+/// module `depth` levels below the root; `top` are the modules at the root.
 pub fn paths(code: &str, depth: usize, top: &BTreeSet<String>) -> Vec<(usize, String)> {
     let up = "super::".repeat(depth);
     let mut found = Vec::new();
@@ -187,8 +189,8 @@ pub fn paths(code: &str, depth: usize, top: &BTreeSet<String>) -> Vec<(usize, St
     found
 }
 
-/// The first name of a path, or of each path of a group. A macro is no module: all of them stand at
-/// the root.
+/// Returns the first name of a path, or of each path in a group. The name of a macro does not count
+/// as a module, although all macros are at the root.
 fn named(rest: &str) -> Vec<String> {
     let first = |path: &str| words(path).next().map(str::to_owned);
     if !rest.starts_with('{') {
@@ -205,8 +207,8 @@ fn named(rest: &str) -> Vec<String> {
     outer.filter_map(first).collect()
 }
 
-/// The places that look up: at a layer above their own, or at a neighbour in it. The lowest layer
-/// comes first.
+/// Returns the imports from a higher layer, or from another module of the same layer. The first
+/// layer is the lowest.
 pub fn looks_up((imports, top): &(Vec<Import>, BTreeSet<String>), layers: &[&[&str]]) -> Vec<String> {
     let rank: BTreeMap<&str, usize> = layers
         .iter()
@@ -219,7 +221,8 @@ pub fn looks_up((imports, top): &(Vec<Import>, BTreeSet<String>), layers: &[&[&s
     up.map(|Import { file, line, from, to }| format!("{file}:{line}: `{from}` looks up at `{to}`")).collect()
 }
 
-/// The places that close a circle: the module that they name comes back to theirs.
+/// Returns the imports that are part of a circle: the named module imports the importing one,
+/// directly or through others.
 pub fn circles((imports, top): &(Vec<Import>, BTreeSet<String>)) -> Vec<String> {
     let reaches = |from: &str, goal: &str| {
         let (mut seen, mut next) = (BTreeSet::from([from]), vec![from]);

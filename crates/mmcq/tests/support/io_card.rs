@@ -1,9 +1,9 @@
-//! A controller and an I/O card in one, on the tests' virtual time: CCCR, FBR and CIS as one
-//! memory, function 1 a Bluetooth Type-A device, the others plain memory; on demand a combo card's
-//! SD memory.
+//! A model of a controller with an I/O card, in the tests' virtual time. CCCR, FBR and CIS are one
+//! memory, function 1 is a Bluetooth Type-A device, the other functions are plain memory. On
+//! request the card is a combo card with SD memory.
 //!
-//! It checks what a card relies on: phases one at a time, block sizes as set, the order of a Type-A
-//! receive chain.
+//! The model checks what a card requires: one phase at a time, the block sizes that were set, and
+//! the order of the steps with which a Type-A packet is received.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -18,25 +18,25 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-/// `tran`, ready for data.
+/// R1 of a card in the state `tran`, ready for data.
 const READY: u32 = 4 << 9 | 1 << 8;
 const CSD: [u32; 4] = [0x400e_0032, 0x5b59_0000, 0x73a7_7f80, 0x0a40_0000];
-/// From the end of a phase on the wire to its interrupt.
+/// Time from the end of a phase on the wire to its interrupt, in nanoseconds.
 pub const HOST_NS: u64 = 1_000;
 
-/// The Type-A function.
+/// State of the Bluetooth Type-A function.
 #[derive(Default)]
 pub struct TypeA {
     pub incoming: VecDeque<Vec<u8>>,
     pub sent: Vec<Vec<u8>>,
-    /// Packets that were acknowledged unread.
+    /// Number of packets that were acknowledged without being read.
     pub given_up: u32,
     pub retries: u32,
     pub write_retries: u32,
     at: usize,
     partial: Vec<u8>,
     interrupt: bool,
-    /// The packet in front has been announced.
+    /// Whether an interrupt has reported the first packet.
     shown: bool,
     enabled: bool,
 }
@@ -92,39 +92,41 @@ impl TypeA {
 
 pub struct World {
     pub caps: Caps,
-    /// What the host adds to each phase.
+    /// Time that the host adds to each phase, in nanoseconds.
     pub host_ns: u64,
-    /// Function 0.
+    /// The registers of function 0.
     pub f0: Vec<u8>,
     pub functions: u8,
-    /// S18A.
+    /// Whether the card sets S18A: it can switch to 1.8 V.
     pub s18a: bool,
-    /// CMD5 that find it powering up.
+    /// Number of CMD5 during which the card is still powering up.
     pub powering: u32,
-    /// Blocks of a combo card's memory.
+    /// Content of a combo card's memory; `None`: the card has no memory.
     pub medium: Option<Vec<u8>>,
-    /// Its memory refuses ACMD6, or does not answer it.
+    /// Whether the memory refuses ACMD6 (true) or does not respond to it (false); `None`: the
+    /// memory accepts it.
     pub refuses_width: Option<bool>,
-    /// Nothing is answered at all.
+    /// Whether the card does not respond at all.
     pub absent: bool,
     pub log: Vec<(u64, Command)>,
-    /// CMD53 to come, and how they fail.
+    /// Failures of later CMD53: the number of the CMD53, and the cause.
     pub faults: HashMap<u32, Cause>,
     pub data_phases: u32,
-    /// Flags of the next R5.
+    /// Flags that the next R5 has.
     pub flags: u32,
     /// Functions that never become ready.
     pub never_ready: u8,
-    /// Tuning blocks until the point is found; `None`: never.
+    /// Number of tuning blocks until the sampling point is found; `None`: it is never found.
     pub tuning_blocks: Option<u32>,
     pub type_a: TypeA,
-    /// Other functions: their registers, and whether they interrupt.
+    /// Registers of the other functions, by function and address.
     pub ram: HashMap<(u8, u32), u8>,
     pub fifos: HashMap<(u8, u32), VecDeque<u8>>,
+    /// Functions that request attention, bit n for function n.
     pub asserts: u8,
     pub resets: u32,
     pub bus: (Timing, Width, u32, bool),
-    /// The engine listens.
+    /// Whether the engine has enabled the card interrupt.
     listening: bool,
     pub listened: u32,
     running: Option<(Phase, u64)>,
@@ -163,7 +165,8 @@ pub fn caps() -> Caps {
         .fixed(true)
 }
 
-/// A CISTPL_FUNCE of a function.
+/// Returns a CISTPL_FUNCE of a function, with this largest block size and this time to become ready
+/// in units of 10 ms.
 pub fn function_tuple(max_block: u16, enable_10ms: u16) -> Vec<u8> {
     let mut body = vec![0; 42];
     body[0] = 1;
@@ -173,7 +176,8 @@ pub fn function_tuple(max_block: u16, enable_10ms: u16) -> Vec<u8> {
 }
 
 impl World {
-    /// A full-speed card of SDIO 3.00 with so many functions, the first of them Bluetooth Type-A.
+    /// Makes a full-speed card of SDIO 3.00 with this number of functions; function 1 is Bluetooth
+    /// Type-A.
     pub fn new(functions: u8) -> Rc<RefCell<World>> {
         let mut world = World {
             caps: caps(),
@@ -223,7 +227,8 @@ impl World {
         self.f0[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// CMD52 and CMD53 in the log since `from`, as (index, function, address, write).
+    /// Returns the CMD52 and CMD53 in the log from entry `from` on, as (index, function, address,
+    /// write).
     pub fn accesses(&self, from: usize) -> Vec<(u8, u8, u32, bool)> {
         let io = self.log[from..].iter().filter(|(_, command)| matches!(command.index, 52 | 53));
         io.map(|(_, c)| (c.index, (c.arg >> 28 & 7) as u8, c.arg >> 9 & 0x1_ffff, c.arg >> 31 != 0)).collect()
@@ -237,7 +242,7 @@ impl World {
         self.pending() & self.f0[4] & 0xfe != 0 && self.f0[4] & 1 != 0
     }
 
-    /// INTx.
+    /// Returns the pending interrupts, as in CCCR INTx.
     fn pending(&mut self) -> u8 {
         self.type_a.show();
         let one = self.type_a.interrupt && self.type_a.enabled && self.f0[2] & 2 != 0;
@@ -370,7 +375,8 @@ impl World {
         Some(Response::short(READY))
     }
 
-    /// What the card answers, if anything.
+    /// Executes the phase's command on the card. Returns its result; `None`: the card does not
+    /// respond.
     fn answer(&mut self, phase: &Phase, segments: &[Segment]) -> Option<Result<Done, Cause>> {
         let app = std::mem::take(&mut self.app);
         let Command { index, arg, .. } = phase.command;
@@ -426,7 +432,7 @@ impl World {
     }
 }
 
-/// `HEARS`: it has a card interrupt.
+/// The driver of this controller. With `HEARS` it has a card interrupt.
 pub struct IoHost<const HEARS: bool = true> {
     pub world: Rc<RefCell<World>>,
     caps: Caps,
@@ -536,7 +542,8 @@ impl<const HEARS: bool> IoHost<HEARS> {
         IoHost { world: world.clone(), caps: world.borrow().caps }
     }
 
-    /// When the phase in progress ends; whether the card interrupt wants to be heard.
+    /// Returns when the phase in progress ends, and whether a card interrupt is pending and
+    /// enabled.
     pub fn due(&self) -> (Option<u64>, bool) {
         let mut world = self.world.borrow_mut();
         (world.running.map(|(_, end_ns)| end_ns), HEARS && world.listening && world.level())

@@ -1,5 +1,5 @@
-//! Drives a stack over the scripted I/O card in virtual time: from one event to the next, by hand
-//! or from "interrupts".
+//! Runs a stack with the model of an I/O card in virtual time, from one event to the next, by calls
+//! or by simulated interrupts.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -19,7 +19,8 @@ pub fn stack<const N: usize>(world: &Rc<RefCell<World>>) -> Stack<N> {
     Stack::new(OneThread, TIMER, IoHost::new(world), Config::DEFAULT)
 }
 
-/// Goes to the next moment at which something happens, and lets it. False: nothing ever will.
+/// Advances the time to the next event, and handles that event. Returns false if there will never
+/// be one.
 pub fn step<const N: usize>(stack: &Stack<N>) -> bool {
     let (running_ns, asks) = stack.with(|engine| engine.host().unwrap().due());
     let deadline_ns = stack.with(|engine| engine.next_deadline_ns());
@@ -41,7 +42,7 @@ pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-/// Runs a future to its end.
+/// Runs a future to its end, and returns its output.
 pub fn run<F: Future, const N: usize>(stack: &Stack<N>, future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
@@ -52,7 +53,7 @@ pub fn run<F: Future, const N: usize>(stack: &Stack<N>, future: F) -> F::Output 
     }
 }
 
-/// Lets everything end that is under way.
+/// Runs the stack until nothing is under way.
 pub fn settle<const N: usize>(stack: &Stack<N>) {
     for _ in 0..1000 {
         if stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {
@@ -64,11 +65,11 @@ pub fn settle<const N: usize>(stack: &Stack<N>) {
 }
 
 thread_local! {
-    /// Of every buffer that this test has made.
+    /// Claims of all buffers that this test has made.
     static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The next of this test's buffers that were lost.
+/// Takes back the next of this test's buffers whose request was dropped; `None`: there is none.
 pub fn reclaimed(mut reclaim: impl FnMut(Claim) -> Option<DmaBuf>) -> Option<DmaBuf> {
     CLAIMS.with_borrow(|claims| claims.iter().find_map(|&claim| reclaim(claim)))
 }
@@ -83,7 +84,7 @@ pub fn memory(bytes: usize) -> DmaBuf {
     buf
 }
 
-/// Polls its task when woken: the tail of the interrupt.
+/// Returns a waker that polls its task when it is woken, as the last step of an interrupt.
 pub fn irq_waker(task: &IrqTask<OneThread>) -> Waker {
     // SAFETY (of all three): called with the pointer that `irq_waker` was given.
     unsafe fn clone(task: *const ()) -> RawWaker {
@@ -101,7 +102,7 @@ pub fn irq_waker(task: &IrqTask<OneThread>) -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(task).cast(), &TABLE)) }
 }
 
-/// Everything here has one thread, so its futures may be called `Send`.
+/// Marks a future as `Send`, since the test has only one thread.
 pub struct Here<F>(pub F);
 // SAFETY: as said.
 unsafe impl<F> Send for Here<F> {}
@@ -113,7 +114,7 @@ impl<F: Future> Future for Here<F> {
     }
 }
 
-/// A packet as it lies in the function's FIFO.
+/// Returns a packet with its header, as in the function's FIFO.
 pub fn packet(kind: u8, payload: &[u8]) -> Vec<u8> {
     let header = ((payload.len() as u32 + 4) | (u32::from(kind) << 24)).to_le_bytes();
     [&header[..], payload].concat()

@@ -1,8 +1,8 @@
-//! A controller and card in one, as simple as can be: the engine's tests script its time, its
-//! faults and its busy.
+//! A simple model of a controller with a card. The engine's tests control its time, its faults and
+//! its busy.
 //!
-//! It checks what every controller relies on: phases one at a time, mapped memory only, no data
-//! command to a busy card.
+//! The model checks what every controller requires: one phase at a time, only mapped memory, no
+//! data command to a busy card.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -19,95 +19,97 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// `tran`, ready for data.
+/// R1 of a card in the state `tran`, ready for data.
 pub const READY: u32 = 4 << 9 | R1::READY_FOR_DATA;
-/// `prg`, not ready.
+/// R1 of a card in the state `prg`, not ready for data.
 pub const PROGRAMMING: u32 = 7 << 9;
 
-/// A transfer as the card saw it.
+/// A phase as the card has seen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub index: u8,
     pub arg: u32,
     pub blocks: u32,
     pub segments: usize,
-    /// Only data, in a transfer that was open.
+    /// Whether the phase has only data, which continue an open transfer.
     pub continued: bool,
 }
 
-/// A model of what takes and gives blocks by rules of its own.
+/// A model of a part of the card with rules of its own, which receives or sends blocks.
 pub type Frames = Box<dyn FnMut(Direction, &mut [u8])>;
 
-/// What the test and the driver share.
+/// The state that the test and the driver share.
 pub struct World {
     pub medium: Vec<u8>,
     pub caps: Caps,
-    /// Everything that was started.
+    /// Every phase that was started.
     pub log: Vec<Seen>,
-    /// Blocks that fail: a transfer that touches one ends with this cause.
+    /// Bad blocks: a transfer that includes one fails with this cause.
     pub bad: HashMap<u64, Cause>,
-    /// Only writes of them fail.
+    /// Whether only writes of bad blocks fail.
     pub bad_for_writes: bool,
-    /// R1 bits by which the card says afterwards that it was a bad block, and not the wire.
+    /// R1 bits that the card sets after such a failure, to report a bad block.
     pub bad_says: u32,
-    /// The nth phase that is started (from 1, by [`World::log`]) fails so; `true`: the card has
-    /// done all the same.
+    /// Failures of single phases, by their number in [`World::log`], counted from 1: cause, stage,
+    /// and whether the card has executed the phase.
     pub faults: HashMap<usize, (Cause, Stage, bool)>,
-    /// The card is in this state whatever happens, until it is set again; as it shows in CMD13.
+    /// Card state that CMD13 shows whatever happens; `None`: CMD13 shows the real state.
     pub stuck_state: Option<u32>,
-    /// Resets of the whole controller.
+    /// Number of resets of the whole controller.
     pub resets_of_all: u32,
-    /// R1 bits that the next R1 carries (errors of what was before).
+    /// Bits that are set in the next R1: errors of earlier commands.
     pub next_status: u32,
-    /// The same for the R1 after the next.
+    /// Bits that are set in the R1 after the next one.
     pub status_after_next: u32,
-    /// The next phases are never answered.
+    /// Whether the controller never ends the phases that are started from now on.
     pub silent: bool,
-    /// How many CMD13 find the card programming after a write.
+    /// Number of CMD13 after a write that find the card programming.
     pub busy_polls: u32,
     still_busy: u32,
     mapped: Vec<(usize, u32)>,
     running: Option<Phase>,
     resetting: bool,
-    /// The controller is in the middle of a tuning.
+    /// Whether the controller is in the middle of a tuning.
     pub tuning: bool,
     pub present: bool,
     presence_event: bool,
     pub resets: u32,
     pub unsent_irq: bool,
-    /// The transfer that the card has not seen the end of: direction, next block, blocks left if it
-    /// was counted.
+    /// The open transfer, of which the card has not seen the end: direction and next block.
     pub open: Option<(Direction, u64)>,
+    /// Blocks left of the count that CMD23 has set for the open transfer; 0: no CMD23 was sent.
     counted: u32,
-    /// So many continuations fail.
+    /// Number of continuations of an open transfer that fail.
     pub refuse_continue: u32,
-    /// The controller asks for a new tuning at the next interrupt.
+    /// Whether the controller requests a new tuning at the next interrupt.
     pub retune: bool,
-    /// Other partitions, by their access bits, and the one that CMD6 has switched to.
+    /// Content of the other partitions, by their access bits.
     pub areas: HashMap<u8, Vec<u8>>,
+    /// Access bits of the partition that CMD6 has switched to.
     pub area: u8,
-    /// The other bits of PARTITION_CONFIG.
+    /// The bits of PARTITION_CONFIG other than the access bits.
     pub boots: u8,
-    /// What the replay-protected area does with frames that come and that are asked for.
+    /// The model of the replay-protected area, which receives and sends frames.
     pub rpmb: Option<Frames>,
-    /// What the extension registers do with a page that comes (CMD49) and that is asked for
-    /// (CMD48).
+    /// The model of the extension registers, which receives (CMD49) and sends (CMD48) pages.
     pub register: Option<Frames>,
-    /// CMD35 or CMD32, and CMD36 or CMD33.
+    /// First and last address of an erase, from CMD35 or CMD32 and from CMD36 or CMD33.
     erase: (u64, u64),
-    /// Phases of this command fail after so many that do not: index, countdown, cause; and how many
-    /// do.
+    /// A command whose phases fail: its index, the number of its phases that still succeed, and the
+    /// cause.
     pub strike: Option<(u8, u32, Cause)>,
+    /// Number of phases of that command that fail.
     pub strikes: u32,
-    /// So many starts are refused: the lines are not free.
+    /// Number of starts that are refused because the lines are in use.
     pub refuse_starts: u32,
-    /// The command that was sent last is still in the controller, and will be until a reset.
+    /// Whether the command that was started last never leaves the controller until a reset.
     pub hangs: bool,
-    /// Resets of the lines, and of the whole controller, fail.
+    /// Whether resets of the lines fail, and whether resets of the whole controller fail.
     pub fails_resets: (bool, bool),
-    /// What the driver calls whenever it is called itself: as it does its registers and its memory.
+    /// A function that the driver calls in each of its own calls, as a real driver calls its
+    /// registers and its memory.
     pub called: Option<fn()>,
-    /// Data go so many bytes beside the memory that they are meant for.
+    /// Number of bytes by which the controller misses the memory of a read.
     pub beside: isize,
 }
 
@@ -156,7 +158,7 @@ impl World {
         }))
     }
 
-    /// Is a phase waiting for its end?
+    /// Returns whether a phase has started and not ended.
     pub fn running(&self) -> bool {
         self.running.is_some()
     }
@@ -175,7 +177,7 @@ impl World {
         self.presence_event = true;
     }
 
-    /// Data commands seen.
+    /// Returns the data commands that the card has seen.
     pub fn transfers(&self) -> Vec<Seen> {
         self.log.iter().filter(|s| matches!(s.index, 17 | 18 | 24 | 25)).cloned().collect()
     }
@@ -205,7 +207,8 @@ pub fn target(blocks: u64) -> mmcq::engine::CardParams {
     mmcq::engine::CardParams::sd(1, blocks).emmc(true).write_timeout_ns(250_000_000)
 }
 
-/// What a host around the test's own, its field `host`, hands on as it comes.
+/// Makes the methods of a wrapper of the tests' host (its field `host`) that pass each call on
+/// unchanged.
 #[allow(unused_macros, reason = "not every test has such a host")]
 macro_rules! handed_on {
     () => {
@@ -224,7 +227,7 @@ macro_rules! handed_on {
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use handed_on;
 
-/// The same of the bus and the card's presence.
+/// Makes the methods for the bus and for the card's presence that pass each call on unchanged.
 #[allow(unused_macros, reason = "as above")]
 macro_rules! bus_handed_on {
     () => {
@@ -381,7 +384,7 @@ unsafe impl Host for TestHost {
 }
 
 impl TestHost {
-    /// Nothing of the driver's is borrowed.
+    /// Calls [`World::called`], while nothing of the driver is borrowed.
     fn called(&self) {
         let called = self.world.borrow().called;
         if let Some(called) = called {
@@ -540,28 +543,29 @@ impl TestHost {
 }
 
 thread_local! {
-    /// Of every buffer that this test has made.
+    /// Claims of all buffers that this test has made.
     static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer that lives for ever.
+/// Returns a buffer that lives for ever, with `blocks` blocks of bytes with the value `fill`.
 pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
     let bytes = blocks * 512;
     // SAFETY: the memory is no other owner's, and is never given up.
     claimed(unsafe { DmaBuf::from_raw(Guarded::leaked(bytes as usize, fill), bytes) })
 }
 
-/// Blocks to read, into memory that is none of theirs yet.
+/// Returns a read into memory that has other content than the card.
 pub fn read(lba: u64, blocks: u32) -> Request {
     Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee))
 }
 
-/// Blocks of this byte to write.
+/// Returns a write of blocks whose bytes all have the value `fill`.
 pub fn write(lba: u64, blocks: u32, fill: u8) -> Request {
     Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
 }
 
-/// A visit to a partition, which takes a switch of up to 10 ms: so many blocks out, so many back.
+/// Returns a partition access with a switch of up to 10 ms that writes `out` blocks and reads
+/// `back` blocks.
 pub fn partition_access(config: u8, lba: u32, out: u16, back: u16) -> Kind {
     Kind::PartitionAccess(PartitionAccess {
         config,
@@ -574,13 +578,13 @@ pub fn partition_access(config: u8, lba: u32, out: u16, back: u16) -> Kind {
     })
 }
 
-/// A buffer that [`reclaimed`] is to find.
+/// Stores the claim of a buffer, so that [`reclaimed`] finds the buffer.
 pub fn claimed(buf: DmaBuf) -> DmaBuf {
     CLAIMS.with_borrow_mut(|claims| claims.push(buf.claim()));
     buf
 }
 
-/// The next of this test's buffers that were lost.
+/// Takes back the next of this test's buffers whose request was dropped; `None`: there is none.
 pub fn reclaimed(mut reclaim: impl FnMut(Claim) -> Option<DmaBuf>) -> Option<DmaBuf> {
     CLAIMS.with_borrow(|claims| claims.iter().find_map(|&claim| reclaim(claim)))
 }

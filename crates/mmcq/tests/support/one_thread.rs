@@ -1,9 +1,9 @@
-//! A platform of one thread: nothing to exclude, and a clock that the test sets.
+//! A platform with one thread: a lock that does nothing, and a clock that the test sets.
 
 use mmcq::task::{Lock, Timer};
 use std::cell::Cell;
 
-/// Every test has one thread, and nothing interrupts it.
+/// A lock that does nothing: every test has one thread, which nothing interrupts.
 pub struct OneThread;
 
 // SAFETY: one thread; the stack never nests `with`.
@@ -15,5 +15,5 @@ unsafe impl Lock for OneThread {
 
 thread_local!(pub static NOW_NS: Cell<u64> = const { Cell::new(0) });
 
-/// Reads [`NOW_NS`]; the test asks the engine for its deadline itself.
+/// A timer that reads [`NOW_NS`] and has no alarm: the test itself reads the engine's deadline.
 pub const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };

@@ -1,12 +1,12 @@
 //! Failures of a chain.
 //!
-//! The controller reports at which transfer it stopped. That transfer is handled by the recovery
-//! ladder, as a failed one of the single lane is. The transfers after it were not begun; their
-//! requests wait again with their age, and the failure does not count against them. The transfers
-//! before it are done. Their reads are complete. Their writes are complete if the last response
-//! shows no error. If that response shows an error, or did not come, the writes are sent again, in
-//! order and one at a time. All this happens only after the lines are reset, since the controller
-//! has the memory of the whole chain until then.
+//! The controller reports at which transfer it stopped. The recovery ladder handles that transfer
+//! like a failed transfer of the single lane. The transfers after the failed one were not begun;
+//! their requests wait again with their age, and the failure does not count against them. The
+//! transfers before the failed one are done. The reads among them are complete. The writes among
+//! them are complete if the last response shows no error. If that response shows an error, or did
+//! not come, the writes are sent again, in order and one at a time. All this happens only after the
+//! lines are reset, since the controller has the memory of the whole chain until then.
 //!
 //! If the controller reports success and its registers contradict it, or each other, nothing of the
 //! chain counts as done: all of it is repeated by the single lane. After the first such end no more

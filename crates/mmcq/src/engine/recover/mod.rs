@@ -1,14 +1,14 @@
 //! Failures of transfers: the steps of the recovery ladder that the engine takes without the
 //! supervisor.
 //!
-//! An *incident* begins with a failed phase or a deadline that passed without an answer. It ends
-//! when its transfer has gone well, or when its requests have been answered. Each pass of an
-//! incident (this file) first makes commands possible again. The lines are reset, CMD13 reads the
-//! state, CMD12 ends what is still open. If that does not help, the whole controller is reset. Then
-//! `ladder.rs` chooses the next measure, each stronger than the last. Measures that need several
-//! commands to the card in a row (such as a tuning) are requested from the supervisor (`help.rs`).
-//! `classify.rs` distinguishes failures. `salvage.rs` stores what was done, and decides which
-//! request reports what was lost. `lost.rs` ends the requests of a lost card.
+//! An *incident* begins with a failed phase or a deadline that passed without an answer. The
+//! incident ends when its transfer has gone well, or when its requests have their results. Each
+//! pass of an incident (this file) first makes commands possible again. The lines are reset, CMD13
+//! reads the state, CMD12 ends what is still open. If that does not help, the whole controller is
+//! reset. Then `ladder.rs` chooses the next measure, each stronger than the last. Measures that
+//! need several commands to the card in a row (such as a tuning) are requested from the supervisor
+//! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` stores what was done, and
+//! decides which request reports what was lost. `lost.rs` ends the requests of a lost card.
 //!
 //! No buffer is returned before the controller has stopped using it. The number of steps is
 //! bounded, and so is the time of an incident.
@@ -298,8 +298,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Returns whether the card may take the next command as an application command [SD 4.3.9.1].
     ///
-    /// That is so if CMD55, or the command after it, was not answered. Recovery then sends CMD16.
-    /// There is no ACMD16, so the card executes CMD16, stops waiting, and nothing else changes.
+    /// The card may expect one if CMD55, or the command after it, had no response. Recovery then
+    /// sends CMD16. There is no ACMD16, so the card executes CMD16, stops waiting, and nothing else
+    /// changes.
     fn may_expect_app_command(&self) -> bool {
         let prefixed = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind(), Kind::Raw { prefix: Some(_), .. });

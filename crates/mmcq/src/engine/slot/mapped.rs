@@ -37,7 +37,7 @@ impl<const N: usize> Slots<N> {
         mapped
     }
 
-    /// Returns whether some queued request may not be mapped.
+    /// Returns whether some queued request is perhaps not mapped.
     #[inline(always)]
     pub fn have_unmapped(&self) -> bool {
         self.unmapped

@@ -7,7 +7,7 @@ use crate::host::Segment;
 use crate::sched::Origin;
 use core::task::Waker;
 
-/// Makes methods that return values of a slot.
+/// Macro that makes methods which return single values of a slot.
 macro_rules! told {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         impl Slot {

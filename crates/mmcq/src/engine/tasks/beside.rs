@@ -6,8 +6,8 @@
 //! during the data of a read, and CMD13 reads which are ready. So these commands and their
 //! interrupts cost no bus time.
 //!
-//! These commands are not sent during written data. Their response may show a late error, which
-//! could then belong to a block that the card has only just taken.
+//! No command for the queue is sent during written data. Its response may show a late error, which
+//! could then belong to a block that the card has only just received.
 //!
 //! If such a command fails, the queue has failed, as between transfers. The data continue and end
 //! as their own phase does. If the data fail, the lines are reset, and the command is lost with

@@ -2,10 +2,10 @@
 //! [SD 4.19].
 //!
 //! A transfer that the single lane would start is *announced* to the card instead (CMD44, CMD45).
-//! It *becomes ready* while others transfer data (CMD13 with bit 15 reads which are ready). It is
-//! *executed* (CMD46, CMD47: a phase with data like any other), and *ends*. It has the number of a
-//! task on the card. Slots, order, batches, the policy, and the handling of status and failures are
-//! those of the single lane.
+//! The transfer, which is now a task with a number on the card, *becomes ready* while others
+//! transfer data (CMD13 with bit 15 reads which tasks are ready). The task is *executed* (CMD46,
+//! CMD47: a phase with data like any other), and *ends*. Slots, order, batches, the policy, and the
+//! handling of status and failures are those of the single lane.
 //!
 //! The card promises no order. So the rules of order are applied before a task is announced. A
 //! transfer is not announced while it overlaps a task on the card, or a write whose status is not

@@ -7,7 +7,7 @@
 //! A phase is one list of register operations, plus a scatter/gather table for data. Only a write
 //! with its command needs two lists: the interrupt at the end of the command's list starts the
 //! data's list. The DMA transfers all data, also card registers of a few bytes. The chip itself
-//! sends no CMD12 and no CMD23. It can transfer the data of a transfer that is open on the card
+//! sends no CMD12 and no CMD23. The chip can transfer data of a transfer that is open on the card
 //! without a command, any number of times ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses

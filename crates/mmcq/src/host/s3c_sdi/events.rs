@@ -241,8 +241,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 }
 
-/// Returns the error of the command. It is reported before data errors, which mean nothing after
-/// it.
+/// Returns the error of the command, which is reported before errors of the data: after an error of
+/// the command these mean nothing.
 fn command_error(active: &Active) -> Option<Cause> {
     match () {
         () if active.resp == Resp::None => None,

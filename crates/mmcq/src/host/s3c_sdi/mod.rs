@@ -6,7 +6,7 @@
 //!
 //! # Data
 //! The FIFO has 64 bytes. [`ack`](Host::ack) transfers the words that the FIFO holds, or has space
-//! for, at most 16, and returns. It does so in the context that calls it, the interrupt or a
+//! for, at most 16, and returns. `ack` runs in the context that calls it, the interrupt or a
 //! tasklet. Meanwhile the controller stops the SD clock, so no data are lost. With [`DmaUse::From`]
 //! the board's DMA controller transfers large buffers instead. That DMA controller uses one segment
 //! of memory, so [`Caps::max_segments`] is 1 then.
@@ -46,9 +46,9 @@
 //!
 //! # Limitations
 //! The end of data to the card includes the card's busy. The controller does not detect the busy of
-//! an R1b without data, and does not show the level of DAT0: [`BusyDetect::Status`]. It has no card
-//! detection, no 1.8 V and no automatic commands. The driver always sets the controller's timer to
-//! its longest time; the engine checks shorter deadlines.
+//! an R1b without data, and does not show the level of DAT0: [`BusyDetect::Status`]. The controller
+//! has no card detection, no 1.8 V and no automatic commands. The driver always sets the
+//! controller's timer to its longest time; the engine checks shorter deadlines.
 
 mod bus;
 mod card;

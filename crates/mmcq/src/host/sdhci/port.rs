@@ -93,8 +93,7 @@ impl<R: Regs> Port<R> {
     }
 
     /// Makes a narrow write on a controller that allows only 32-bit accesses. The other bits of the
-    /// word are written back as read; none of the registers used here has a neighbour that this
-    /// disturbs.
+    /// word are written back as read; no other register in the same word is disturbed by that.
     fn merge(&self, offset: u16, mask: u32, value: u32) {
         let shift = 8 * (offset & 3);
         let old = self.regs.read32(offset & !3);

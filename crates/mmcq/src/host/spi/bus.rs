@@ -42,7 +42,7 @@ enum What {
     Nothing,
     /// Sends the clocks of power-up.
     Clocks,
-    /// Sends CMD0; the next value waits for its response.
+    /// Sends CMD0.
     Reset,
     Answer,
     /// Receives and drops the bytes of a block that the card may still send; if CMD0 follows, also

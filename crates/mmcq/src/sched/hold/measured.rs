@@ -129,8 +129,8 @@ impl Measured {
         holds
     }
 
-    /// Returns the last decision; if there is none, `better`. This is for two ways that are equally
-    /// good: changing between them costs more than either.
+    /// Returns the last decision; if there is none, `better`. The caller uses this if both ways are
+    /// equally good: changing between them costs more than either way.
     pub fn again(&self, better: bool) -> bool {
         self.last.unwrap_or(better)
     }

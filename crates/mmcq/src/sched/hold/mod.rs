@@ -17,9 +17,9 @@
 //! than two ([`ways`]). Streams are updated once for each transfer, by its collected requests, and
 //! not at each arrival.
 //!
-//! A whole batch may not be aligned to the card's pages. Then, once in sixteen transfers, the
-//! engine leaves the end of the batch out of the transfer. That end waits until the requests that
-//! were sent come back, so that later batches begin at a page.
+//! Some batches are not aligned to the card's pages. Then, once in sixteen transfers, the engine
+//! leaves the end of the batch out of the transfer. That end waits until the requests that were
+//! sent come back, so that later batches begin at a page.
 //!
 //! If the learned costs are wrong, the measured time of both ways decides ([`measured`]). If one of
 //! several missing requests comes late, the engine expects the others to come with it.
@@ -103,7 +103,7 @@ pub(crate) struct Held {
 pub struct Holds {
     /// Number of starts that were delayed.
     pub count: u64,
-    /// Number of delayed starts whose tail (the rest of the batch) came.
+    /// Number of delayed starts whose tail (the missing requests of the batch) came.
     pub came: u64,
     /// Sum of the delays, in nanoseconds.
     pub waited_ns: u64,

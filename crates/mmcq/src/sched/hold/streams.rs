@@ -131,8 +131,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 /// Updates a mean time. A time above `most_ns` counts as `most_ns`. `shorter`: how many times in a
-/// row the time was less than half of the mean. `weight`: the number of samples that `seen_ns`
-/// stands for.
+/// row the time was less than half of the mean. `weight`: the number of samples of which `seen_ns`
+/// is the mean.
 fn average(mean_ns: &mut u32, shorter: &mut u8, seen_ns: u64, most_ns: u64, weight: u8) {
     let seen_ns = u32::try_from(seen_ns.min(most_ns)).unwrap_or(u32::MAX).max(1);
     *shorter = if seen_ns < *mean_ns / 2 { shorter.saturating_add(1) } else { 0 };

@@ -22,7 +22,7 @@ pub(crate) enum At {
     Off,
     /// The command queue engine is on: tasks can be rung.
     On,
-    /// The command queue engine was told to halt, because something failed.
+    /// The command queue engine was requested to halt, because something failed.
     Halting,
     /// The command queue engine has halted, and is clearing its tasks.
     Clearing,

@@ -15,7 +15,7 @@ impl Tasks {
     }
 
     /// Returns whether a task overlaps these blocks, as [`meets`](Self::meets) does, in fewer
-    /// steps. This is for the case that the command queue engine has all tasks.
+    /// steps. The caller uses this while the command queue engine has all tasks.
     #[inline(always)]
     pub(crate) fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
         let rivals = self.announced & if direction == Direction::Write { u32::MAX } else { self.writes };

@@ -90,11 +90,11 @@ impl State {
 
 /// The card status.
 ///
-/// The standards define when each bit is set and cleared. [`R1::ERRORS`] has all error bits. They
-/// are divided into three sets without overlap: [`R1::OWN`], [`R1::PREVIOUS`] and [`R1::DEFERRED`].
-/// The standards let some bits be set both before and after the response (type "R X"). Such a bit
-/// is in the deferred set if programming can set it, since it may then belong to another request's
-/// data.
+/// The standards define when each bit is set and cleared. [`R1::ERRORS`] has all error bits. The
+/// error bits are divided into three sets without overlap: [`R1::OWN`], [`R1::PREVIOUS`] and
+/// [`R1::DEFERRED`]. The standards let some bits be set both before and after the response (type "R
+/// X"). Such a bit is in the deferred set if programming can set it, since it may then belong to
+/// another request's data.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct R1(pub u32);
 
@@ -189,9 +189,9 @@ impl R1 {
     /// command.
     pub const PREVIOUS: u32 = Self::COM_CRC_ERROR | Self::ILLEGAL_COMMAND;
 
-    /// Errors of an earlier data transfer, programming, erase or switch. They may have nothing to
-    /// do with the command whose response shows them. Reading clears them (condition C;
-    /// `SWITCH_ERROR`: B), so the code that reads them first must store them:
+    /// Errors of an earlier data transfer, programming, erase or switch. Such errors may have
+    /// nothing to do with the command whose response shows them. Reading clears the bits (condition
+    /// C; `SWITCH_ERROR`: B), so the code that reads them first must store them:
     /// - `WP_VIOLATION`: detected block by block, while the card receives the data of a write;
     /// - `LOCK_UNLOCK_FAILED`: CMD42 is checked after its data, long after its response;
     /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: detected while the card reads ahead, or while it

@@ -1,10 +1,10 @@
 //! The card information structure: chains of tuples in function 0, 1000h to 17FFFh [SDIO 6.11, 16].
 //!
 //! [`Walker`] reads a chain one byte at a time: it returns the address of the next byte, and the
-//! caller reads that byte by any means. It only moves forward, over at most [`TUPLES_MAX`] tuples
-//! and [`BYTES_MAX`] bytes, inside of the area that the standard allows. Tuples of code 0 are
-//! padding and count only as bytes. A link of FFh ends the chain, like CISTPL_END. The walker does
-//! not read the bodies of tuples that are not listed here.
+//! caller reads that byte by any means. The walker only moves forward, over at most [`TUPLES_MAX`]
+//! tuples and [`BYTES_MAX`] bytes, inside of the area that the standard allows. Tuples of code 0
+//! are padding and count only as bytes. A link of FFh ends the chain, like CISTPL_END. The walker
+//! does not read the bodies of tuples that are not listed here.
 
 use core::fmt;
 

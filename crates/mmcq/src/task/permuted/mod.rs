@@ -1,8 +1,8 @@
 //! Tests of calls from several threads and interrupts under loom: every interleaving with at most
 //! three preemptions.
 //!
-//! An interrupt handler is a thread here: it may run at any moment, also beside the thread that it
-//! interrupts, as it does on a machine with several cores. Run by `tools/loom.sh`.
+//! An interrupt handler is a thread here: it may run at any moment, also at the same time as the
+//! thread that it interrupts, as on a machine with several cores. Run by `tools/loom.sh`.
 
 extern crate std;
 

@@ -132,8 +132,8 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 
 // All threads of loom run on one thread of the system, so all of them share these values.
 std::thread_local! {
-    /// The alarm's registers; to set them without the engine's lock is a data race, which loom
-    /// finds.
+    /// The registers of the alarm. Setting them without the engine's lock is a data race, which
+    /// loom finds.
     static ALARM: RefCell<Option<Arc<Watched<Option<u64>>>>> = const { RefCell::new(None) };
     /// The signal that is raised for an alarm that is due at once.
     pub(super) static RINGS: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };
@@ -173,8 +173,9 @@ pub(super) struct LoomHost {
     /// The memory that the controller's DMA touches; other code may touch it only while no phase
     /// runs.
     pub memory: Arc<Watched<u32>>,
-    /// Number of card interrupts to come, and whether the next may be reported.
+    /// Number of card interrupts that are still to come.
     pub asks: u32,
+    /// Whether the next card interrupt may be reported.
     listens: bool,
 }
 

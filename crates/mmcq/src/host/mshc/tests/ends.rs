@@ -104,7 +104,8 @@ fn a_write_needs_no_word_of_the_dma<L: MshcLayout>() {
     host.unmap(&segment, Direction::Write);
 }
 
-/// If the board allows it, the driver gives an SMHC a clock update that waits for DAT0.
+/// Tests the detection of the end of busy, if the board allows it, by a clock update that waits for
+/// DAT0 in an SMHC.
 fn a_change_of_nothing_tells_of_the_end_of_busy<L: MshcLayout>() {
     let config = MshcConfig::new(SOURCE_HZ).busy_by_update(true).mask_dat0(true);
     let mut host = ready_with::<L>(config, 1);

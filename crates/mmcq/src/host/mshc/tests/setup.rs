@@ -31,7 +31,7 @@ fn what_a_board_must_not_say_is_refused<L: MshcLayout>() {
     assert_eq!(with(config.fifo_words(Some(3))), Some(MshcInitError::Fifo(3)));
 }
 
-/// Each timing needs the corresponding setting of the board.
+/// Tests that each timing needs the corresponding setting of the board.
 fn a_board_says_how_fast_it_is<L: MshcLayout>() {
     let timings = |config: MshcConfig, taps| {
         let config = config.high_speed(true).max_clock_hz(208_000_000);

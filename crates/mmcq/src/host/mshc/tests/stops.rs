@@ -55,7 +55,8 @@ fn design_ware_keeps_both() {
     assert_eq!(found(&mut host, Direction::Write, Some(words), words), (Some(late), Some(WRITE_STOP_R1)));
 }
 
-/// Like QEMU: RESP0 has the R1 of CMD12 at the end, and all events come at once.
+/// Tests a controller like QEMU's: at the end RESP0 has the R1 of CMD12, and all events come at the
+/// same time.
 #[test]
 fn the_r1_of_cmd12_is_not_taken_for_that_of_the_command() {
     let mut host = ready::<SmhcLayout>();
@@ -71,8 +72,8 @@ fn the_r1_of_cmd12_is_not_taken_for_that_of_the_command() {
     }
 }
 
-/// With time between both responses: the register has the command's R1 until the R1 of CMD12
-/// arrives.
+/// Tests a controller with time between both responses: the register has the command's R1 until the
+/// R1 of CMD12 arrives.
 #[test]
 fn an_earlier_write_that_failed_is_heard_before_cmd12() {
     let mut host = ready::<SmhcLayout>();
@@ -85,8 +86,8 @@ fn an_earlier_write_that_failed_is_heard_before_cmd12() {
     }
 }
 
-/// An SMHC that keeps both R1, like DesignWare's controller, interrupts once for each transfer
-/// except the first.
+/// Tests an SMHC that keeps both R1, like DesignWare's controller: after the first transfer it
+/// needs only one interrupt for each transfer.
 #[test]
 fn an_smhc_that_keeps_both_is_learned() {
     let mut host = ready::<SmhcLayout>();
@@ -112,7 +113,7 @@ fn an_smhc_that_keeps_both_is_learned() {
     assert!(host.regs.line());
 }
 
-/// A fault reports the R1 of its command, or none.
+/// Tests that a fault has the R1 of its own command, or no R1.
 #[test]
 fn a_fault_has_no_other_commands_r1() {
     for (word, told) in [(COMMAND_R1 | R1::ERROR, true), (READ_STOP_R1 | R1::ERROR, false)] {

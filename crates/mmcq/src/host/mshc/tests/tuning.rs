@@ -115,7 +115,8 @@ fn eight_lines_have_a_longer_block<L: MshcLayout>() {
     assert!(tried(&mut host, &TUNING_128, GOOD).unwrap().tuned);
 }
 
-/// At a fast clock, a read waits until the FIFO has space for a block, if the FIFO is large enough.
+/// Tests that at a fast clock a read waits until the FIFO has space for a block, if the FIFO is
+/// large enough.
 fn fast_reads_wait_for_room<L: MshcLayout>() {
     let mut memory = [0u8; 1024];
     for (words, room) in [(64u16, 0), (128, 512 << 16 | 1)] {
@@ -156,7 +157,7 @@ in_both_layouts!(
     what_is_no_tuning_is_refused,
 );
 
-/// SMHC's delay line has taps of its own, which do not form a circle.
+/// Tests the tuning by SMHC's delay line, whose taps do not form a circle.
 #[test]
 fn an_smhc_moves_its_delay_line() {
     let config = MshcConfig::new(200_000_000).sample_delay(true).new_timing(true);

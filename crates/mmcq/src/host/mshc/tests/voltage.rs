@@ -63,7 +63,7 @@ fn a_refused_cmd11_is_a_fault_and_forgotten<L: MshcLayout>() {
     assert_eq!(commands(&host), [COMMAND_START | COMMAND_UPDATE_CLOCK | COMMAND_WAITS]);
 }
 
-/// Lines with a fixed voltage have no switch, so CMD11 is an ordinary command.
+/// Tests signal lines with a fixed voltage: CMD11 is an ordinary command there.
 fn lines_that_stay_have_no_switch<L: MshcLayout>() {
     for config in [MshcConfig::new(SOURCE_HZ), MshcConfig::new(SOURCE_HZ).signal18_fixed(true)] {
         let mut host = ready_with::<L>(config, 1);

@@ -87,7 +87,7 @@ fn flags_name_cause_and_stage() {
     assert_eq!(fault.response.unwrap().words[0], 0x900);
 }
 
-/// Every pair of static flags, in every kind of phase: the driver must never panic, must report
+/// Tests every pair of static flags in every kind of phase: the driver must not panic, must report
 /// only an end that the flags justify, and must leave no interrupt line asserted that no handler
 /// serves.
 #[test]

@@ -144,7 +144,7 @@ fn a_refused_write_sends_no_data() {
     assert!(host.start(&command(13, Resp::R1), &[], 1).is_ok());
 }
 
-/// Registers whose list fails during the write that starts it, before the DMA is started.
+/// Tests a list that fails during the register write that starts it, before the DMA is started.
 #[test]
 fn a_failure_as_fast_as_the_start_is_not_lost() {
     let mut host = answered(18);
@@ -214,8 +214,8 @@ fn a_chip_that_never_answers_costs_a_bounded_number_of_looks() {
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
 }
 
-/// One read may be lost on the bus. If the chip is gone, the phase releases its memory without a
-/// reset.
+/// Tests single reads that return all ones because they are lost on the bus: the chip does not
+/// count as gone.
 #[test]
 fn one_read_of_ones_is_no_chip_that_is_gone() {
     for lost in [1, 2] {
@@ -240,7 +240,7 @@ fn settle(host: &mut Driver) -> (u32, Option<Result<Done, Fault>>) {
     panic!("a storm: pending {:#x}, enabled {:#x}", host.port.regs.pending.get(), host.enable);
 }
 
-/// An overcurrent lasts as long as the current is too high, or for ever.
+/// Tests an overcurrent that lasts for ever: it interrupts only one time.
 #[test]
 fn too_much_current_that_stays_interrupts_once() {
     for bit in [INT_OVERCURRENT, INT_CARD_OVERCURRENT] {

@@ -164,7 +164,8 @@ fn an_ack_too_many_does_no_harm() {
     assert_eq!(memory, bytes);
 }
 
-/// The FIFO holds more than the phase has requested: with its last bytes, or after them.
+/// Tests a FIFO that holds more bytes than the phase has requested, with its last bytes or after
+/// them: the next read does not get these bytes.
 #[test]
 fn bytes_left_in_the_fifo_are_not_the_next_reads_first() {
     // (bytes requested, bytes before each interrupt, bytes that arrive with the end)

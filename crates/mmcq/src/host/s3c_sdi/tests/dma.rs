@@ -159,8 +159,8 @@ fn a_reset_stops_dma_first() {
     assert!(matches!(log[1], Write(CON, con) if con & CON_RESET != 0));
 }
 
-/// The board's DMA controller is separate: neither a reset nor the absence of the SD controller
-/// stops it.
+/// Tests that memory is released only when the board's DMA controller has stopped: neither a reset
+/// nor the absence of the SD controller stops it.
 #[test]
 fn memory_is_not_let_go_before_dma_has_stopped() {
     let (mut host, segment) = over_on_the_lines();

@@ -118,7 +118,7 @@ impl Fake {
         assert!(self.fifo.borrow().len() <= 64);
     }
 
-    /// The card takes `count` bytes from the FIFO.
+    /// Takes `count` bytes from the FIFO, as the card does, and returns them.
     fn send(&self, count: usize) -> Vec<u8> {
         let mut fifo = self.fifo.borrow_mut();
         let count = count.min(fifo.len());

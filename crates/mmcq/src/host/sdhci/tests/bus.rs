@@ -195,8 +195,9 @@ fn narrow_access_quirks_keep_the_neighbours() {
     }
 }
 
-/// A card reader was pulled out between two phases, so the next request finds a reset that never
-/// ends. A controller that is gone accesses no memory, so its memory is free.
+/// Tests a card reader that is pulled out between two phases: the next request finds a reset that
+/// never ends, and the controller counts as gone. It accesses no memory any more, so its memory is
+/// free.
 #[test]
 fn a_controller_that_is_gone_is_cut_off() {
     let mut host = ready(by(TransferMode::Adma2));
@@ -207,7 +208,7 @@ fn a_controller_that_is_gone_is_cut_off() {
     assert!(host.isolate());
 }
 
-/// A controller that completes each part of an operation at once, and needs all parts.
+/// Tests a controller that completes each part of a bus operation at once, and needs all parts.
 #[test]
 fn an_operation_of_many_parts_ends_well_where_none_has_to_be_waited_for() {
     let quirks = SdhciQuirks::CLOCK_BEFORE_RESET.with(SdhciQuirks::RESET_ON_IOS);

@@ -4,7 +4,7 @@ use super::*;
 
 const DIRECT: Command = Command::new(52, 0x1000_0e00, Resp::R5);
 
-/// The result of the command, and the result of the phase.
+/// The result of a command that was sent during data, and the result of the phase.
 type Told = (Option<Result<u32, Cause>>, Option<Result<Done, Fault>>);
 
 /// Returns the results of command and phase after the interrupt status `status`.
@@ -66,8 +66,8 @@ fn each_gets_its_own_response() {
     assert!(!host.port.regs.take_log().contains(&Access::Read(PRESENT)));
 }
 
-/// A controller that is gone returns ones for the last block. The saved response must not hide
-/// that.
+/// Tests a controller that is gone when the last block is read: it returns all ones, and the saved
+/// response must not hide that.
 #[test]
 fn a_read_that_ends_on_a_controller_that_is_gone_is_not_well() {
     for gone in [false, true] {

@@ -24,8 +24,8 @@ fn a_response_that_comes_after_the_data_ends_the_phase() {
     assert!(host.ack(&segments).phase.unwrap().is_ok());
 }
 
-/// A controller reports the end of a transfer twice. An end before the next transfer's response
-/// does not belong to the next transfer while that transfer uses DAT.
+/// Tests a controller that reports the end of a transfer twice: an end that comes before the
+/// response of the next transfer, while that transfer uses DAT, does not end the next transfer.
 #[test]
 fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
     let segments = [far(0, 512)];
@@ -46,8 +46,8 @@ fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
     }
 }
 
-/// A command without busy ends with its response, whatever another transfer's end says: here the
-/// card is busy, and CMD13 asks for its state.
+/// Tests that a command without busy ends with its response, even if the end of another transfer is
+/// reported: here the card is busy, and CMD13 reads its state.
 #[test]
 fn a_command_ends_with_its_response_whatever_ends_before() {
     let mut host = ready(SdhciConfig::new());
@@ -58,7 +58,8 @@ fn a_command_ends_with_its_response_whatever_ends_before() {
     assert!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().is_ok());
 }
 
-/// DAT Inhibit in Present State is cleared a little later than Transfer Complete is set.
+/// Tests an end whose Command Inhibit (DAT) in Present State is cleared a little later than
+/// Transfer Complete is set: the end counts.
 #[test]
 fn an_early_end_is_believed_although_dat_gets_free_late() {
     let segments = [far(0, 512)];
@@ -111,8 +112,8 @@ fn automatic_commands_report_apart() {
     }
 }
 
-/// Every status word of one or two bits, in every kind of phase: the driver must never panic, and
-/// must report only an end that the word justifies.
+/// Tests every status word of one or two bits in every kind of phase: the driver must not panic,
+/// and must report only an end that the word justifies.
 #[test]
 fn every_status_has_a_meaning() {
     let segments = [far(0, 512)];
@@ -218,8 +219,8 @@ fn a_dead_controller_is_gone() {
     assert_eq!(Sdhci::new(dead, dma, table, SdhciConfig::new()).err(), Some(SdhciInitError::Gone));
 }
 
-/// One read may be lost on the bus. If the controller is gone, the phase releases its memory
-/// without a reset.
+/// Tests a single read of all ones, which may be lost on the bus: it is a fault, and the controller
+/// does not count as gone.
 #[test]
 fn one_read_of_ones_is_a_fault_and_not_a_controller_that_is_gone() {
     for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
@@ -232,7 +233,8 @@ fn one_read_of_ones_is_a_fault_and_not_a_controller_that_is_gone() {
     }
 }
 
-/// An event that belongs to no phase interrupts once, even if the controller reports it for ever.
+/// Tests an event that belongs to no phase and that the controller reports for ever: it interrupts
+/// only one time.
 #[test]
 fn a_status_that_does_not_go_away_interrupts_once() {
     let mut host = ready(SdhciConfig::new());

@@ -63,8 +63,8 @@ fn a_question_that_ends_like_a_transfer_needs_no_signal() {
     }
 }
 
-/// Even if CMD13 has often ended with both bits, the driver sends the next one as a command without
-/// busy.
+/// Tests that the driver sends each CMD13 as a command without busy, even if earlier ones have
+/// ended with both bits, Command Complete and Transfer Complete.
 #[test]
 fn nothing_is_learned_from_how_questions_end() {
     let mut host = warm(SdhciConfig::new());

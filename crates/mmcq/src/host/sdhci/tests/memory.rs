@@ -141,8 +141,8 @@ fn limits_promise_only_what_fits() {
     assert_eq!(tables.err(), Some(SdhciInitError::TransferMode(TransferMode::Adma2)));
 }
 
-/// A stop at a boundary that is reported after the end of its transfer does not belong to the next
-/// transfer, which would continue behind its memory.
+/// Tests a stop of SDMA at a boundary that is reported after the end of its transfer: it does not
+/// belong to the next transfer, which would otherwise continue after its memory.
 #[test]
 fn a_stop_that_is_told_late_sends_no_other_transfer_on() {
     for (version, at) in [(2, SDMA_ADDRESS), (3, ADMA_ADDRESS)] {
@@ -156,7 +156,8 @@ fn a_stop_that_is_told_late_sends_no_other_transfer_on() {
     }
 }
 
-/// A segment that `map` has left to the CPU has no bus address, whatever part of it is transferred.
+/// Tests a segment that the CPU transfers: it has no bus address, whichever part of it is
+/// transferred.
 #[test]
 fn memory_that_is_not_mapped_is_never_the_controllers() {
     let mut host = ready(quirk(SdhciQuirks::DMA_SIZE_32BIT));
@@ -176,8 +177,9 @@ fn memory_that_is_not_mapped_is_never_the_controllers() {
     assert_eq!(host.dma.open.get(), 1);
 }
 
-/// At its end, the address register points behind the table, but the driver writes its upper half
-/// only once.
+/// Tests a descriptor table that ends at 4 GiB: with 64-bit addresses the driver refuses it. The
+/// address register would point after the table at the end, and the driver writes the upper half of
+/// the address only one time.
 #[test]
 fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
     let bytes = Table::<8>::BYTES as u64;
@@ -192,7 +194,8 @@ fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
     }
 }
 
-/// Requests one after the other, also on the fast path: each piece of memory has a descriptor.
+/// Tests memory in several pieces for requests one after the other, also on the fast path: each
+/// piece has a descriptor.
 #[test]
 fn a_mapping_in_pieces_has_a_list_and_without_lists_is_refused() {
     let host = &mut ready(SdhciConfig::new());

@@ -87,8 +87,8 @@ fn lines_are_looked_at_only_when_in_doubt() {
     host.start(&command(12, Resp::R1b), &[], 1).unwrap();
 }
 
-/// If DAT0 is stuck low, the controller reports the end of busy only when the longest busy has
-/// passed.
+/// Tests a command with busy while DAT0 is stuck low: the driver does not start it, because the
+/// controller would report the end of busy only after the longest busy.
 #[test]
 fn busy_is_not_waited_for_on_a_line_that_is_held_before() {
     let held = PRESENT_INSERTED | PRESENT_DAT & !PRESENT_DAT0;

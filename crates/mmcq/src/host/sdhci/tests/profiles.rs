@@ -40,7 +40,8 @@ fn registers_of_ones_are_named_whatever_the_profile() {
     }
 }
 
-/// The capabilities of these controllers have no base clock, or a wrong one.
+/// Tests controllers whose capabilities have no base clock, or a wrong one: without a configured
+/// clock the error names it.
 #[test]
 fn a_clock_that_is_missing_is_named() {
     for profile in [profiles::ZYNQ, profiles::BCM2835_EMMC, profiles::ASPEED, profiles::DWCMSHC] {
@@ -70,7 +71,8 @@ fn each_profile_drives_a_controller_that_follows_the_standard() {
     }
 }
 
-/// Through [`Usdhc`], a controller that is no uSDHC shows no stable clock.
+/// Tests a controller that is no uSDHC through [`Usdhc`]: its clock never becomes stable, so the
+/// change of the clock fails.
 #[test]
 fn a_controller_that_is_no_usdhc_fails_at_its_clock() {
     let table = Box::leak(Box::new(Table::new()));

@@ -82,7 +82,7 @@ fn what_a_card_does_not_know_it_does_not_answer() {
     }
 }
 
-/// The supply was switched on while the card is in the middle of a transfer.
+/// Tests bring-up of a card that is in the middle of a transfer when the supply is switched on.
 #[test]
 fn a_card_that_was_left_in_a_transfer_is_brought_back() {
     let mut b = fresh();
@@ -108,7 +108,8 @@ fn a_card_that_was_left_in_a_transfer_is_brought_back() {
     assert_eq!(b.script.borrow().bytes, bytes);
 }
 
-/// The line is silent, or always has the same value: bring-up ends with an error that names it.
+/// Tests a line that is silent or always has the same value: bring-up ends with an error that names
+/// the cause.
 #[test]
 fn a_bus_without_a_card_has_an_end_and_a_name() {
     for (then, expected) in [(0xff, None), (0, Some(Cause::LineLow)), (0x55, Some(Cause::Response))] {

@@ -25,8 +25,8 @@ fn blocks_come_whatever_lies_before_their_tokens() {
     }
 }
 
-/// The card misses clocks between its token and the data, so all bits are late. The CRC of a block
-/// that ends with enough zeros is right nevertheless.
+/// Tests a card that misses clocks between its token and the data, so that all bits are late: the
+/// block counts as bad, even if it ends with enough zeros for a right CRC.
 #[test]
 fn a_block_that_comes_late_by_some_bits_is_bad_whatever_its_crc() {
     for late in 1..8 {
@@ -54,8 +54,8 @@ fn a_block_that_comes_late_by_some_bits_is_bad_whatever_its_crc() {
     }
 }
 
-/// A card that has missed CMD12 sends its next block, and accepts no command. A zero in that block
-/// is no R1, and the block after it is not the requested one.
+/// Tests a card that has missed CMD12, sends its next block, and accepts no command: a zero byte in
+/// that block is not taken for an R1, and the block after it not for the requested block.
 #[test]
 fn what_comes_from_a_transfer_that_goes_on_is_no_answer() {
     for data in [&[0xff, 0xfe, 0, 0, 0][..], &[0xfe, 0, 0, 0, 0], &[0xff, 0xff, 0xff, 0xa5, 0]] {
@@ -211,8 +211,8 @@ fn a_damaged_block_is_none() {
     assert_eq!(fault(b.run(&read(17, 1, Auto::None))), (Cause::Crc, Stage::Data));
 }
 
-/// The driver waits for a card that sends no block, by the clock of the bus. Then it drains what
-/// the card may still send.
+/// Tests a card that sends no block: the driver waits, measured in bytes on the bus, and then
+/// receives and drops what the card may still send.
 #[test]
 fn a_block_that_does_not_come_is_drained() {
     let mut b = bench();
@@ -226,7 +226,7 @@ fn a_block_that_does_not_come_is_drained() {
     assert_eq!(b.script.borrow().bytes as u64 - bytes, 1 + 576);
 }
 
-/// A port that reports an end late, and a port that reports an error.
+/// Tests a port that reports the end of an exchange late, and a port that reports an error.
 #[test]
 fn a_port_has_its_time_and_its_errors() {
     let mut b = bench();
@@ -254,7 +254,7 @@ fn memory_in_pieces_of_whole_blocks_is_taken_and_other_is_refused() {
 }
 
 impl Bench {
-    /// Like `run`, and the card's line has the byte `then` after the script has ended.
+    /// Runs a phase like `run`; after the end of the script the card sends the byte `then`.
     fn run_with(&mut self, phase: &Phase, then: u8) -> Done {
         self.script.borrow_mut().then = then;
         self.run(phase).unwrap()

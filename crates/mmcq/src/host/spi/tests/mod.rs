@@ -35,8 +35,9 @@ struct Script {
     then: u8,
     selected: Vec<bool>,
     clocks: Vec<u32>,
-    /// Number of exchanges, and number of bytes.
+    /// Number of exchanges so far.
     exchanges: usize,
+    /// Number of bytes in these exchanges.
     bytes: usize,
     /// Number of polls before the end of an exchange is reported.
     slow: u32,
@@ -155,7 +156,7 @@ impl Bench {
         self.command_then(index, arg, &all);
     }
 
-    /// Like `command`, but the bytes that come next follow `back` directly.
+    /// Adds a command like `command`; the bytes that the script adds next follow `back` directly.
     fn command_then(&mut self, index: u8, arg: u32, back: &[u8]) {
         let frame = super::frame::of(index, arg);
         self.expect(&[&[0xff], &frame[..]].concat(), &[]);
