@@ -201,11 +201,13 @@ fn partitions_of_the_card_are_refused_by_their_names_and_have_the_threads_sizes(
                 ("run --platform hsq-sprd --setting hsq-tag", line.clone()),
                 ("run --platform hsq-sprd", with(&line, "rw", "randwrite")),
                 ("run --platform hsq-sprd --card sdhc-16g-hs", line.clone()),
+                ("fio --platform hsq-sprd --setting hsq-tag", line.clone()),
+                ("fio --platform hsq-sprd --card sdhc-16g-hs", line),
             ]
         } else {
-            vec![("run --platform hsq-sprd", line.clone())]
+            vec![("run --platform hsq-sprd", line.clone()), ("fio --platform hsq-sprd", line)]
         };
-        for (command, line) in [("fio --platform hsq-sprd", line)].into_iter().chain(of_run) {
+        for (command, line) in of_run {
             let told = refused(command, &line);
             assert!(told.contains("a partition of its own on the card"), "{told}");
         }

@@ -167,10 +167,10 @@ impl Exec {
 /// Run your own fio, unmodified, on a card that does not exist, in virtual time
 ///
 /// Everything after -- is fio's; a pasted line may begin with fio, ./fio or sudo fio. Its jobs work
-/// on /dev/mmcblk0 unless they name another device of /dev, which is the same card, or a directory:
-/// its files are places on the card, as long as size says. Its clock is the card's: a job of an hour
-/// is over in minutes, and each run gives the same figures, to the nanosecond. `mmcq run` has fio's
-/// jobs without fio.
+/// on /dev/mmcblk0 unless they name another device of /dev, which is the same card (mmcblk0boot0 and
+/// boot1: its boot areas, for reads), or a directory: its files are places on the card, as long as
+/// size says. Its clock is the card's: a job of an hour is over in minutes, and each run gives the
+/// same figures, to the nanosecond. `mmcq run` has fio's jobs without fio.
 ///
 ///   mmcq fio -- --name=a --rw=randread --bs=4k --iodepth=32 --ioengine=libaio --runtime=60s --time_based
 ///   mmcq fio --platform hsq-sprd --setting none -- my.fio --output-format=json
