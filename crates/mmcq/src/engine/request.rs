@@ -339,7 +339,7 @@ pub enum Error {
         group_blocks: u32,
     },
     /// The card lost power, and with it complete writes in its cache that were not yet flushed.
-    /// Reported once, to the next flush or durable write.
+    /// Reported only one time, to the next flush or durable write.
     CacheLost,
     /// Another card is in the card slot.
     Changed,

@@ -44,8 +44,8 @@
 //!    asynchronous blocks are sent in a row, plus the transfer that was running; and only after `sync_turns`
 //!    synchronous turns.
 //! 4. *Asynchronous*: while an asynchronous request waits, at most (`sync_turns` + 1) Q synchronous
-//!    blocks are sent in a row. Among asynchronous queues 1 and 2 hold, counting asynchronous
-//!    charges.
+//!    blocks are sent in a row. Bounds 1 and 2 also hold among asynchronous queues, with
+//!    asynchronous charges.
 //! 5. *Idling*: at most `idle_ns` in a row, and no more than the time-out in a turn; the client
 //!    pays for it as for card time. A turn may begin with idling (its client was served last, and
 //!    its tag is still the smallest); if nothing comes, another client's turn follows. There is no

@@ -38,7 +38,8 @@ pub(super) struct Measured {
     /// Number of trials in a row that have confirmed the prediction. Each one doubles the interval
     /// to the next trial.
     sure: u8,
-    /// Whether the present trial delays starts; if false, it starts at once.
+    /// Whether the present trial delays starts; if false, the trial starts each transfer
+    /// immediately.
     tried: bool,
     /// The last decision, true for a delay; `None`: nothing was decided.
     last: Option<bool>,
