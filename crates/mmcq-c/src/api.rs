@@ -71,7 +71,7 @@ pub(crate) struct Place {
     pub waiting: Waiting,
     /// State of the card events that were reported to the program.
     events: CardEvents,
-    /// The card that was brought up last; accessed under the stack's lock.
+    /// The card that was brought up last. Accessed while the stack's lock is held.
     card: Cell<Held<Card>>,
     /// Number of bring-ups that have begun, plus closes of the controller. Accessed while the
     /// stack's lock is held.

@@ -81,7 +81,7 @@ pub enum Event {
 /// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to
 /// time, until it no longer returns [`Error::NoCard`].
 ///
-/// This call is for memory cards. For I/O cards see [`sdio`](crate::sdio).
+/// The supervisor is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -91,7 +91,7 @@ pub fn supervise<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises as [`supervise`] does, for a slot that only takes SD memory cards.
+/// Supervises like [`supervise`], for a slot that accepts only SD memory cards.
 pub fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -101,7 +101,7 @@ pub fn supervise_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises as [`supervise`] does, for a soldered eMMC.
+/// Supervises like [`supervise`], for a soldered eMMC.
 pub fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,

@@ -51,8 +51,8 @@
 //!    its tag is still the smallest); if nothing comes, another client's turn follows. There is no
 //!    idling while all waiting requests are alike: reads of the same length as the last read of the
 //!    turn's client, from clients of the same weight that have one request each, none of them a
-//!    stream (its last two requests each began where the one before ended). Turns of one request
-//!    are as fair there, and 1 and 2 hold unchanged.
+//!    stream (its last two requests each began where the one before ended). Then turns of one
+//!    request are equally fair, and bounds 1 and 2 hold unchanged.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
