@@ -309,7 +309,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     let (result, mut scratch) =
         unsafe { place.supervisor.run(stack, brought_up, (stack, scratch), platform) };
     if let Ok(found) = &result {
-        // A card that does not say what else it can has nothing else.
+        // If the card does not report what else it supports, only reads and writes are enabled.
         // SAFETY: as above.
         (_, scratch) = unsafe { place.supervisor.run(stack, examined, (stack, scratch, *found), platform) };
         place.supervisor.begin(stack, *found, host);

@@ -102,7 +102,7 @@ impl Supervisor {
             return;
         }
         let Some(scratch) = stack.with(|_| self.scratch.take()) else { return };
-        // SAFETY: the room is empty, and no other thread brings up now.
+        // SAFETY: the room is empty, and no other thread brings up a card now.
         unsafe { self.begin_here(stack, scratch, card) };
         self.called.store(true, Ordering::Release);
         stack.with(|_| {
@@ -170,13 +170,13 @@ impl Supervisor {
             });
             let Some(host) = host else { return };
             let waker = waker(host);
-            // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is
-            // never moved.
+            // SAFETY: the room has a future. This call has set `Polled`, so only this call uses it,
+            // and it is never moved.
             let polled = unsafe { self.room.poll(supervised, &mut Context::from_waker(&waker)) };
             let (state, ended) = match polled {
                 Poll::Pending => (State::There, false),
                 Poll::Ready((Event::Exception { card, .. }, scratch)) => {
-                    // SAFETY: the room is empty now, and still ours.
+                    // SAFETY: the room is empty now, and still only this call uses it.
                     unsafe { self.begin_here(stack, scratch, card) };
                     self.called.store(true, Ordering::Release);
                     (State::There, false)

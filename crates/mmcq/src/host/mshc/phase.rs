@@ -177,10 +177,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
         let last = self.regs.read32(L::AT.command);
         if last != u32::MAX && last & COMMAND_START != 0 {
-            // It was not even taken.
+            // The controller did not accept even the command.
             return Err(StartError::CommandLine);
         }
-        // An SMHC lets the card go first; DesignWare's databook wants that looked at.
+        // An SMHC itself waits for the end of busy. DesignWare's databook requires that the driver
+        // checks it.
         if data && (self.dirty || L::DESIGN_WARE && self.dat0_low()) {
             return Err(StartError::DataLine);
         }
@@ -236,7 +237,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     pub(super) fn point_dma(&mut self, interrupts: u32) {
         let control = self.control() | CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
         self.regs.write32(L::AT.control, control);
-        // Words that the CPU left, or never took, are not the DMA's.
+        // The DMA must not transfer words that an earlier CPU transfer left in the FIFO.
         if !L::DESIGN_WARE || core::mem::take(&mut self.stale) {
             self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
             self.regs.write32(L::AT.dma_mode, DMA_RESET);

@@ -96,8 +96,8 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
     fn set(&mut self, place: usize, words: [u32; 4]) {
         let Some(slot) = self.words.get_mut(place) else { return };
         for (place, value) in slot.iter_mut().zip(words) {
-            // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller
-            // and not this program.
+            // SAFETY: a valid, exclusive reference. The write is volatile, since the controller
+            // reads the word and this program does not.
             unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
         }
     }
