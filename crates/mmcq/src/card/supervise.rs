@@ -156,7 +156,7 @@ enum From {
     Cold,
 }
 
-// An `async fn` would keep its arguments twice: as they came, and as they are used.
+// An `async fn` would store its arguments twice: as passed, and as used.
 #[allow(clippy::manual_async_fn, reason = "the future is a third shorter")]
 fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     stack: &Stack<B, N>,
@@ -298,7 +298,7 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         stack.with(|engine| engine.identify_card(found.identity()));
                     }
                     let heard = helper.service_done(found.map(|found| found.params));
-                    // One that came too late is told anew to the next call.
+                    // A result that the engine no longer waits for is reported again by the next call.
                     let found = if heard { found } else { found.and(Err(Error::Removed)) };
                     return (Event::Inserted(found), session.into_scratch());
                 }
