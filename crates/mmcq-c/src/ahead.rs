@@ -21,8 +21,8 @@ const CALLS_MAX: usize = SLOTS;
 pub(crate) struct Mapping {
     ptr: NonNull<u8>,
     bytes: usize,
-    /// Whether the data go to the card. No [`Direction`]: an empty mapping would not be all zeros
-    /// ([`held`](crate::held)).
+    /// 1 if the data go to the card, 0 if they come from the card. This is no [`Direction`],
+    /// because then an empty mapping would not be all zeros ([`held`](crate::held)).
     to_card: u8,
     bus: u64,
 }

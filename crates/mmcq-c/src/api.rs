@@ -71,7 +71,7 @@ pub(crate) struct Place {
     pub waiting: Waiting,
     /// State of the card events that were reported to the program.
     events: CardEvents,
-    /// The card that was brought up last; accessed under the stack's lock.
+    /// The card that was brought up last. Accessed while the stack's lock is held.
     card: Cell<Held<Card>>,
     /// Number of bring-ups that have begun, plus closes of the controller. Accessed while the
     /// stack's lock is held.
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     let (result, mut scratch) =
         unsafe { place.supervisor.run(stack, brought_up, (stack, scratch), platform) };
     if let Ok(found) = &result {
-        // A card that does not say what else it can has nothing else.
+        // If the card does not report what else it supports, only reads and writes are enabled.
         // SAFETY: as above.
         (_, scratch) = unsafe { place.supervisor.run(stack, examined, (stack, scratch, *found), platform) };
         place.supervisor.begin(stack, *found, host);

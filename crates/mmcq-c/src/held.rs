@@ -1,8 +1,8 @@
 //! An option whose empty value is all zeros.
 //!
-//! `Option` may put its `None` into any spare value of what it holds, such as a 3 in an enum. A
-//! static with one byte that is not zero is in `.data`, so firmware would have it in flash and in
-//! RAM. The statics of this crate are in `.bss`.
+//! `Option` may represent `None` by any value that its content never has, such as 3 in an enum of
+//! three variants. If one byte of a static is not zero, the static is in `.data`, so it takes flash
+//! and RAM. With this type the statics of this crate are in `.bss`.
 
 /// A value, or nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) enum Held<T> {
 }
 
 impl<T> Held<T> {
-    /// Returns the value.
+    /// Returns the value as an `Option`.
     pub fn into_option(self) -> Option<T> {
         match self {
             Held::Nothing => None,

@@ -47,7 +47,7 @@ type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 pub(crate) struct Functions {
     /// Number of the bring-up that found the functions ([`Place::bring_ups`]).
     found_by: Cell<u32>,
-    /// The handles; function 1 is the first. Empty while a call has it.
+    /// Handles of the functions; the first is function 1. Empty while a call uses the handle.
     handles: [Cell<Held<Io>>; FUNCTIONS],
     /// Functions that the card has, one bit each.
     there: Cell<u8>,

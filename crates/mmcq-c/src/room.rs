@@ -35,11 +35,11 @@ impl<const BYTES: usize> Room<BYTES> {
         Room(UnsafeCell::new(MaybeUninit::uninit()))
     }
 
-    /// Begins a future here. Inlined, the future's few parts are written one by one; otherwise all of
-    /// it would be made on the stack.
+    /// Places the future of `begin(with)` in the room. This function is inlined, so the few parts
+    /// of the future are written one by one; otherwise the whole future would be made on the stack.
     ///
     /// # Safety
-    /// The room is empty, and nothing else touches it during the call.
+    /// The room is empty, and nothing else accesses it during the call.
     #[inline(always)]
     pub unsafe fn begin<A, F>(&self, begin: Begin<A, F>, with: A) {
         const { assert!(size_of::<F>() <= BYTES && align_of::<F>() <= ALIGN) };

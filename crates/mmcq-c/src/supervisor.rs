@@ -38,7 +38,8 @@ pub(crate) fn brought_up(
     bring_up(stack, scratch, Options::DEFAULT)
 }
 
-/// Reads the card's abilities besides reading and writing.
+/// Reads which operations the card supports in addition to reads and writes, and enables these
+/// operations.
 pub(crate) async fn examined(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {
@@ -52,16 +53,16 @@ pub(crate) async fn switched_off(
     power_off(stack, &card, scratch, Off::Short).await
 }
 
-/// Bytes of the largest of these futures.
+/// Size of the largest of the four futures above, in bytes.
 const ROOM_BYTES: usize = larger(
     larger(bytes_of(&(supervised as Begin<_, _>)), bytes_of(&(brought_up as Begin<_, _>))),
     larger(bytes_of(&(examined as Begin<_, _>)), bytes_of(&(switched_off as Begin<_, _>))),
 );
 
-/// The first is 0: a static of it is in `.bss`.
+/// `Away` is 0, so that a static with this state is in `.bss`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// There is no future.
+    /// The controller has no supervisor's future.
     Away = 0,
     /// The controller has a future, and no call polls it now.
     There,
@@ -101,7 +102,7 @@ impl Supervisor {
             return;
         }
         let Some(scratch) = stack.with(|_| self.scratch.take()) else { return };
-        // SAFETY: the room is empty, and no other thread brings up now.
+        // SAFETY: the room is empty, and no other thread brings up a card now.
         unsafe { self.begin_here(stack, scratch, card) };
         self.called.store(true, Ordering::Release);
         stack.with(|_| {
@@ -111,8 +112,8 @@ impl Supervisor {
         self.go_on(stack);
     }
 
-    /// Begins a supervisor in the room. A function of its own: callers have its stack frame no longer
-    /// than it takes.
+    /// Begins a supervisor in the room. This is a function of its own, so that its stack frame
+    /// exists only during this call.
     ///
     /// # Safety
     /// The room is empty, and no other context uses it.
@@ -122,10 +123,10 @@ impl Supervisor {
         unsafe { self.room.begin(supervised, (stack, scratch, card)) };
     }
 
-    /// Runs another future to its end where the supervisor's would be.
+    /// Runs another future to its end in the supervisor's room.
     ///
     /// # Safety
-    /// The caller has the controller's scratch buffer, and the supervisor has left.
+    /// The caller has the controller's scratch buffer, and the supervisor has ended.
     #[inline(never)]
     pub unsafe fn run<A, F: Future + Send>(
         &self,
@@ -169,13 +170,13 @@ impl Supervisor {
             });
             let Some(host) = host else { return };
             let waker = waker(host);
-            // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is
-            // never moved.
+            // SAFETY: the room has a future. This call has set `Polled`, so only this call uses it,
+            // and it is never moved.
             let polled = unsafe { self.room.poll(supervised, &mut Context::from_waker(&waker)) };
             let (state, ended) = match polled {
                 Poll::Pending => (State::There, false),
                 Poll::Ready((Event::Exception { card, .. }, scratch)) => {
-                    // SAFETY: the room is empty now, and still ours.
+                    // SAFETY: the room is empty now, and still only this call uses it.
                     unsafe { self.begin_here(stack, scratch, card) };
                     self.called.store(true, Ordering::Release);
                     (State::There, false)

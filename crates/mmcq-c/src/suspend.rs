@@ -1,4 +1,4 @@
-//! What a program calls before and after the machine sleeps.
+//! Functions that a program calls before and after the machine sleeps.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -8,7 +8,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 use mmcq::block::BlockDevice;
 
-/// See the header.
+/// Writes the caches to the medium and suspends the controller; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_suspend(host: u32) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -33,7 +33,7 @@ pub extern "C" fn mmcq_suspend(host: u32) -> i32 {
     MMCQ_OK
 }
 
-/// See the header.
+/// Resumes the controller after a suspend; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_resume(host: u32) -> i32 {
     match open(host) {

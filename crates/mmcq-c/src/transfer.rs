@@ -74,15 +74,15 @@ struct Owner {
     found_by: u32,
 }
 
-/// The first is 0: a static of them is in `.bss`.
+/// `Free` is 0, so that a static with these states is in `.bss`.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum State {
-    /// There is no future.
+    /// The entry has no future.
     Free = 0,
-    /// A call is placing a future here.
+    /// A call is placing a future in the entry.
     Taken = 1,
-    /// A future is here.
+    /// The entry has a future.
     UnderWay(Owner) = 2,
 }
 

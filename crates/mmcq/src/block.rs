@@ -192,12 +192,13 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         self.moved(Kind::Write { lba, blocks }, buf).await
     }
 
-    /// Reads from `lba` on into these blocks of a larger buffer, as [`read`](Self::read) does. The
-    /// other blocks keep their content, and nothing is copied.
+    /// Reads from `lba` on like [`read`](Self::read), into the blocks `part` of a larger buffer:
+    /// `0..3` are its first three blocks. The other blocks keep their content, and no data are
+    /// copied.
     ///
     /// # Errors
     /// [`Error::Buffer`]: the buffer ends before the part does. [`Error::Unsupported`]: the part
-    /// begins after block 32767 of the buffer. Nothing was begun in both cases.
+    /// begins after block 32767 of the buffer. In both cases nothing was read or written.
     pub async fn read_part(
         &self,
         lba: u64,
@@ -207,11 +208,11 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         self.moved_part(buf, part, |blocks| Kind::Read { lba, blocks }).await
     }
 
-    /// Writes these blocks of a larger buffer from `lba` on, as [`write`](Self::write) does:
-    /// `0..3` are the first three. Nothing is copied.
+    /// Writes the blocks `part` of a larger buffer from `lba` on, like [`write`](Self::write):
+    /// `0..3` are its first three blocks. No data are copied.
     ///
     /// # Errors
-    /// As [`read_part`](Self::read_part).
+    /// As for [`read_part`](Self::read_part).
     pub async fn write_part(
         &self,
         lba: u64,

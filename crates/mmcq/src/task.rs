@@ -418,8 +418,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// Submits a request as [`submit_to`](Self::submit_to) does, unless another has waited longer
-    /// for a slot.
+    /// Submits a request like [`submit_to`](Self::submit_to). If another request has waited longer
+    /// for a slot, the result is [`Error::Full`].
     #[inline(always)]
     fn submit_in_turn(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
         if self.is_turn(request) { self.submit_to(engine, request) } else { Err(Error::Full) }

@@ -411,7 +411,7 @@ fn nobody_is_waited_for_among_readers_that_ask_alike() {
     let equal = [100; 8];
     let random = |nth: u64| nth * 100;
     assert_eq!(choice(&random, &|w| w, equal), Choice::Go(9));
-    // A read at the next place by chance is no stream yet; two in a row are one.
+    // One read that begins by chance where the last one ended is no stream; two in a row are a stream.
     let follow = |count: u64| move |nth: u64| if nth + count > 9 { 8 * nth } else { 5000 + nth * 100 };
     let chance = |nth: u64| if nth == 9 { random(8) + 8 } else { random(nth) };
     assert_eq!(choice(&chance, &|w| w, equal), Choice::Go(9));

@@ -1,5 +1,5 @@
-//! Requests that find all slots taken: they wait in the order in which they came, each for its
-//! limit at most, and none is lost.
+//! Requests that find all slots in use wait in the order in which they came, each at most until its
+//! limit, and no request is lost.
 
 use crate::support::{TestHost, World, buffer, target};
 use mmcq::block::{BlockDevice, BlockError};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// One context, so nothing to exclude.
+/// A lock that locks nothing, since each test has only one context.
 #[derive(Default)]
 struct OneContext;
 
@@ -52,7 +52,7 @@ fn waiting<const W: usize>(world: &Rc<RefCell<World>>) -> TestStack<Waits<W>> {
     stack(Waits::new(OneContext, LIMIT_NS), world)
 }
 
-/// A waker that notes its call, and that no lock is held then.
+/// A waker that notes its calls, and checks that no lock is held during a call.
 #[derive(Default)]
 struct Flag {
     woken: AtomicBool,
@@ -98,8 +98,8 @@ impl<'a, T> Task<'a, T> {
     }
 }
 
-/// Runs tasks that are polled only when they were woken. Time goes to the alarm when nothing else
-/// happens.
+/// Runs tasks that are polled only when they were woken. When nothing else can happen, the clock is
+/// set to the time of the alarm.
 fn run<L: Lock, T>(stack: &TestStack<L>, world: &Rc<RefCell<World>>, tasks: &mut [Task<'_, T>]) {
     for _ in 0..100_000 {
         if tasks.iter_mut().filter_map(|task| task.poll().then_some(())).count() != 0 {
@@ -127,7 +127,7 @@ async fn written<L: Lock>(
     (result, buf.len_bytes())
 }
 
-/// Writes 12 blocks at once, and returns how many were written.
+/// Begins 12 writes of one block each at the same time, and returns how many succeeded.
 fn twelve<L: Lock>(lock: L) -> usize {
     let world = World::new(256);
     let stack = stack(lock, &world);
@@ -194,7 +194,7 @@ fn a_wait_is_over_at_its_limit() {
     assert_eq!(tasks[0].output, Some((Ok(1), 512)));
 }
 
-/// A task that writes again as soon as it can does not pass one that waits.
+/// A task that writes again as soon as it can does not pass a task that waits.
 #[test]
 fn slots_go_to_those_that_came_first() {
     let world = World::new(256);
@@ -237,7 +237,8 @@ fn a_dropped_future_leaves_the_queue() {
     assert_eq!(third[0].output, Some((Ok(1), 512)));
 }
 
-/// Its place is freed by the poll that the refused call asks for, and no waker is dropped inside.
+/// The alarm that is set for the refused call leads to a poll, which frees the place of the dropped
+/// future. No waker is dropped inside the call.
 #[test]
 fn a_future_may_be_dropped_inside_a_call() {
     let world = World::new(256);
@@ -257,7 +258,8 @@ fn a_future_may_be_dropped_inside_a_call() {
     assert_eq!(second[0].output, Some((Ok(1), 512)));
 }
 
-/// Polled inside another call it keeps its place; only a request that is new is refused there.
+/// A future in the queue that is polled inside another call keeps its place; only a new request is
+/// refused there.
 #[test]
 fn a_future_may_be_polled_inside_a_call() {
     let world = World::new(256);
@@ -333,8 +335,8 @@ fn a_blocking_call_waits_for_a_slot() {
     assert_eq!(world.borrow().medium[3 * 512], 7);
 }
 
-/// What the program submits by itself never waits; what it takes by itself is a slot for one that
-/// does.
+/// A request that the program submits to the engine never waits. When the program takes the result
+/// of such a request, a request that waits gets the slot.
 #[test]
 fn what_is_submitted_by_hand_is_refused_at_once() {
     let world = World::new(256);

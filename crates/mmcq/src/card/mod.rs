@@ -202,10 +202,10 @@ impl From<ParseError> for Error {
 /// read.
 ///
 /// # Errors
-/// [`Error::NoCard`]: the slot is empty, or nothing answers. It is also returned for some
-/// milliseconds after a card was put in, as long as the controller debounces its contact. Call
-/// again later, for example every 50 ms. With a [supervisor](supervise) a program need not: the
-/// supervisor brings up each card that comes.
+/// [`Error::NoCard`]: the slot is empty, or no card responds. This is also returned for some
+/// milliseconds after a card was inserted, while the controller debounces the card-detect contact.
+/// Call again later, for example every 50 ms. A program with a [supervisor](supervise) need not:
+/// the supervisor brings up each card that is inserted.
 pub fn bring_up<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -224,8 +224,8 @@ pub fn bring_up_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options)
 }
 
-/// Brings up a soldered eMMC as [`bring_up`] does: no code for SD cards is linked, and no command
-/// looks for one.
+/// Brings up a soldered eMMC like [`bring_up`]; no code for SD cards is linked, and no command for
+/// SD cards is sent.
 pub fn bring_up_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,

@@ -81,7 +81,7 @@ pub enum Event {
 /// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to
 /// time, until it no longer returns [`Error::NoCard`].
 ///
-/// This call is for memory cards. For I/O cards see [`sdio`](crate::sdio).
+/// The supervisor is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -91,7 +91,7 @@ pub fn supervise<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises as [`supervise`] does, for a slot that only takes SD memory cards.
+/// Supervises like [`supervise`], for a slot that accepts only SD memory cards.
 pub fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -101,7 +101,7 @@ pub fn supervise_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises as [`supervise`] does, for a soldered eMMC.
+/// Supervises like [`supervise`], for a soldered eMMC.
 pub fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -156,7 +156,7 @@ enum From {
     Cold,
 }
 
-// An `async fn` would keep its arguments twice: as they came, and as they are used.
+// An `async fn` would store its arguments twice: as passed, and as used.
 #[allow(clippy::manual_async_fn, reason = "the future is a third shorter")]
 fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     stack: &Stack<B, N>,
@@ -298,7 +298,7 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         stack.with(|engine| engine.identify_card(found.identity()));
                     }
                     let heard = helper.service_done(found.map(|found| found.params));
-                    // One that came too late is told anew to the next call.
+                    // A result that the engine no longer waits for is reported again by the next call.
                     let found = if heard { found } else { found.and(Err(Error::Removed)) };
                     return (Event::Inserted(found), session.into_scratch());
                 }

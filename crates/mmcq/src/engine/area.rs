@@ -46,9 +46,9 @@ pub(super) struct Area {
     /// Longest time of the switch in nanoseconds, from the last partition access; no card declares
     /// more than 2.55 s.
     switch_ns: u32,
-    /// Whether the engine is switching back to the user area without a request; and how many
-    /// attempts have failed.
+    /// Whether the engine is switching back to the user area without a request.
     returning: bool,
+    /// Number of attempts to switch back that have failed.
     tries: u8,
 }
 

@@ -57,7 +57,7 @@ const UNSETTLED: u32 = 1 << 15;
 const GENERAL: u32 = 1 << 16;
 /// A transfer is left open on the card.
 const LEFT_OPEN: u32 = 1 << 17;
-/// The card's queue is in use, or may be.
+/// The card's queue is in use, or perhaps in use.
 const QUEUE: u32 = 1 << 18;
 /// Packed commands may be used.
 const PACKS: u32 = 1 << 19;

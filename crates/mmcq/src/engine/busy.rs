@@ -36,7 +36,7 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// Makes an empty state. A function and not a constant: a constant, nearly all zeros, would be
+    /// Makes an empty state. This is a function, because a constant (nearly all zeros) would be
     /// copied into the firmware image.
     pub const fn new() -> Busy {
         Busy {

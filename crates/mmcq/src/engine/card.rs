@@ -16,10 +16,10 @@ use crate::spec::quirks::Quirks;
 pub struct CardNumber(u16);
 
 impl CardNumber {
-    /// Stands for any card in the card slot.
+    /// The number that means any card in the card slot.
     pub const ANY: CardNumber = CardNumber(0);
     const FIRST: CardNumber = CardNumber(1);
-    /// Stands for no card: requests with this number reach no card.
+    /// The number that means no card: requests with this number reach no card.
     const NONE: CardNumber = CardNumber(u16::MAX);
 
     #[inline(always)]

@@ -36,7 +36,7 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes an empty value. A function and not a constant: a constant, nearly all zeros, would be
+    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
     /// copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
@@ -156,7 +156,7 @@ pub(super) struct Memory {
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
-    /// The partition the card is in.
+    /// The partition in which the card is.
     area: Area,
     /// Number of transfers that the partition access has done.
     moves: u8,
@@ -175,7 +175,7 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes an empty value. A function and not a constant: a constant, nearly all zeros, would be
+    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
     /// copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
@@ -196,7 +196,7 @@ impl Memory {
         core::mem::take(&mut self.status)
     }
 
-    /// Returns which partition the card is in.
+    /// Returns the partition in which the card is.
     #[inline(always)]
     pub fn area(&self) -> &Area {
         &self.area

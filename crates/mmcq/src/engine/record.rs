@@ -52,7 +52,7 @@ counted! {
 }
 
 impl Record {
-    /// Makes an empty record. A function and not a constant: a constant, nearly all zeros, would be
+    /// Makes an empty record. This is a function, because a constant (nearly all zeros) would be
     /// copied into the firmware image.
     pub const fn empty() -> Record {
         Record { stats: Stats::ZERO, trace: Trace::new() }

@@ -166,7 +166,8 @@ pub struct Request {
     pub urgent: bool,
     /// The card that the request is for; see [`for_card`](Self::for_card).
     pub card: CardNumber,
-    /// The number of its place in the wait queue of its stack, from 1 on; 0: it has none.
+    /// Number of the request's place in the stack's wait queue, from 1 on; 0: the request has no
+    /// place.
     pub(crate) place: u16,
 }
 
@@ -339,7 +340,7 @@ pub enum Error {
         group_blocks: u32,
     },
     /// The card lost power, and with it complete writes in its cache that were not yet flushed.
-    /// Reported once, to the next flush or durable write.
+    /// Reported only one time, to the next flush or durable write.
     CacheLost,
     /// Another card is in the card slot.
     Changed,

@@ -344,7 +344,7 @@ impl Streams {
         }
     }
 
-    /// Takes the note that continuing was given up. Returns true once.
+    /// Takes the note that continuing was given up. Returns true only one time.
     #[inline(always)]
     pub fn take_notice(&mut self) -> bool {
         core::mem::take(&mut self.notice)

@@ -447,7 +447,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Takes the note that the host has declared that it can continue data and has failed to; since
-    /// then no transfer is left open. Returns true once.
+    /// then no transfer is left open. Returns true only one time.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }

@@ -13,7 +13,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Makes an empty state. A function and not a constant: a constant, nearly all zeros, would be
+    /// Makes an empty state. This is a function, because a constant (nearly all zeros) would be
     /// copied into the firmware image.
     pub const fn new() -> Supervisor {
         Supervisor { upkeep: Upkeep::new(), helping: Helping::NONE }

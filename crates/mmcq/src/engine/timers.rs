@@ -58,7 +58,7 @@ pub(super) struct Timers {
 
 /// Deadlines of the stage in progress.
 impl Timers {
-    /// Makes an empty table. A function and not a constant: a constant would be copied into the
+    /// Makes an empty table. This is a function, because a constant would be copied into the
     /// firmware image.
     pub const fn new() -> Timers {
         Timers {

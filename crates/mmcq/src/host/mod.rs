@@ -197,7 +197,7 @@ pub enum Step {
 ///    holds for any phase and any segments, even too few, and for any content of the registers.
 /// 5. The driver keeps no copy of a segment's address after it has released it.
 ///
-/// Calls of a [`pio::Cursor`] are accesses by the driver.
+/// A call of a [`pio::Cursor`] is an access by the driver.
 ///
 /// A driver that wraps another one ([`faulty::Faulty`], for example) keeps these promises if it
 /// passes the calls on in order and changes no segment.

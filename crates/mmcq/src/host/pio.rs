@@ -5,14 +5,14 @@
 use super::Segment;
 use core::ptr::NonNull;
 
-/// Position of a PIO transfer in its segments. It starts at their beginning.
+/// Position of a PIO transfer in its segments. A new cursor is at their beginning.
 ///
-/// Each call gets the segments of the phase in progress, and goes on where the one before has
-/// stopped; how many bytes a call moves is as the FIFO allows. What lies beyond the segments is
-/// not accessed.
+/// Each call gets the segments of the phase in progress, and continues where the call before
+/// stopped. The driver passes the number of bytes, which depends on the FIFO. Memory outside of the
+/// segments is not accessed.
 ///
 /// A driver only gets segments as the argument of its methods, and its `unsafe impl Host` promises
-/// when their memory is accessed. Calls of a cursor are such accesses: see [`Host`](super::Host).
+/// when their memory is accessed. A call of a cursor is such an access: see [`Host`](super::Host).
 ///
 /// # Examples
 /// ```
@@ -112,8 +112,8 @@ impl Cursor {
     }
 
     /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO, the first
-    /// byte in the low end. Words that do not fit are popped and dropped. For phases that read: the
-    /// memory of a write is not the driver's to change.
+    /// byte in the low end. Words that do not fit are popped and dropped. Only for phases that
+    /// read: a driver must not change the memory of a write.
     pub fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {

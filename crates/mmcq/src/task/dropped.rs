@@ -66,7 +66,8 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
-    /// Leaves the wait queue. Inside another call the place is freed by the poll that follows.
+    /// Takes the request out of the wait queue. If this is inside another call, the next poll frees
+    /// the place.
     #[cold]
     pub(super) fn leave_queue(&mut self) {
         let At::Before(request) = &self.at else { return };

@@ -15,15 +15,16 @@ use crate::sched::{Fifo, Profile};
 /// call for ever or let it in; letting it in is better.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Lock {
-    /// Whether requests wait for a free slot: only with a [`WaitQueue`](super::WaitQueue), or a
-    /// lock around one.
+    /// Whether requests wait for a free slot. Only true for a [`WaitQueue`](super::WaitQueue), and
+    /// for a lock that contains one.
     const QUEUES: bool = false;
 
     /// Runs `f` while no other context is inside the lock.
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
 
-    /// Returns the places of the requests that wait. A lock around a
-    /// [`WaitQueue`](super::WaitQueue) returns those of that queue, and any other returns none.
+    /// Returns the places of the requests that wait. A lock that contains a
+    /// [`WaitQueue`](super::WaitQueue) returns the places of that queue; any other lock returns
+    /// none.
     fn places(&self) -> Places<'_> {
         Places::NONE
     }

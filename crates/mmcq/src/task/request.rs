@@ -23,7 +23,7 @@ pub struct RequestFuture<'a, B: Platform, const N: usize> {
     pub(super) at: At,
 }
 
-/// The result of a look at the request under the lock.
+/// The result of a check of the request under the lock.
 #[derive(Clone, Copy)]
 pub(super) enum Look {
     /// The request is over.
@@ -38,7 +38,7 @@ pub(super) enum Look {
     Again,
 }
 
-/// The values that go in and out of a look under the lock.
+/// The values that go in and out of a check under the lock.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
     /// The task's waker that is to be set; afterwards the waker that is no longer used.
@@ -48,8 +48,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns an empty value. A function and not a constant: a constant, nearly all zeros, would
-    /// be copied into the firmware image.
+    /// Returns an empty value. This is a function, because a constant (nearly all zeros) would be
+    /// copied into the firmware image.
     #[inline(always)]
     pub(super) const fn nothing() -> Seen {
         Seen { completion: None, waker: None, own: None }

@@ -1,4 +1,4 @@
-//! Requests that find no free slot, and wait for one with a limit.
+//! Requests that find no free slot, and wait for one for a limited time.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -8,22 +8,23 @@ use crate::engine::Request;
 use core::cell::Cell;
 use core::task::Waker;
 
-/// A lock with a wait queue: requests of its stack that find all slots taken wait for a free one.
-/// Without it they end with [`Error::Full`](crate::engine::Error::Full) at once.
+/// A lock with a wait queue: requests of its stack that find all slots in use wait for a free one.
+/// Without a wait queue, such requests end with [`Error::Full`](crate::engine::Error::Full) at
+/// once.
 ///
-/// It holds for each request of the stack that is a future or a blocking call: those of
-/// [`BlockDevice`](crate::block::BlockDevice), of bring-up, of I/O functions,
-/// [`Stack::request`]. Requests get slots in the order in which they came, and a request that
-/// comes later does not pass one that waits. What [`Stack::with`] submits never waits; nor do
-/// [urgent](crate::engine::Request::urgent) requests, which are for recovery.
+/// The queue serves each request of the stack that is a future or a blocking call: the requests of
+/// [`BlockDevice`](crate::block::BlockDevice), of bring-up, of I/O functions, and of
+/// [`Stack::request`]. Requests get slots in the order in which they came, and a request that comes
+/// later does not pass one that waits. A request that is submitted in [`Stack::with`] never waits.
+/// An [urgent](crate::engine::Request::urgent) request, which is for recovery, never waits either.
 ///
 /// `W` is the number of requests that may wait at a time, at most 255. A request ends with `Full`
-/// if `W` others wait, or if it has waited for the limit. Then nothing was begun, and its buffer
-/// comes back. A dropped future leaves the queue. A forgotten one keeps its place in it, and holds
-/// up the others until its limit is over.
+/// if `W` other requests wait, or if the request has waited until its limit. Then the request was
+/// not begun, and its buffer comes back. A dropped future leaves the queue. A forgotten future
+/// (`core::mem::forget`) keeps its place, and delays the other requests until its limit.
 ///
 /// The stack's alarm ends the wait at its limit. Without an alarm ([`Timer::polled`]) the next
-/// [`poll`](Stack::poll) or [`turn`](Stack::turn) does.
+/// [`poll`](Stack::poll) or [`turn`](Stack::turn) after the limit ends the wait.
 ///
 /// [`Timer::polled`]: super::Timer::polled
 ///
@@ -44,7 +45,7 @@ use core::task::Waker;
 pub struct WaitQueue<L, const W: usize> {
     lock: L,
     limit_ns: u64,
-    /// Number of requests that have come.
+    /// Number of requests that have got a place since the start; the number wraps.
     arrivals: Cell<u32>,
     places: [Place; W],
 }
@@ -53,8 +54,8 @@ pub struct WaitQueue<L, const W: usize> {
 unsafe impl<L: Sync, const W: usize> Sync for WaitQueue<L, W> {}
 
 impl<L, const W: usize> WaitQueue<L, W> {
-    /// Adds a wait queue to a lock. `limit_ns` is how long each request waits for a slot, at most;
-    /// with 0 none waits.
+    /// Adds a wait queue to a lock. `limit_ns` is the longest time that a request waits for a slot;
+    /// with 0 no request waits.
     pub const fn new(lock: L, limit_ns: u64) -> Self {
         const { assert!(W <= u8::MAX as usize, "a wait queue has 255 places at most") };
         WaitQueue { lock, limit_ns, arrivals: Cell::new(0), places: [const { Place::free() }; W] }
@@ -81,16 +82,17 @@ unsafe impl<L: Lock, const W: usize> Lock for WaitQueue<L, W> {
     }
 }
 
-/// A request that waits. Accessed only with the lock held.
+/// A place in the queue, for one request that waits. Accessed only with the lock held.
 struct Place {
-    /// When the wait is over; 0: the place is free.
+    /// Time at which the wait ends; 0: the place is free.
     until_ns: Cell<u64>,
-    /// Number of requests that came before.
+    /// Number of requests that got a place before this one.
     number: Cell<u32>,
     waker: Cell<Option<Waker>>,
-    /// Whether the task was woken, and has not looked since.
+    /// Whether the task was woken, and has not polled its request since.
     called: Cell<bool>,
-    /// Whether the request has left: what is kept here is to be dropped outside of the lock.
+    /// Whether the request has left the queue: the waker in this place is to be dropped outside of
+    /// the lock.
     left: Cell<bool>,
 }
 
@@ -106,13 +108,13 @@ impl Place {
     }
 }
 
-/// What is done for a waiting task outside of the lock.
+/// What the stack does with a waker of the queue outside of the lock.
 enum Call {
     Wake(Waker),
     Drop(Waker),
 }
 
-/// The places of a [`WaitQueue`], for its stack alone.
+/// The places of a [`WaitQueue`], which only its stack uses.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "other contexts use them; only the lock's holder may look")]
 pub struct Places<'a> {
@@ -125,13 +127,13 @@ impl<'a> Places<'a> {
     /// The places of a lock without a wait queue.
     pub(super) const NONE: Places<'static> = Places { places: &[], arrivals: None, limit_ns: 0 };
 
-    /// Returns the requests that wait.
+    /// Returns the places of the requests that wait.
     fn waiting(self) -> impl Iterator<Item = &'a Place> {
         self.places.iter().filter(|place| place.until_ns.get() != 0 && !place.left.get())
     }
 
-    /// Returns the request that has waited longest, of those whose time is not over: the task of
-    /// another may never look again.
+    /// Returns the request that has waited longest, among the requests before their limit. A
+    /// request after its limit does not count, since its task may never poll again.
     fn first(self, now_ns: u64) -> Option<&'a Place> {
         let next = self.arrivals?.get();
         let waits = self.waiting().filter(|place| now_ns < place.until_ns.get());
@@ -151,8 +153,8 @@ impl<'a> Places<'a> {
         self.first(now_ns()).is_none_or(|first| own.is_some_and(|own| core::ptr::eq(own, first)))
     }
 
-    /// Gives the request a place if it has none. Returns false if the request waits no longer: its
-    /// time is over, or all places are taken.
+    /// Gives the request a place if it has none. Returns false if the request does not wait: its
+    /// limit is over (or 0), or all places are in use.
     fn enter(self, place: &mut u16, now_ns: u64) -> bool {
         if *place != 0 {
             return self.at(*place).is_some_and(|place| now_ns < place.until_ns.get());
@@ -170,28 +172,29 @@ impl<'a> Places<'a> {
         true
     }
 
-    /// Stores the waker of a request that waits, and returns the one before, which is dropped
-    /// outside of the lock.
+    /// Stores the waker of a request that waits, and returns the earlier waker, which the caller
+    /// drops outside of the lock.
     fn set_waker(self, place: u16, waker: Option<Waker>) -> Option<Waker> {
         let Some(place) = self.at(place) else { return waker };
         place.called.set(false);
         place.waker.replace(waker)
     }
 
-    /// Lets a request leave. [`next_call`](Self::next_call) frees its place.
+    /// Notes that a request leaves the queue. [`next_call`](Self::next_call) frees its place.
     fn leave(self, place: u16) {
         if let Some(place) = self.at(place) {
             place.left.set(true);
         }
     }
 
-    /// Returns when the next wait is over that no task was told of.
+    /// Returns the earliest limit of the requests whose tasks have not been woken.
     fn next_ns(self) -> Option<u64> {
         self.waiting().filter(|place| !place.called.get()).map(|place| place.until_ns.get()).min()
     }
 
-    /// Frees the places of those that have left. Returns the next task to call: one whose time is
-    /// over, or the one that has waited longest.
+    /// Frees the places of the requests that have left. Returns the next action: drop the waker of
+    /// such a request, or wake the task of a request whose limit is over, or of the request that
+    /// has waited longest.
     fn next_call(self, now_ns: impl FnOnce() -> u64) -> Option<Call> {
         for place in self.places.iter().filter(|place| place.left.get()) {
             place.left.set(false);
@@ -211,7 +214,7 @@ impl<'a> Places<'a> {
 }
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// Returns whether a request may be submitted now: no other has waited longer.
+    /// Returns whether a request may be submitted now: no other request has waited longer.
     #[inline(always)]
     pub(super) fn is_turn(&self, request: &Request) -> bool {
         !B::Lock::QUEUES
@@ -219,8 +222,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             || self.lock.places().is_turn(request.place, || self.clock.now_ns())
     }
 
-    /// Lets a request that finds no free slot wait, with the task's waker. Returns false if it
-    /// waits no longer. Called with the lock held.
+    /// Puts a request that finds no free slot into the queue, with the task's waker. Returns false
+    /// if the request does not wait. Called with the lock held.
     #[inline(always)]
     pub(super) fn lets_wait(
         &self,
@@ -240,8 +243,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         true
     }
 
-    /// Notes that a request waits no longer. Called with the lock held, and `call_waiting` follows
-    /// outside of it.
+    /// Notes that a request waits no longer. Called with the lock held; then the caller calls
+    /// `call_waiting` outside of the lock.
     #[inline(always)]
     pub(super) fn stop_waiting(&self, request: &Request) {
         if B::Lock::QUEUES {
@@ -249,7 +252,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Returns the earlier of this deadline and of the next end of a wait.
+    /// Returns the earlier one of `next_ns` and the next limit of a waiting request.
     #[inline(always)]
     pub(super) fn with_waits(&self, next_ns: Option<u64>) -> Option<u64> {
         match B::Lock::QUEUES {
@@ -258,8 +261,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Calls the task that has waited longest for a slot, and those whose time is over. Follows
-    /// all that may free a slot, outside of the lock.
+    /// Wakes the task that has waited longest for a slot, and the tasks whose limit is over. Called
+    /// outside of the lock, after each step that may free a slot.
     #[inline(always)]
     pub(super) fn call_waiting(&self) {
         if B::Lock::QUEUES {

@@ -55,7 +55,7 @@ impl Failed {
 
     /// Forgets status bits that were handled before the failure. Errors that a busy card reported
     /// while it was polled (`is_busy`), or during a command with busy (`of_order`), were not
-    /// handled: they stay, since the card reports them once.
+    /// handled: they stay, since the card reports them only one time.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;

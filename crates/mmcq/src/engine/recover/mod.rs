@@ -105,7 +105,7 @@ pub(super) struct Incident {
 }
 
 impl Incident {
-    /// Makes an empty state. A function and not a constant: a constant, nearly all zeros, would be
+    /// Makes an empty state. This is a function, because a constant (nearly all zeros) would be
     /// copied into the firmware image.
     pub const fn new() -> Incident {
         Incident {
@@ -298,9 +298,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Returns whether the card may take the next command as an application command [SD 4.3.9.1].
     ///
-    /// The card may expect one if CMD55, or the command after it, had no response. Recovery then
-    /// sends CMD16. There is no ACMD16, so the card executes CMD16, stops waiting, and nothing else
-    /// changes.
+    /// The card may expect an application command if CMD55, or the command after it, had no
+    /// response. Recovery then sends CMD16. There is no ACMD16, so the card executes CMD16, stops
+    /// waiting, and nothing else changes.
     fn may_expect_app_command(&self) -> bool {
         let prefixed = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind(), Kind::Raw { prefix: Some(_), .. });

@@ -77,7 +77,7 @@ impl<const N: usize> Slots<N> {
         self.unreported != 0
     }
 
-    /// Takes the requests whose completion can be taken, to be reported once.
+    /// Takes the requests whose completion can be taken, to be reported only one time.
     #[inline(always)]
     pub fn take_unreported(&mut self) -> SlotSet {
         core::mem::take(&mut self.unreported)

@@ -165,7 +165,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Reads and clears the events. A controller that is gone shows all bits.
+    /// Reads and clears the status bits. A controller that is gone reads as all ones.
     pub(super) fn look(&mut self, active: &mut Active) {
         let raw = self.regs.read32(L::AT.raw);
         if raw == u32::MAX {

@@ -117,8 +117,8 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     /// Whether data have failed and the controller was not reset since; the DMA may still be
     /// transferring them.
     dirty: bool,
-    /// Whether the DMA must be reset before it transfers data: the CPU has transferred some, or a
-    /// transfer was left in its middle.
+    /// Whether the DMA must be reset before it transfers data: the CPU has transferred data since
+    /// the last reset, or a transfer was stopped before its end.
     stale: bool,
     /// Whether the register still holds the command's R1 after an automatic CMD12.
     keeps_r1: bool,

@@ -14,7 +14,8 @@ use core::ptr::NonNull;
 pub(super) const COMMAND_ERRORS: u32 = INT_RESPONSE | INT_RESPONSE_CRC | INT_NO_RESPONSE | INT_LOCKED;
 /// Tuning blocks in one second: the timeout of a tuning block is 5 ms.
 const TUNING_BLOCKS_A_SECOND: u32 = 200;
-/// Errors of data from the card. (For data to the card, a missing start bit is not an error.)
+/// Status bits that report an error of data from the card. For data to the card, a missing start
+/// bit is not an error.
 pub(super) const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
 /// The phase that is in progress.
@@ -56,7 +57,7 @@ pub(super) enum Work {
 }
 
 impl Active {
-    /// Makes a phase of which nothing has come yet.
+    /// Makes a phase without any event so far.
     pub(super) fn new(resp: Resp, work: Work) -> Self {
         Active {
             resp,
@@ -168,24 +169,26 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Ok(())
     }
 
-    /// Returns an error if the lines are in use, or what failed before has not been reset.
+    /// Returns an error if the lines are in use, or if data have failed and the controller was not
+    /// reset since.
     pub(super) fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.active.is_some() {
             return Err(StartError::CommandLine);
         }
         let last = self.regs.read32(L::AT.command);
         if last != u32::MAX && last & COMMAND_START != 0 {
-            // It was not even taken.
+            // The controller did not accept even the command.
             return Err(StartError::CommandLine);
         }
-        // An SMHC lets the card go first; DesignWare's databook wants that looked at.
+        // An SMHC itself waits for the end of busy. DesignWare's databook requires that the driver
+        // checks it.
         if data && (self.dirty || L::DESIGN_WARE && self.dat0_low()) {
             return Err(StartError::DataLine);
         }
         Ok(())
     }
 
-    /// Sends a command.
+    /// Writes the argument and command registers, which sends the command.
     pub(super) fn send(&self, argument: u32, command: u32) {
         let hold = if L::DESIGN_WARE && self.config.hold { COMMAND_HOLD } else { 0 };
         self.regs.write32(L::AT.argument, argument);
@@ -230,11 +233,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.dma.sync(self.table_bus, place.cast(), used);
     }
 
-    /// Starts the DMA at the first descriptor, with these interrupts.
+    /// Starts the DMA at the first descriptor, and enables `interrupts`.
     pub(super) fn point_dma(&mut self, interrupts: u32) {
         let control = self.control() | CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
         self.regs.write32(L::AT.control, control);
-        // Words that the CPU left, or never took, are not the DMA's.
+        // The DMA must not transfer words that an earlier CPU transfer left in the FIFO.
         if !L::DESIGN_WARE || core::mem::take(&mut self.stale) {
             self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
             self.regs.write32(L::AT.dma_mode, DMA_RESET);
@@ -248,7 +251,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Writes the space in the FIFO that a read waits for.
+    /// Writes the card read threshold register if its value changes.
     pub(super) fn set_read_room(&mut self, data: &Data) {
         let room = self.read_room(data);
         if room != self.read_room {
@@ -275,7 +278,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the bytes of these data, or an error; writes no register.
+/// Returns the length of the data in bytes, or an error if the controller cannot transfer them;
+/// writes no register.
 pub(super) fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;

@@ -138,7 +138,7 @@ pub const DMA_ON: u32 = 1 << 7;
 pub const DMA_RECEIVED: u32 = 1 << 1;
 /// DMA status and interrupt enable: the system bus reported an error.
 pub const DMA_BUS_ERROR: u32 = 1 << 2;
-/// The DMA has stopped at a descriptor that it does not own.
+/// DMA status and interrupt enable: the DMA has stopped at a descriptor that it does not own.
 pub const DMA_UNAVAILABLE: u32 = 1 << 4;
 /// DMA status and interrupt enable: summary of the normal bits; DesignWare interrupts only by a
 /// summary.

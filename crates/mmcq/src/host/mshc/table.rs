@@ -35,19 +35,19 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Returns how many bytes, in up to `segments` segments, are sure to have room in a ring with
-    /// descriptors of `chunk` bytes.
+    /// Returns the size in bytes of the largest request, in up to `segments` segments, that is sure
+    /// to fit into a ring with descriptors of `chunk` bytes.
     pub(super) const fn ring_bytes(chunk: u32, segments: u16) -> u32 {
         (DESCRIPTORS as u32).saturating_sub(segments as u32 + 1).saturating_mul(chunk)
     }
 
-    /// Describes the first `bytes` of this memory, of which each piece has an address and a length,
-    /// from place `at` on, and behind the table's end from its beginning on. The descriptor behind
-    /// them is not the DMA's: it stops there. Returns that place; `None`: there is too little
-    /// memory, or the table is too small.
+    /// Writes descriptors for the first `bytes` bytes of `pieces` (address and length of each),
+    /// from descriptor `at` on. After the last descriptor of the table the first one follows. The
+    /// DMA does not own the descriptor after the written ones, so it stops there. Returns the
+    /// number of that descriptor; `None` if the pieces are too short, or the table is too small.
     ///
-    /// `begins`: the DMA begins here. Elsewhere it stands at place `at`, so that descriptor becomes
-    /// the DMA's after all others.
+    /// `begins`: the DMA starts at descriptor `at`. Otherwise the DMA has stopped at `at`, so the
+    /// DMA gets that descriptor after all others.
     pub(super) fn append(
         &mut self,
         form: Form,
@@ -92,12 +92,12 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Some(place)
     }
 
-    /// Writes a descriptor.
+    /// Writes descriptor `place`.
     fn set(&mut self, place: usize, words: [u32; 4]) {
         let Some(slot) = self.words.get_mut(place) else { return };
         for (place, value) in slot.iter_mut().zip(words) {
-            // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller
-            // and not this program.
+            // SAFETY: a valid, exclusive reference. The write is volatile, since the controller
+            // reads the word and this program does not.
             unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
         }
     }

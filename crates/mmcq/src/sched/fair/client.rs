@@ -7,8 +7,8 @@ use super::super::Waiting;
 const FRACTION: u32 = 32;
 /// Number of think times that must be measured before their mean is used.
 const LEARNED: u8 = 4;
-/// Number of requests in a row, each beginning where the one before ended, that make a stream. A
-/// single such request may be at a random place that is the next one by chance.
+/// Number of requests in a row, each beginning where the one before ended, that make a stream. One
+/// such request alone may be a random request that begins there by chance.
 const STREAM: u8 = 2;
 
 /// State of a client's synchronous and asynchronous queue, and the pattern of its synchronous
@@ -104,7 +104,7 @@ impl Client {
         self.outstanding == 1
     }
 
-    /// Returns whether the client's last requests are no stream.
+    /// Returns whether the client's last requests do not make a stream.
     pub(super) fn jumps(&self) -> bool {
         self.followed < STREAM
     }

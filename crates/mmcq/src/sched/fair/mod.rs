@@ -44,15 +44,15 @@
 //!    asynchronous blocks are sent in a row, plus the transfer that was running; and only after `sync_turns`
 //!    synchronous turns.
 //! 4. *Asynchronous*: while an asynchronous request waits, at most (`sync_turns` + 1) Q synchronous
-//!    blocks are sent in a row. Among asynchronous queues 1 and 2 hold, counting asynchronous
-//!    charges.
+//!    blocks are sent in a row. Bounds 1 and 2 also hold among asynchronous queues, with
+//!    asynchronous charges.
 //! 5. *Idling*: at most `idle_ns` in a row, and no more than the time-out in a turn; the client
 //!    pays for it as for card time. A turn may begin with idling (its client was served last, and
 //!    its tag is still the smallest); if nothing comes, another client's turn follows. There is no
 //!    idling while all waiting requests are alike: reads of the same length as the last read of the
 //!    turn's client, from clients of the same weight that have one request each, none of them a
-//!    stream (its last two requests each began where the one before ended). Turns of one request
-//!    are as fair there, and 1 and 2 hold unchanged.
+//!    stream (its last two requests each began where the one before ended). Then turns of one
+//!    request are equally fair, and bounds 1 and 2 hold unchanged.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!

@@ -38,7 +38,8 @@ pub(super) struct Measured {
     /// Number of trials in a row that have confirmed the prediction. Each one doubles the interval
     /// to the next trial.
     sure: u8,
-    /// Whether the present trial delays starts; if false, it starts at once.
+    /// Whether the present trial delays starts; if false, the trial starts each transfer
+    /// immediately.
     tried: bool,
     /// The last decision, true for a delay; `None`: nothing was decided.
     last: Option<bool>,
@@ -98,9 +99,9 @@ impl Measured {
     }
 
     /// Decides whether a start that may be delayed is delayed. `better`: the costs favour the
-    /// delay. `close`: the two ways differ little. `alone`: no other stream is active. If others
-    /// are, the time of a block depends on them as much; then a trial changes only one decision,
-    /// and only the costs learn from it.
+    /// delay. `close`: the two ways differ little. `alone`: no other stream is active. If other
+    /// streams are active, the time of a block depends on them as much as on the decision; then a
+    /// trial changes only one decision, and only the costs learn from it.
     pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();

@@ -51,7 +51,7 @@ use ways::{Loop, Ways};
 /// First balance of the account that pays for holds, in nanoseconds.
 const CREDIT_NS: i64 = 1_000_000;
 /// Largest balance of the account, in multiples of the fixed time of a transfer. The balance is
-/// what the engine may lose when a client that has always come back stops.
+/// what the engine may lose when a client that has always come back stays away.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: the account gets the time of each transfer divided by `SHARE`.
 const SHARE: u64 = 256;
@@ -90,9 +90,9 @@ pub(crate) struct Held {
     awaited: u8,
     /// Number of requests that came during the hold and were not added to the streams yet.
     joined: u8,
-    /// When the first of these requests came.
+    /// When the first of the requests counted in `joined` came.
     joined_ns: u64,
-    /// First block of the first of these requests.
+    /// First block of the first of the requests counted in `joined`.
     joined_lba: u64,
     pub pending: Pending,
 }

@@ -21,16 +21,16 @@ const JITTER_NS: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// The first block.
+    /// The first block of the run.
     pub lba: u64,
-    /// The block after the last one.
+    /// The block after the last block of the run.
     pub end: u64,
     pub requests: u8,
     /// The client of the last request.
     pub client: u8,
-    /// When the first request came.
+    /// When the first request of the run came.
     pub first_ns: u64,
-    /// When the last request came.
+    /// When the last request of the run came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,

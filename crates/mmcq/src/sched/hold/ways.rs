@@ -23,7 +23,7 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// Time to transfer each request of a loop once: all in one transfer (`whole_ns`), or in two
+/// Time to transfer each request of a loop one time: all in one transfer (`whole_ns`), or in two
 /// (`parts_ns`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {

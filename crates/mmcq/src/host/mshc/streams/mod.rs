@@ -2,23 +2,25 @@
 //!
 // Read first: `ring.rs` (reads). What a carrier is stands here.
 //!
-//! Reads and writes stay open in two ways, since the controller tells the end of only one of them:
+//! Reads and writes stay open in two different ways, since only for reads the controller can report
+//! the end of a request's data without a byte count:
 //!
-//! - **Reads by a ring of descriptors.** A byte count of 0 has no end. The DMA stops at a
-//!   descriptor that it does not own, and tells so; all before it are in memory then. The FIFO
-//!   fills, and the card's clock stops. The next request's descriptors are written from there on,
-//!   and the poll demand lets the DMA continue.
-//! - **Writes by a carrier.** A write with a byte count of 0 is not possible: nothing tells that
-//!   the card has taken the last block, and CMD12 is not sent while the FIFO is empty. So only the
-//!   card's transfer stays open: CMD25 has the exact count of its own data, and later data are sent
-//!   with a CMD13, which the card answers while it receives. A command register has bits for data
-//!   and their direction, whichever the command is. The controller reports the end of each (Data
-//!   Transfer Over) after the CRC status of its last block. The card's busy follows; the phase ends
-//!   when DAT0 is high.
+//! - **Reads by a ring of descriptors.** A transfer with a byte count of 0 has no end. The DMA
+//!   stops at a descriptor that it does not own, and reports this; then all data of the descriptors
+//!   before it are in memory. The FIFO fills, and the card's clock stops. The next request's
+//!   descriptors are written from that descriptor on, and a write to the poll demand register makes
+//!   the DMA continue.
+//! - **Writes by a carrier.** A write with a byte count of 0 is not possible: nothing reports that
+//!   the card has received the last block, and the controller does not send CMD12 while the FIFO is
+//!   empty. So the transfer stays open only for the card: CMD25 has the exact count of its own
+//!   data, and later data are sent with a CMD13, the *carrier*, which the card answers while it
+//!   receives data. The command register has the bits for data and their direction for every
+//!   command. The controller reports the end of each command's data (Data Transfer Over) after the
+//!   CRC status of the last block. Then the card is busy; the phase ends when DAT0 is high.
 //!
-//! This project has seen neither on silicon. Both are off until a board enables them by
-//! [`OpenTransfers`]. After two failures in a row the engine does not use them any more.
-//! `docs/open-transfers.md` has what the manuals say.
+//! This project has tested neither way on a real controller. Both are off until a board enables
+//! them by [`OpenTransfers`]. After two failures in a row the engine does not use them any more.
+//! `docs/open-transfers.md` says what the manuals state.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -40,16 +42,16 @@ use ring::{Ring, Run};
 const SELECT_CARD: u8 = 7;
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
-/// Bytes of the memory for data that nobody wants.
+/// Size of [`Scrap`] in bytes.
 const SCRAP_BYTES: u32 = 512;
 
-/// Which transfers a controller leaves open. Enable what was tried on it.
+/// Which transfers a controller leaves open. Enable a kind only after a test on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenTransfers {
     /// Whether reads stay open, with a byte count of 0.
     pub reads: bool,
-    /// Whether writes stay open, by data of a CMD13.
+    /// Whether writes stay open, with later data sent by a CMD13.
     pub writes: bool,
 }
 
@@ -60,8 +62,8 @@ impl OpenTransfers {
     pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
 }
 
-/// Memory for what the card sends after the last wanted block of an open read. The controller
-/// writes it, so it must live as long as the program.
+/// Memory for the data that the card sends after the last wanted block of an open read. The
+/// controller writes into this memory, so the memory must live as long as the program.
 #[repr(C, align(512))]
 #[derive(Debug)]
 pub struct Scrap {
@@ -83,40 +85,40 @@ impl Default for Scrap {
 
 /// A driver for DesignWare's controller that leaves transfers open where its board has enabled it.
 ///
-/// Otherwise it works as without this type.
+/// In all other cases the driver works like [`DesignWare`].
 pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
     pub(super) host: DesignWare<R, D, S, DESCRIPTORS>,
     caps: Caps,
     config: OpenTransfers,
-    /// Bus address of the memory for data that nobody wants.
+    /// Bus address of the [`Scrap`] memory.
     scrap_bus: u64,
-    /// Most bytes of a request that are sure to have room in the ring.
+    /// Size in bytes of the largest request that is sure to fit into the ring.
     ring_bytes: u32,
     open: Option<Open>,
-    /// The phase in progress, if it is one of an open read, or its CMD12.
+    /// The phase in progress, if it belongs to an open read or to the CMD12 that ends one.
     run: Option<Run>,
-    /// The role of the phase in progress, if it is one of the driver inside.
+    /// The role of the phase in progress, if the wrapped driver `host` executes it.
     plain: Plain,
-    /// The result of a write whose busy is not over.
+    /// The result of a write phase whose end waits until the card is no longer busy.
     busy: Option<Result<Done, Fault>>,
     /// The argument of the CMD7 that selected the card; 0: none is selected.
     selected: u32,
     /// Errors in a carrier's response. The engine does not see that response, so the driver adds
-    /// them to the next one that the engine gets.
+    /// these errors to the next status response that the engine gets.
     told: u32,
 }
 
-/// A transfer whose end the card has not seen.
+/// A transfer that the card still executes, since no CMD12 has ended it.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),
-    /// Only the card's transfer is open.
+    /// A write that is open only for the card; carriers continue it.
     Carrier,
-    /// Nothing continues it.
+    /// A transfer that this driver cannot continue.
     Ended,
 }
 
-/// The role of a phase of the driver inside.
+/// The role of a phase that the wrapped driver executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
@@ -130,9 +132,9 @@ enum Plain {
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
     /// Makes a driver that leaves transfers open as far as `config` allows; writes no register.
-    /// Maps `scrap`, once and for good.
+    /// Maps `scrap` and never unmaps it.
     ///
-    /// Reads are closed where the table has no room for the descriptors of a stop.
+    /// If the table has no room for the descriptors of a stop, reads do not stay open.
     ///
     /// # Errors
     /// [`MshcInitError::Table`]: the controller cannot reach `scrap`.
@@ -163,7 +165,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         })
     }
 
-    /// Returns the driver of the controller.
+    /// Returns the wrapped driver.
     pub fn controller(&self) -> &DesignWare<R, D, S, DESCRIPTORS> {
         &self.host
     }
@@ -198,7 +200,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         }
     }
 
-    /// Converts a carrier's end for the engine, whose phase had no command.
+    /// Converts the end of a carrier into the end of the engine's phase, which had no command.
     fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);
@@ -210,7 +212,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(Done::default())
     }
 
-    /// Handles the end of a phase of the driver inside. `None`: the card is still busy with the
+    /// Handles the end of a phase of the wrapped driver. `None`: the card is still busy with the
     /// data of a write that stays open.
     fn ended(&mut self, end: Result<Done, Fault>) -> Option<Result<Done, Fault>> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
@@ -235,8 +237,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         None
     }
 
-    /// Handles the end of the busy of a write that stays open. The level counts: bit 13 only
-    /// interrupts.
+    /// Returns the result of a write that stays open, if the card is no longer busy. The level of
+    /// DAT0 decides; status bit 13 only causes the interrupt.
     fn take_busy(&mut self) -> Option<Result<Done, Fault>> {
         let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
         if raw == u32::MAX && self.host.is_gone() {
@@ -251,14 +253,14 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.busy.take()
     }
 
-    /// Forgets the open transfer: all is reset.
+    /// Forgets the open transfer, because the lines or the controller are reset.
     fn forget(&mut self) {
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;
     }
 }
 
-/// Maps the memory for data that nobody wants.
+/// Maps the [`Scrap`] memory.
 fn map_scrap<D: Dma>(dma: &D, scrap: &'static mut Scrap) -> Result<u64, DmaError> {
     let (place, bytes) = (NonNull::from(&mut *scrap).cast(), SCRAP_BYTES as usize);
     let bus = map_whole(dma, place, bytes, Direction::Read)?;

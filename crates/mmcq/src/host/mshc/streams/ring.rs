@@ -1,15 +1,15 @@
 //! Reads by a ring of descriptors, with a byte count of 0.
 //!
-//! The ring is the driver's table. Each request's descriptors begin where the DMA stopped: at the
-//! one behind the last request's, which it did not own. None of them is marked as the first one
-//! (that resets the FIFO, where the beginning of the next block is) or as the last (that ends the
-//! DMA).
+//! The ring is the driver's descriptor table. A later request's descriptors begin where the DMA
+//! stopped: at the descriptor after those of the last request. None of them is marked as the first
+//! one (that would reset the FIFO, which has the beginning of the next block) or as the last one
+//! (that would end the DMA).
 //!
-//! CMD12 needs the card's clock, which stands while the FIFO is full. So it is written first, and
-//! then the DMA gets descriptors of memory that nobody reads. The controller ends the data when the
-//! FIFO is empty.
+//! CMD12 needs the card's clock, which stands while the FIFO is full. So CMD12 is written first,
+//! and then the DMA gets descriptors for unwanted data, which empty the FIFO. The controller ends
+//! the data when the FIFO is empty.
 //!
-//! While the transfer is open, the mark at which the FIFO asks for the DMA is 0: otherwise the last
+//! While the transfer is open, the FIFO level from which the DMA reads is 0: otherwise the last
 //! words of a request would wait for the next block.
 
 use super::{Open, OpenDesignWare, SCRAP_BYTES};
@@ -22,13 +22,13 @@ use crate::host::{Cause, Data, Direction, Dma, Done, Fault, Phase, Regs, Segment
 use crate::spec::response::Response;
 
 const AT: Offsets = DesignWareLayout::AT;
-/// The DMA's interrupts.
+/// The DMA interrupts that are enabled for an open read.
 const DMA_INTERRUPTS: u32 = DMA_UNAVAILABLE | DMA_BUS_ERROR | DMA_ABNORMAL;
-/// A block.
+/// Size of a block in bytes.
 const BLOCK_BYTES: u32 = 512;
 
-/// Returns the number of descriptors of a stop: for a full FIFO, and for what comes until the end
-/// bit of CMD12, which is less than a block.
+/// Returns the number of descriptors that a stop needs: for a full FIFO, and for the data that come
+/// until the end bit of CMD12 (less than a block).
 pub(super) const fn scraps(fifo: &Fifo) -> usize {
     fifo.bytes.div_ceil(SCRAP_BYTES) as usize + 1
 }
@@ -41,14 +41,14 @@ fn pieces(segments: &[Segment]) -> impl Iterator<Item = (u64, u32)> + Clone {
 /// An open read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
-    /// The place in the table where the DMA stops.
+    /// Number of the descriptor where the DMA stops.
     next: usize,
     /// Whether the controller has ended the data.
     over: bool,
 }
 
 impl Ring {
-    /// Returns whether it can be continued.
+    /// Returns whether the read can be continued.
     pub(super) fn goes_on(&self) -> bool {
         !self.over
     }
@@ -65,7 +65,7 @@ pub(super) struct Run {
 enum Kind {
     /// CMD18 with its data.
     Begins,
-    /// Data alone.
+    /// Data without a command.
     GoesOn,
     /// CMD12.
     Stops,
@@ -85,7 +85,7 @@ impl Run {
         self.kind != Kind::Stops && self.active.dma_seen & DMA_UNAVAILABLE == 0
     }
 
-    /// Returns the interrupts to enable. The DMA's own tells of its stop.
+    /// Returns the interrupts to enable. The DMA's own interrupt reports that the DMA has stopped.
     fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.active.seen;
         match self.kind {
@@ -98,7 +98,7 @@ impl Run {
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Returns whether an open read can have this memory.
+    /// Returns whether an open read can transfer `blocks` blocks into this segment.
     pub(super) fn fits(&self, segment: &Segment, blocks: u32) -> bool {
         let bytes = blocks.saturating_mul(BLOCK_BYTES);
         segment.bus & BY_CPU == 0 && bytes <= self.ring_bytes && self.host.stops_between_blocks()
@@ -131,7 +131,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(())
     }
 
-    /// Continues with the next request's memory: descriptors, and three register writes.
+    /// Continues the read into the next request's memory: writes the descriptors, and three
+    /// registers.
     pub(super) fn continue_ring(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
         let (Some(Open::Ring(ring)), Some(data)) = (self.open, phase.data) else {
             return Err(StartError::Unsupported);
@@ -161,7 +162,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(())
     }
 
-    /// Sends CMD12, and gives the DMA memory for what the card has sent ahead.
+    /// Sends CMD12, and gives the DMA memory for the data that the card has sent in advance.
     pub(super) fn stop_ring(&mut self, ring: Ring, phase: &Phase) -> Result<(), StartError> {
         let host = &mut self.host;
         host.check_lines(false)?;
@@ -243,8 +244,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Some(Ok(Done { response, ..Done::default() }))
     }
 
-    /// Masks what interrupts while an open read waits. Errors of blocks that came ahead stay
-    /// in the raw status for the next phase.
+    /// Masks the interrupts while an open read waits for the next request. Errors of blocks that
+    /// came in advance stay in the raw status register for the next phase.
     pub(super) fn hush(&mut self) {
         self.host.set_mask(0);
         self.host.regs.write32(AT.dma_enable, 0);
@@ -252,8 +253,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S, DESCRIPTORS> {
-    /// Returns whether the card's clock stops between blocks, or may stop in the middle of one. At
-    /// a fast clock a read must wait for the space of a whole block.
+    /// Returns whether the card's clock stops between blocks, or may stop inside of a block. At a
+    /// fast clock each block of a read must wait until the FIFO has space for all of it.
     fn stops_between_blocks(&self) -> bool {
         !self.bus.is_fast() || self.fifo.read_room && self.fifo.bytes >= BLOCK_BYTES
     }
@@ -262,7 +263,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S
         self.sync_table(16 * DESCRIPTORS);
     }
 
-    /// Sets the DMA and the FIFO back to what ordinary transfers need.
+    /// Sets the DMA and the FIFO to the state that ordinary transfers need.
     fn leave_ring(&mut self) {
         self.set_mask(0);
         self.regs.write32(AT.dma_mode, 0);
