@@ -103,7 +103,7 @@ impl CardParams {
     };
 }
 
-/// What a card can do in addition to reads and writes.
+/// Operations of a card other than reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abilities {
