@@ -22,8 +22,8 @@ const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true
 /// Largest number of steps in one call; the next call does the remaining steps.
 const STEPS_MAX: u32 = 8;
 
-// The futures that run in the supervisor's room. None is inside of another one: the compiler would
-// make the inner one on the stack, with all its bytes, and copy it.
+// The futures that run in the supervisor's room. None of them contains another one, since the
+// compiler would make the inner future on the stack, with all its bytes, and then copy it.
 
 fn supervised(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),

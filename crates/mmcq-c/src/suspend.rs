@@ -39,7 +39,7 @@ pub extern "C" fn mmcq_resume(host: u32) -> i32 {
     match open(host) {
         Ok((place, stack, platform)) => {
             stack.with(|engine| engine.resume(platform.now_ns()));
-            // The timer may have stood, and its alarm with it.
+            // The timer may have stopped during the sleep, and then its alarm is late.
             stack.poll();
             place.supervisor.go_on(stack);
             place.events(stack, platform);

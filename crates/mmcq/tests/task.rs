@@ -296,7 +296,7 @@ fn a_part_of_a_buffer_is_moved_and_all_of_it_comes_back() {
     let blocks: Vec<u8> = buf.chunks(512).map(|block| block[511]).collect();
     assert_eq!(blocks, [1, 2, 3, 4, 5, 6, 7, 4]);
 
-    // What is refused comes back whole.
+    // A refused buffer comes back with its full length.
     let refused = [
         (6..9, Error::Buffer { needed: 9 * 512, given: 4096 }),
         (0..u32::MAX, { Error::Buffer { needed: u32::MAX, given: 4096 } }),
@@ -316,7 +316,7 @@ fn a_part_of_a_buffer_is_moved_and_all_of_it_comes_back() {
     assert!(matches!(result.unwrap_err().error, Error::OutOfRange { lba: 254, .. }));
     assert_eq!((buf.len_bytes(), buf.claim()), (4096, claim));
 
-    // So does that of a dropped future.
+    // The buffer of a dropped future also comes back with its full length.
     let mut context = Context::from_waker(Waker::noop());
     assert!(pin!(device.read_part(0, buf, 4..8)).poll(&mut context).is_pending());
     settle(&stack);

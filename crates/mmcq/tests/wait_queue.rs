@@ -210,7 +210,7 @@ fn slots_go_to_those_that_came_first() {
     };
     let mut tasks: Vec<_> = (0..8).map(|task| Task::new(greedy(16 * task))).collect();
     run(&stack, &world, &mut tasks);
-    // No task is more than one write ahead of another.
+    // No task is more than two writes ahead of another.
     let mut counts = [0; 8];
     for lba in order.borrow().iter() {
         counts[*lba as usize / 16] += 1;
@@ -305,7 +305,7 @@ fn a_blocking_call_waits_for_a_slot() {
     let mut block = mmcq::block::Block([0; 512]);
     let begun_ns = NOW_NS.get();
     let sleeps = Cell::new(0);
-    // Sleeps until the alarm, as a thread does that an alarm and an interrupt handler wake.
+    // Sleeps until the alarm, like a thread that an alarm and an interrupt handler wake.
     let result = device.read_blocking(0, &mut block.0, |idle| {
         sleeps.set(sleeps.get() + 1);
         if idle.may_sleep() {
@@ -315,12 +315,12 @@ fn a_blocking_call_waits_for_a_slot() {
     assert_eq!(result, Err(Error::Full));
     assert_eq!(NOW_NS.get() - begun_ns, LIMIT_NS);
     assert!(sleeps.get() < 8, "{} sleeps", sleeps.get());
-    // `idle` panics: the call leaves the queue.
+    // If `idle` panics, the call leaves the queue.
     let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = device.read_blocking(0, &mut block.0, |_| panic!("idle"));
     }));
     assert!(panics.is_err());
-    // Another thread takes its result: that wakes this one.
+    // When another thread takes its result, this thread is woken.
     let mut holders = holders.into_iter();
     let mut holder = holders.next();
     let content = mmcq::block::Block([7; 512]);

@@ -273,11 +273,11 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     #[cold]
     #[inline(never)]
     fn call_each_waiting(&self) {
-        // Inside another call no waker runs: the poll that follows it calls them.
+        // Inside another call no waker is called: the next poll calls the wakers.
         if !self.inside(|engine| engine.is_some()) {
             return;
         }
-        // Each place may be freed, and its task may be called.
+        // At most two steps for each place: one frees the place, one wakes its task.
         for _ in 0..2 * usize::from(u8::MAX) {
             match self.lock.with(|| self.lock.places().next_call(|| self.clock.now_ns())) {
                 Some(Call::Wake(waker)) => waker.wake(),

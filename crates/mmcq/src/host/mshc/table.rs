@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(table.words[1], [0x8000_0012, 1024, 0x2000, 0x8020]);
         assert_eq!(table.words[2], [0x8000_0012, 512, 0x9_0000, 0x8030]);
         assert_eq!(table.words[3], [0; 4]);
-        // Around the end; the first one was the DMA's, and is not any more.
+        // After the table's end; the DMA owned the first descriptor before, and does not now.
         assert_eq!(table.append(form, 3, [(0x4000, 512)].into_iter(), 512, false), Some(0));
         assert_eq!(table.words[3], [0x8000_0012, 512, 0x4000, 0x8000]);
         assert_eq!(table.words[0], [0; 4]);

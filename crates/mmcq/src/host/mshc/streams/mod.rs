@@ -1,6 +1,6 @@
 //! Transfers that stay open on DesignWare's controller.
 //!
-// Read first: `ring.rs` (reads). What a carrier is stands here.
+// Read first: `ring.rs` (reads). This text explains carriers (writes).
 //!
 //! Reads and writes stay open in two different ways, since only for reads the controller can report
 //! the end of a request's data without a byte count:
@@ -312,7 +312,7 @@ unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
         }
         let stops = phase.data.is_none() && phase.command.index == STOP_TRANSMISSION;
         if let Some(Open::Ring(ring)) = self.open {
-            // The controller is in the middle of it.
+            // The read is still in progress in the controller.
             return if stops { self.stop_ring(ring, phase) } else { Err(StartError::Unsupported) };
         }
         self.host.start(phase, segments, timeout_ns)?;

@@ -89,7 +89,7 @@ impl Run {
     fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.active.seen;
         match self.kind {
-            // What a stop cuts off is not right.
+            // A stop cuts off a block, so errors of data are expected.
             Kind::Stops => COMMAND_ERRORS | missing,
             _ if self.wants_dma() => COMMAND_ERRORS | READ_ERRORS | INT_DATA,
             _ => COMMAND_ERRORS | READ_ERRORS | missing,
@@ -117,7 +117,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         let next =
             host.table.append(host.form, 0, pieces(segments), bytes, true).ok_or(StartError::Unsupported)?;
         host.sync_whole();
-        // One word asks for the DMA, and it moves one at a time.
+        // The DMA reads as soon as the FIFO has one word, and reads one word at a time.
         host.regs.write32(AT.threshold, host.fifo.threshold & 0xfff);
         host.point_dma(DMA_INTERRUPTS);
         host.set_read_room(&data);
@@ -154,7 +154,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
             .ok_or(StartError::Unsupported)?;
         host.sync_whole();
         self.open = Some(Open::Ring(Ring { next, ..ring }));
-        // What the raw status has of blocks that came ahead concerns this phase.
+        // Status bits of blocks that came in advance belong to this phase.
         let active = Active::new(phase.command.resp, Work::Dma(Direction::Read));
         self.run(Run { active, kind: Kind::GoesOn });
         self.host.regs.write32(AT.dma_enable, DMA_INTERRUPTS);
@@ -173,7 +173,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         host.sync_whole();
         let raw = host.regs.read32(AT.raw);
         if raw != u32::MAX {
-            // Only what was seen: the data may end now.
+            // Clears only the bits that were read, since the data may end at this moment.
             host.regs.write32(AT.raw, raw);
         }
         host.regs.write32(AT.dma_enable, 0);
@@ -197,7 +197,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         let (Some(mut run), Some(Open::Ring(mut ring))) = (self.run.take(), self.open) else { return None };
         self.host.look(&mut run.active);
         if run.active.seen != u32::MAX {
-            // The clock stands while nobody continues the read; that has no limit.
+            // While nothing continues the read, the clock stops; that time has no limit.
             run.active.seen &= !INT_STARVED;
             ring.over |= run.active.seen & INT_DATA != 0 && run.kind != Kind::Stops;
         }
@@ -212,7 +212,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
                 self.open = None;
                 self.host.leave_ring();
             }
-            // What comes ahead interrupts if it is wrong; `hush` masks it then.
+            // An error in a block that comes in advance interrupts; then `hush` masks it.
             Some(Ok(_)) => {}
             Some(Err(Fault { cause: Cause::Gone, .. })) => self.host.mask = None,
             Some(Err(_)) => {
@@ -230,7 +230,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
             return Some(Err(Fault { response: None, ..fault }));
         }
         if run.wants_dma() {
-            // Data that end by themselves have no end for the DMA.
+            // If the data end without a stop, the DMA never reaches its end.
             let fault = Fault { cause: Cause::Other, stage: Stage::Data, response: None };
             return (active.seen & INT_DATA != 0).then_some(Err(fault));
         }
@@ -267,7 +267,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S
     fn leave_ring(&mut self) {
         self.set_mask(0);
         self.regs.write32(AT.dma_mode, 0);
-        // Only what ended by itself has left something there.
+        // The FIFO still has words only if the data ended without a stop.
         self.regs.write32(AT.control, self.control() | CONTROL_FIFO_RESET);
         self.regs.write32(AT.threshold, self.fifo.threshold);
         self.stale = true;

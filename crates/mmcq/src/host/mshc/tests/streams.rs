@@ -70,7 +70,7 @@ fn a_read_has_no_count_and_is_over_where_the_dma_stops() {
     assert_eq!(written(&log, AT.threshold), [16], "one word asks for the DMA");
     let command = written(&log, AT.command)[0];
     assert_eq!(command & (COMMAND_DATA | COMMAND_WRITE | COMMAND_AUTO_STOP | 0x3f), COMMAND_DATA | 18);
-    // The response comes, and an interrupt of the DMA alone is the end of the data.
+    // After the response, only an interrupt of the DMA ends the data.
     raise(host.controller(), INT_COMMAND);
     assert!(!host.controller().regs.line() && host.ack(&[segment]).phase.is_none());
     stops(&host);
@@ -104,7 +104,7 @@ fn a_read_goes_on_by_the_poll_demand_and_without_a_command() {
     let log = host.controller().regs.take_log();
     assert_eq!(log.last(), Some(&(DW_DMA_KICK, 1)));
     assert!(log.iter().all(|write| ![AT.command, AT.raw, AT.control, AT.list].contains(&write.0)), "{log:?}");
-    // Starved: nobody has continued it for long.
+    // The controller reports starvation, since the read was not continued for a long time.
     raise(host.controller(), INT_STARVED);
     assert!(host.ack(&[segment]).phase.is_none());
     stops(&host);
@@ -124,7 +124,7 @@ fn an_error_of_a_block_ahead_is_that_of_the_next_phase() {
     stops(&host);
     let fault = host.ack(&[segment]).phase.unwrap().unwrap_err();
     assert_eq!((fault.cause, fault.stage), (Cause::Crc, Stage::Data));
-    // Nothing before a reset.
+    // No phase can start before a reset.
     let again = phase(Direction::Read, 1, Auto::None);
     assert_eq!(host.start(&again, &[segment], 0), Err(StartError::Unsupported));
 }
@@ -153,7 +153,7 @@ fn a_stop_is_written_before_the_dma_gets_memory_and_is_over_with_the_data() {
     assert!(place(AT.command) < place(DW_DMA_KICK));
     let command = written(&log, AT.command)[0];
     assert_eq!(command & (COMMAND_ABORTS | COMMAND_WAITS | 0x3f), COMMAND_ABORTS | 12);
-    // What is cut off is not right; the response alone is not the end.
+    // The stop cuts off a block, so its error is ignored; the response alone is not the end.
     raise(host.controller(), INT_COMMAND | INT_END_BIT);
     assert!(host.ack(&[]).phase.is_none());
     assert!(!host.controller().regs.line());
@@ -164,7 +164,7 @@ fn a_stop_is_written_before_the_dma_gets_memory_and_is_over_with_the_data() {
     let log = host.controller().regs.take_log();
     assert_eq!(written(&log, AT.threshold), [15 << 16 | 16 | 2 << 28], "as ever");
     assert!(written(&log, AT.control)[0] & CONTROL_FIFO_RESET != 0);
-    // The DMA is in the middle of it: it begins anew.
+    // The DMA was stopped before its end, so it is reset.
     host.start(&phase(Direction::Read, 1, Auto::Stop), &[segment], 0).unwrap();
     assert!(written(&host.controller().regs.take_log(), AT.dma_mode).contains(&DMA_RESET));
 }
@@ -182,7 +182,7 @@ fn a_stop_of_data_that_have_ended_waits_for_no_more() {
 #[test]
 fn what_cannot_stay_open_is_refused_before() {
     let mut host = open();
-    // Eight descriptors: four segments, one more each, and the one where the DMA stops.
+    // Eight descriptors: three full ones, up to four for ends of segments, one where the DMA stops.
     let mut memory = std::vec![0u8; 16384];
     let segment = map(&mut host, &mut memory, Direction::Read);
     assert!(host.goes_on_with(&segment, 24, Direction::Read));
@@ -211,7 +211,7 @@ fn a_write_goes_on_as_the_data_of_a_status_command_and_ends_behind_busy() {
         let bits = COMMAND_DATA | COMMAND_WRITE | COMMAND_AUTO_STOP | 0x3f;
         assert_eq!(written(&log, AT.command)[0] & bits, COMMAND_DATA | COMMAND_WRITE | index);
         host.controller().regs.set(AT.response, RCV_R1);
-        // Memory was read.
+        // The DMA has read the memory.
         host.controller().regs.dma.set(1 | DMA_NORMAL);
         raise(host.controller(), INT_COMMAND);
         assert!(host.ack(&[segment]).phase.is_none());
@@ -264,7 +264,7 @@ fn an_error_of_an_earlier_write_is_told_with_the_next_status() {
     host.controller().regs.set(AT.response, 0xd00);
     raise(host.controller(), INT_COMMAND);
     assert_eq!(host.ack(&[]).phase.unwrap().unwrap().response.words[0], 0xd00 | late);
-    // A card that is in another state has not taken them.
+    // A card that reports another state has not received the data.
     host.start(&phase(Direction::Write, 1, Auto::Open), &[segment], 0).unwrap();
     raise(host.controller(), INT_COMMAND | INT_DATA);
     host.ack(&[segment]).phase.unwrap().unwrap();
