@@ -46,7 +46,8 @@ pub struct Extensions {
     pub power_off: bool,
 }
 
-/// Returns the number at offset `at` of the general information.
+/// Returns the little-endian number in the `B` bytes from offset `at` of the general information
+/// on; 0 beyond the page.
 fn number<const B: usize>(page: &[u8; 512], at: usize) -> u64 {
     let bytes = page.get(at..at.saturating_add(B)).unwrap_or(&[]);
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))

@@ -5,14 +5,16 @@ use crate::spec::bus::{Timing, Width};
 /// How the controller detects the end of the card's busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyDetect {
-    /// An interrupt: the end of a phase includes the end of busy.
+    /// The end of busy raises an interrupt, so the end of a phase includes the end of busy.
     Interrupt,
-    /// An interrupt after an R1b response; after data only the card's status (CMD13) shows the end
-    /// of busy.
+    /// The end of busy raises an interrupt after an R1b response; after data only the card's status
+    /// (CMD13) shows the end of busy.
     Response,
-    /// No interrupt, but [`Host::dat0_busy`](super::Host::dat0_busy) returns the level of DAT0.
+    /// The end of busy raises no interrupt, but [`Host::dat0_busy`](super::Host::dat0_busy) returns
+    /// the level of DAT0.
     Level,
-    /// Neither an interrupt nor a level: only the card's status (CMD13) shows the end of busy.
+    /// The controller shows neither an interrupt nor the level of DAT0: only the card's status
+    /// (CMD13) shows the end of busy.
     Status,
 }
 
@@ -74,7 +76,7 @@ pub struct Caps {
     /// interrupt, and completes requests in the next [`poll`](crate::engine::Engine::poll). A host
     /// may exempt single requests by [`Host::is_prompt`](crate::host::Host::is_prompt).
     pub defer_completion: bool,
-    /// Slowest and fastest SD clock, in hertz.
+    /// Slowest and fastest SD clock that the controller can make, in hertz.
     pub clock_hz: (u32, u32),
     /// Largest number of data lines.
     pub width: Width,

@@ -167,8 +167,8 @@ pub enum BusOp {
 pub enum Step {
     /// The operation has ended successfully.
     Done,
-    /// The operation has not ended: call again at this time, in nanoseconds, which is never earlier
-    /// than the `now_ns` of the call.
+    /// The operation has not ended: call the same method again at this time, in nanoseconds, which
+    /// is never earlier than the `now_ns` of the call.
     Wait(u64),
     /// The operation has failed (clock never stable, reset bit stuck, voltage wrong).
     Failed,

@@ -55,8 +55,8 @@ pub struct Function<'a, B: Platform, const N: usize> {
     max_block_bytes: u16,
     /// The block size that was set on the card, in bytes; 0 if none, so transfers use byte mode.
     block_bytes: u16,
-    /// Number of card resets when the block size was set. After another reset the card has no block
-    /// size.
+    /// Number of card resets that the stack had counted when the block size was set. After another
+    /// reset the card has no block size.
     told_at: u32,
     enable_timeout_ns: u64,
 }

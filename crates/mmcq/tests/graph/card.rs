@@ -11,7 +11,7 @@ use mmcq::spec::response::{R1, Response};
 pub const BLOCKS: usize = 64;
 /// Number of partitions: the user area and the first boot area.
 pub const AREAS: usize = 2;
-/// A transfer that is cut off has done one part of this many.
+/// A transfer that is cut off has transferred its blocks divided by this number.
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 

@@ -168,7 +168,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Ok(())
     }
 
-    /// Returns an error if the lines are in use, or what failed before has not been reset.
+    /// Returns an error if the lines are in use, or if data have failed and the controller was not
+    /// reset since.
     pub(super) fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.active.is_some() {
             return Err(StartError::CommandLine);
@@ -185,7 +186,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Ok(())
     }
 
-    /// Sends a command.
+    /// Writes the argument register, and then the command register, which sends the command.
     pub(super) fn send(&self, argument: u32, command: u32) {
         let hold = if L::DESIGN_WARE && self.config.hold { COMMAND_HOLD } else { 0 };
         self.regs.write32(L::AT.argument, argument);
@@ -248,7 +249,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Writes the space in the FIFO that a read waits for.
+    /// Writes the card read threshold register: the free space in the FIFO that a read waits for.
     pub(super) fn set_read_room(&mut self, data: &Data) {
         let room = self.read_room(data);
         if room != self.read_room {
@@ -275,7 +276,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the bytes of these data, or an error; writes no register.
+/// Returns the number of bytes of these data, or an error if the controller cannot transfer them;
+/// writes no register.
 pub(super) fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;

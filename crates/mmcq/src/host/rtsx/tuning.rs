@@ -65,7 +65,8 @@ fn middle(good: u32) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Returns what a search finds and after how many blocks, if `good` decides which phases work.
+    /// Returns the phase that a search finds, and the number of blocks that it took; `None` if it
+    /// finds none. `good` decides by block number and phase whether a block is good.
     fn search(good: impl Fn(u32, u8) -> bool) -> Option<(u8, u32)> {
         let mut sweep = Sweep::new();
         (1..=40).find_map(|block| sweep.judge(good(block, sweep.phase())).map(|phase| (phase, block)))

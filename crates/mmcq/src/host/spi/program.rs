@@ -11,7 +11,7 @@ use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
 use crate::spec::response::{R1, Response};
 
-/// Largest number of steps in one call.
+/// Largest number of steps of a phase's program that one call executes.
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
@@ -297,7 +297,7 @@ impl Program {
         }
     }
 
-    /// Gives the card more time: receives more bytes.
+    /// Gives the card more time for its response: receives more bytes.
     fn look<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let bytes = self.patience.look(line.byte_ns).ok_or(Cause::Timeout)?;
         line.more(bytes);

@@ -2,23 +2,25 @@
 //!
 // Read first: `ring.rs` (reads). What a carrier is stands here.
 //!
-//! Reads and writes stay open in two ways, since the controller tells the end of only one of them:
+//! Reads stay open by one method and writes by another, since only for a read does the controller
+//! report that all data of an open transfer have arrived:
 //!
-//! - **Reads by a ring of descriptors.** A byte count of 0 has no end. The DMA stops at a
-//!   descriptor that it does not own, and tells so; all before it are in memory then. The FIFO
-//!   fills, and the card's clock stops. The next request's descriptors are written from there on,
-//!   and the poll demand lets the DMA continue.
-//! - **Writes by a carrier.** A write with a byte count of 0 is not possible: nothing tells that
-//!   the card has taken the last block, and CMD12 is not sent while the FIFO is empty. So only the
-//!   card's transfer stays open: CMD25 has the exact count of its own data, and later data are sent
-//!   with a CMD13, which the card answers while it receives. A command register has bits for data
-//!   and their direction, whichever the command is. The controller reports the end of each (Data
-//!   Transfer Over) after the CRC status of its last block. The card's busy follows; the phase ends
-//!   when DAT0 is high.
+//! - **Reads by a ring of descriptors.** A byte count of 0 makes a transfer without an end. The DMA
+//!   stops at a descriptor that it does not own, and raises an interrupt; the data of all
+//!   descriptors before it are in memory then. The FIFO fills, and the controller stops the card's
+//!   clock. The driver writes the next request's descriptors from that place on, and a write to the
+//!   poll demand register lets the DMA continue.
+//! - **Writes by a carrier.** A write with a byte count of 0 is not possible: no event shows that
+//!   the card has received the last block, and the controller sends no CMD12 while the FIFO is
+//!   empty. So only the card's transfer stays open. CMD25 has the exact byte count of its own data,
+//!   and later data are sent as the data of a CMD13 (a carrier), which the card answers while it
+//!   receives. The command register has bits for data and their direction, which work with every
+//!   command. The controller reports the end of each CMD25 or CMD13 (Data Transfer Over) after the
+//!   CRC status of its last block. The card's busy follows; the phase ends when DAT0 is high.
 //!
-//! This project has seen neither on silicon. Both are off until a board enables them by
-//! [`OpenTransfers`]. After two failures in a row the engine does not use them any more.
-//! `docs/open-transfers.md` has what the manuals say.
+//! This project has seen neither method on real hardware. Both are off until a board enables them
+//! by [`OpenTransfers`]. After two failures in a row the engine stops using them.
+//! `docs/open-transfers.md` quotes what the manuals say.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -40,23 +42,23 @@ use ring::{Ring, Run};
 const SELECT_CARD: u8 = 7;
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
-/// Bytes of the memory for data that nobody wants.
+/// Size in bytes of the memory for read data that no request wants ([`Scrap`]).
 const SCRAP_BYTES: u32 = 512;
 
-/// Which transfers a controller leaves open. Enable what was tried on it.
+/// Which transfers the driver keeps open. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenTransfers {
-    /// Whether reads stay open, with a byte count of 0.
+    /// Whether reads stay open: the driver starts them with a byte count of 0, which has no end.
     pub reads: bool,
-    /// Whether writes stay open, by data of a CMD13.
+    /// Whether writes stay open: the driver sends later data as the data of a CMD13.
     pub writes: bool,
 }
 
 setters!(OpenTransfers { reads: bool, writes: bool });
 
 impl OpenTransfers {
-    /// No transfer stays open: the setting for an untried controller.
+    /// No transfer stays open: the setting for a controller on which nothing was tried.
     pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
 }
 
@@ -69,7 +71,7 @@ pub struct Scrap {
 }
 
 impl Scrap {
-    /// Makes the memory.
+    /// Makes the memory, for a static variable.
     pub const fn new() -> Self {
         Scrap { bytes: [0; SCRAP_BYTES as usize] }
     }
@@ -81,58 +83,58 @@ impl Default for Scrap {
     }
 }
 
-/// A driver for DesignWare's controller that leaves transfers open where its board has enabled it.
+/// A driver for DesignWare's controller that keeps transfers open where its board has enabled it.
 ///
-/// Otherwise it works as without this type.
+/// For other requests the driver works like the wrapped [`DesignWare`].
 pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
     pub(super) host: DesignWare<R, D, S, DESCRIPTORS>,
     caps: Caps,
     config: OpenTransfers,
-    /// Bus address of the memory for data that nobody wants.
+    /// Bus address of the memory for read data that no request wants ([`Scrap`]).
     scrap_bus: u64,
-    /// Most bytes of a request that are sure to have room in the ring.
+    /// Largest size of a request in bytes whose descriptors fit the table in any case.
     ring_bytes: u32,
     open: Option<Open>,
-    /// The phase in progress, if it is one of an open read, or its CMD12.
+    /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
     run: Option<Run>,
-    /// The role of the phase in progress, if it is one of the driver inside.
+    /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
-    /// The result of a write whose busy is not over.
+    /// The result of a write whose data have ended while the card is still busy; `None` otherwise.
     busy: Option<Result<Done, Fault>>,
-    /// The argument of the CMD7 that selected the card; 0: none is selected.
+    /// Argument of the CMD7 that selected the card; 0 if no card is selected.
     selected: u32,
-    /// Errors in a carrier's response. The engine does not see that response, so the driver adds
-    /// them to the next one that the engine gets.
+    /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
+    /// driver adds the errors to the next response that the engine gets.
     told: u32,
 }
 
-/// A transfer whose end the card has not seen.
+/// An open transfer: the card has not seen its end.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),
-    /// Only the card's transfer is open.
+    /// A write: the card's transfer is open, the controller's is not.
     Carrier,
-    /// Nothing continues it.
+    /// The transfer cannot be continued.
     Ended,
 }
 
-/// The role of a phase of the driver inside.
+/// The role of a phase that the wrapped driver executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// CMD12 or CMD13.
+    /// The phase sends CMD12 or CMD13 without data.
     Status,
-    /// CMD25 whose transfer stays open.
+    /// The phase sends CMD25, whose transfer stays open on the card.
     Write,
-    /// CMD13 with data.
+    /// The phase sends CMD13 with data, as a carrier.
     Carrier,
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Makes a driver that leaves transfers open as far as `config` allows; writes no register.
-    /// Maps `scrap`, once and for good.
+    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register. Maps
+    /// `scrap` for DMA for the lifetime of the program.
     ///
-    /// Reads are closed where the table has no room for the descriptors of a stop.
+    /// If the table is too small for the descriptors that CMD12 needs, no read stays open.
     ///
     /// # Errors
     /// [`MshcInitError::Table`]: the controller cannot reach `scrap`.
@@ -163,7 +165,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         })
     }
 
-    /// Returns the driver of the controller.
+    /// Returns the wrapped driver of the controller.
     pub fn controller(&self) -> &DesignWare<R, D, S, DESCRIPTORS> {
         &self.host
     }
@@ -198,7 +200,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         }
     }
 
-    /// Converts a carrier's end for the engine, whose phase had no command.
+    /// Converts the end of a carrier's CMD13 for the engine, whose phase had no command.
     fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);
@@ -210,8 +212,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(Done::default())
     }
 
-    /// Handles the end of a phase of the driver inside. `None`: the card is still busy with the
-    /// data of a write that stays open.
+    /// Handles the end of a phase of the wrapped driver. Returns the end for the engine; `None` if
+    /// the card is still busy with the data of a write that stays open.
     fn ended(&mut self, end: Result<Done, Fault>) -> Option<Result<Done, Fault>> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         let end = match plain {
@@ -235,8 +237,9 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         None
     }
 
-    /// Handles the end of the busy of a write that stays open. The level counts: bit 13 only
-    /// interrupts.
+    /// Handles the busy of a write that stays open. Returns the result of the write when DAT0 is
+    /// high; `None` while the card is busy. Bit 13 of the raw status only interrupts, and proves
+    /// nothing.
     fn take_busy(&mut self) -> Option<Result<Done, Fault>> {
         let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
         if raw == u32::MAX && self.host.is_gone() {
@@ -251,14 +254,14 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.busy.take()
     }
 
-    /// Forgets the open transfer: all is reset.
+    /// Forgets the open transfer, because the lines or the whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;
     }
 }
 
-/// Maps the memory for data that nobody wants.
+/// Maps the memory for read data that no request wants; returns its bus address.
 fn map_scrap<D: Dma>(dma: &D, scrap: &'static mut Scrap) -> Result<u64, DmaError> {
     let (place, bytes) = (NonNull::from(&mut *scrap).cast(), SCRAP_BYTES as usize);
     let bus = map_whole(dma, place, bytes, Direction::Read)?;

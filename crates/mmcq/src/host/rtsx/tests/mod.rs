@@ -27,7 +27,7 @@ const LIST_OK: u32 = 0xa000_0000;
 const TABLE_OK: u32 = 0x6000_0000;
 const LIST_FAIL: u32 = 0x9000_0000;
 
-/// The seven registers of the CPU, and the internal registers behind HAIMR.
+/// The seven registers that the CPU can access, and the internal registers behind HAIMR.
 #[derive(Default)]
 struct Fake {
     pending: Cell<u32>,
