@@ -153,7 +153,7 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
-    /// Takes the waker of the runner's task.
+    /// Takes the waker of the runner's task; `None` if the mailbox has none.
     fn take_waker(&self) -> Option<Waker> {
         self.with(|inner| inner.waker.take())
     }

@@ -202,7 +202,7 @@ impl<H, const M: usize> Faulty<H, M> {
         self.hits
     }
 
-    /// Returns the last injected fault.
+    /// Returns the last injected fault; `None` before the first one.
     pub fn last(&self) -> Option<Struck> {
         self.last
     }

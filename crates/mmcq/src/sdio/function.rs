@@ -255,8 +255,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.aborted(DmaBuf::EMPTY).await.0
     }
 
-    /// Ends a CMD53 like [`abort`](Self::abort), and passes the buffer of the transfer before or
-    /// after it along.
+    /// Ends a CMD53 like [`abort`](Self::abort). `buf` is the buffer of the transfer before or
+    /// after it, which the call returns.
     async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         // If a step fails from here on, the guard records that an abort is due.
         self.stack.take_abort(self.number);

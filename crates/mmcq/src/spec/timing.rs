@@ -104,7 +104,8 @@ pub mod clocks {
     /// N_CC, minimum number of clocks from the end of a command without response to the next
     /// command.
     pub const N_CC: u32 = 8;
-    /// N_WR, minimum number of clocks from the end of a response or CRC status to data to the card.
+    /// N_WR, minimum number of clocks from the end of a response or CRC status to the next data
+    /// that the host sends.
     pub const N_WR: u32 = 2;
     /// N_ST: number of clocks from the end of CMD12 to the last data bit that the card sends.
     pub const N_ST: u32 = 2;

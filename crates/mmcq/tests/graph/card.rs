@@ -11,7 +11,7 @@ use mmcq::spec::response::{R1, Response};
 pub const BLOCKS: usize = 64;
 /// Number of partitions: the user area and the first boot area.
 pub const AREAS: usize = 2;
-/// A transfer that is cut off has transferred its blocks divided by this number.
+/// Number by which the blocks of a transfer are divided if a fault cuts it off in the middle.
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 

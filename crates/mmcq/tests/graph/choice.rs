@@ -89,7 +89,7 @@ pub struct Chooser {
     next: usize,
     /// Number of alternatives at each choice point so far.
     pub points: Vec<u8>,
-    /// Whether nothing goes wrong any more.
+    /// Whether no further fault may happen in this run.
     pub closed: bool,
     /// The only faults that may happen, in this order; `None`: all faults may happen.
     only: Option<&'static [Bad]>,

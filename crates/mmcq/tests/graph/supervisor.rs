@@ -97,7 +97,8 @@ impl<'a> Supervisor<'a> {
         self.talks = false;
     }
 
-    /// Polls the supervisor one time. Returns the event that it reports, as text.
+    /// Polls the supervisor one time. Returns the event that it reports, as text; `None` if it
+    /// reports none.
     pub fn poll(&mut self, flag: &'static Flag) -> Option<String> {
         let future = self.future.as_mut()?;
         let mut context = Context::from_waker(&flag.waker);

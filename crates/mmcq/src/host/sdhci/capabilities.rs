@@ -206,8 +206,8 @@ impl Model {
     }
 
     /// Returns the largest number of segments, of bytes in a segment and of bytes in a transfer
-    /// with which any list fits the table. Segments that add up to `t` chunks need at most `t - 1`
-    /// descriptors more than there are segments.
+    /// with which any list fits the table. Segments that add up to `t` times the bytes of one
+    /// descriptor need at most `t - 1` descriptors more than there are segments.
     pub(super) fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         // A chunk is neither 0 nor longer than a transfer; `max` makes a panic impossible.

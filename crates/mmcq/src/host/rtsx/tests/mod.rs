@@ -196,7 +196,8 @@ fn build(config: RtsxConfig) -> Driver {
     build_at(LIST_BUS, config).unwrap()
 }
 
-/// Runs an operation to its end; returns the time that it took.
+/// Runs an operation to its end. Returns the result, and the time in nanoseconds that the operation
+/// took.
 fn finish(host: &mut Driver, op: BusOp) -> (Step, u64) {
     let mut now = 0;
     let mut first = true;

@@ -62,7 +62,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
         }
     }
 
-    /// Returns a slot's task descriptor and its link descriptor.
+    /// Returns the memory of a slot's task descriptor and link descriptor; `None` if the slot does
+    /// not exist.
     #[inline(always)]
     fn slot(&mut self, form: &Form, slot: u8) -> Option<[&mut [u32]; 2]> {
         let half = form.half_words();
