@@ -23,7 +23,7 @@ fn write(lba: u64) -> Kind {
     Kind::Write { lba, blocks: 8 }
 }
 
-/// Returns three contiguous requests.
+/// Returns three contiguous requests from block `lba` on.
 fn run(kind: fn(u64) -> Kind, lba: u64) -> [Kind; 3] {
     [kind(lba), kind(lba + 8), kind(lba + 16)]
 }

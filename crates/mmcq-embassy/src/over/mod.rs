@@ -147,7 +147,7 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
-    /// Removes the waker of the runner's task.
+    /// Removes the waker of the runner's task from the mailbox, and drops it.
     fn unheard(&self) {
         let before = self.with(|inner| inner.waker.take());
         drop(before);

@@ -200,7 +200,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
 }
 
 /// Returns the number of blocks that commands to this card can address, whatever its CSD declares.
-/// Addresses beyond would wrap to 0.
+/// Commands with higher addresses would access the blocks from 0 on.
 const fn reach(ocr: Ocr) -> u64 {
     match (ocr.co2t(), ocr.ccs()) {
         // CMD22 adds 6 bits to the 32 address bits [SD 4.3.14].

@@ -74,7 +74,7 @@ impl Bounds {
         })
     }
 
-    /// Returns whether this timing may be tried.
+    /// Returns whether controller, board and program allow this timing.
     pub fn allow(&self, timing: Timing) -> bool {
         self.timings & Caps::timing_bit(timing) != 0
     }

@@ -21,7 +21,7 @@ pub enum BusyDetect {
 /// Block lengths that the controller can transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSizes {
-    /// Any block length.
+    /// Blocks of any length.
     Any,
     /// Powers of two; a transfer of several blocks needs blocks of at least 4 bytes.
     PowersOfTwo,
@@ -78,7 +78,7 @@ pub struct Caps {
     pub defer_completion: bool,
     /// Slowest and fastest SD clock that the controller can make, in hertz.
     pub clock_hz: (u32, u32),
-    /// Largest number of data lines.
+    /// Largest number of data lines that controller and board support.
     pub width: Width,
     /// Supported bus timings, one bit each (see [`Caps::can`]), and the flag [`Caps::SDR50_TUNED`].
     pub timings: u16,

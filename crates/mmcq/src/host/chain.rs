@@ -13,9 +13,9 @@ use core::fmt;
 pub struct ChainCaps {
     /// Largest number of transfers in a chain.
     pub entries: u8,
-    /// Largest number of memory segments in a transfer.
+    /// Largest number of memory segments in a transfer of a chain.
     pub max_segments: u16,
-    /// Largest number of bytes in a transfer.
+    /// Largest number of bytes in a transfer of a chain.
     pub max_bytes: u32,
 }
 

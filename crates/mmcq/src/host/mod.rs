@@ -145,7 +145,7 @@ pub enum BusOp {
     /// Sets the SD clock in hertz, rounded down to a frequency that the divider can make; 0 stops
     /// the clock.
     Clock(u32),
-    /// Sets the number of data lines.
+    /// Sets the number of data lines that the controller uses.
     Width(Width),
     /// Sets the bus timing of the controller, not of the card.
     Timing(Timing),

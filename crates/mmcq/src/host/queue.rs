@@ -16,7 +16,7 @@ use core::fmt;
 pub struct TaskFlags(u32);
 
 impl TaskFlags {
-    /// No option.
+    /// A set without options.
     pub const NONE: TaskFlags = TaskFlags(0);
     /// Forced programming: the card writes the data to the medium, and does not only keep them in
     /// its cache.

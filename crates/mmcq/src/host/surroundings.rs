@@ -118,7 +118,7 @@ impl Surroundings for () {}
 /// A part of a change of the bus: what the driver or one method of the board does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The part of the driver.
+    /// The driver carries out its part of the change.
     Driver,
     Supply(bool),
     Signalling(bool),

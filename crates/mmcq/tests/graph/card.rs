@@ -21,7 +21,7 @@ const RCA: u32 = 1;
 pub struct Tag(pub u32);
 
 impl Tag {
-    /// The block is in no cache.
+    /// Tag of a block that is not in the cache.
     pub const NONE: Tag = Tag(u32::MAX);
 
     pub const fn new(serial: u8, area: u8, lba: u32) -> Tag {

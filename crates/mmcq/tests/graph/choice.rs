@@ -32,7 +32,8 @@ pub enum Bad {
     Mute,
     /// The card stays busy until it is reset.
     Stuck,
-    /// At this speed all data are damaged from now on, whatever the sampling point.
+    /// From now on all data are damaged at the present speed of the bus, whatever the sampling
+    /// point.
     Noise,
     /// The card is taken out.
     Removed,

@@ -114,14 +114,14 @@ pub struct Run<'a> {
     group: usize,
     buffers: usize,
     claims: Vec<Claim>,
-    /// Cancelled requests.
+    /// Slots of the requests that their clients have cancelled.
     given_up: Vec<SlotId>,
     /// When a cancellation was last a choice: number of ended phases, number of requests with
     /// results, and whether the supervisor was sending commands.
     thought: (u64, usize, bool),
 }
 
-/// Runs one plan.
+/// Runs the workload of `start` with the faults of one plan, and checks it.
 pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> Outcome {
     let mut world = World::new(start.workload.board(), start.model.clone());
     world.chooser.begin(plan, start.only);

@@ -27,11 +27,11 @@ const SD_HOST: u16 = 0x0805;
 pub struct Options {
     /// Size of the card's image; a power of two. Above 2 GiB the card is SDHC.
     pub image_bytes: u64,
-    /// More properties of `sdhci-pci`, as `name=value`.
+    /// Properties of `sdhci-pci` in addition to those that every machine has, as `name=value`.
     pub controller: Vec<String>,
-    /// More properties of `sd-card`.
+    /// Properties of `sd-card` in addition to those that every machine has, as `name=value`.
     pub card: Vec<String>,
-    /// More arguments of QEMU.
+    /// Arguments of QEMU in addition to those that every machine has.
     pub arguments: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use super::tuning::Sweep;
 use super::{Condition, Rtsx, RtsxConfig};
 use crate::host::{BusOp, Dma, Regs, Step, Timing};
 
-/// Fastest SD clock in hertz.
+/// Fastest SD clock that the reader can make, in hertz.
 pub(super) const CLOCK_HZ_MAX: u32 = 208_000_000;
 /// Slowest SD clock in hertz that every mode can have.
 pub(super) const CLOCK_HZ_MIN: u32 = 40_040;

@@ -25,7 +25,7 @@ enum Stage {
     Off,
     /// A command that is still in progress has ended.
     Command,
-    /// The data path has ended.
+    /// The data path has become idle, after the driver has stopped it.
     Abort,
     /// The voltage switch to 1.8 V has ended.
     Switch,

@@ -37,7 +37,7 @@ struct Fake {
     reads: Cell<u32>,
     /// Number of polls of HAIMR until an access ends.
     slow: Cell<u32>,
-    /// Number of those polls that are left.
+    /// Number of polls of HAIMR that are left until the access in progress ends.
     left: Cell<u32>,
     /// Whether internal registers lose what is written to them.
     broken: Cell<bool>,

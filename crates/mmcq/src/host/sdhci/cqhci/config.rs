@@ -11,7 +11,7 @@ use crate::host::{QueueCaps, QueueError};
 pub struct CqhciQuirks(u32);
 
 impl CqhciQuirks {
-    /// No deviation.
+    /// The engine has no deviation.
     pub const NONE: CqhciQuirks = CqhciQuirks(0);
     /// With 64-bit addresses, a transfer descriptor has 12 bytes instead of 16.
     pub const SHORT_DESCRIPTORS: CqhciQuirks = CqhciQuirks(1 << 0);
