@@ -79,7 +79,8 @@ impl Bounds {
         self.timings & Caps::timing_bit(timing) != 0
     }
 
-    /// Returns the clock for a timing whose own limit is `max_hz`, in hertz.
+    /// Returns the clock in hertz for a timing that allows up to `max_hz`, within the limits of
+    /// controller, board and program.
     pub fn clock(&self, max_hz: u32) -> u32 {
         max_hz.min(self.max_hz).max(self.min_hz)
     }

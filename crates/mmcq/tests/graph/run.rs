@@ -43,7 +43,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// Brings the card up one time without a fault, and stores its state.
+    /// Brings the card up one time without a fault, and stores the state of card and bus with which
+    /// each run begins.
     pub fn new(workload: Workload) -> Start {
         let world = Rc::new(RefCell::new(World::new(workload.board(), workload.card())));
         world.borrow_mut().chooser.closed = true;

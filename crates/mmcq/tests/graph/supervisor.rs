@@ -86,7 +86,8 @@ impl<'a> Supervisor<'a> {
         self.future.is_none()
     }
 
-    /// Returns whether an exchange is under way that no supervisor continues.
+    /// Returns whether the supervisor has an exchange with the card under way, and is not polled at
+    /// present.
     pub fn talks_idle(&self) -> bool {
         self.talks && self.ready_at != 0
     }

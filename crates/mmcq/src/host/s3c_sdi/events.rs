@@ -201,8 +201,9 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Handles registers that read as all ones. The board's DMA controller may still be present and
-    /// use the memory.
+    /// Ends a phase whose registers read as all ones. The cause is [`Cause::Gone`] if no DMA of the
+    /// phase runs; otherwise the board's DMA controller still uses the memory, and the cause is
+    /// [`Cause::Dma`].
     fn gone(&self, active: &Active, stage: Stage) -> Progress {
         self.stop_dma();
         let lets_go = active.work != Work::Dma || !self.dma_runs();

@@ -53,7 +53,8 @@ pub(super) enum ByCpu {
 }
 
 impl Model {
-    /// Decides the modes. `caps` is the capabilities register, 044h:040h.
+    /// Decides which modes the driver uses for a controller with this version. `caps` is the
+    /// capabilities register, 044h:040h.
     pub(super) fn new(
         version: u8,
         caps: u64,
