@@ -35,7 +35,7 @@ impl TimeSource for Midnight {
 }
 
 /// Mounts the volume and writes lines to its log, until all lines are written or one fails. Calls
-/// `before` before each line. Returns the disk.
+/// `before` before each line. Returns the disk, the number of written lines, and the result.
 fn log(disk: Disk, mut before: impl FnMut(u32)) -> (Disk, u32, Result<(), Failed>) {
     let volumes: VolumeManager<_, _> = VolumeManager::new(disk, Midnight);
     let mut written = 0;

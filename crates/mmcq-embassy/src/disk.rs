@@ -45,7 +45,7 @@ impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
         self.copying.flush().await
     }
 
-    /// Returns the handle without the copy, which has all functions of the stack.
+    /// Returns the handle on the card that copies no data; its calls take buffers by value.
     pub fn device(&self) -> &BlockDevice<'a, B, N> {
         self.copying.device()
     }

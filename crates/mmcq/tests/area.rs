@@ -116,9 +116,9 @@ fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
     assert_eq!((world.borrow().medium[0], world.borrow().areas[&1][0]), (0x5a, 8));
 }
 
-/// Tests failures of each phase and of each two phases, executed by the card or not, with and
-/// without a supervisor. The second partition access may be cancelled at any time, and the
-/// controller may request a new tuning at any time.
+/// Tests failures of each phase and of each pair of phases, whether the card has executed the phase
+/// or not, with and without a supervisor. The second partition access may be cancelled at any time,
+/// and the controller may request a new tuning at any time.
 #[test]
 fn data_are_in_their_own_partition_whatever_fails() {
     let mut cases = 0;

@@ -40,7 +40,7 @@ unsafe impl Dma for Platform {
     }
 }
 
-/// Returns a pool of eight pieces of 512 bytes, none of them reserved.
+/// Returns a pool of eight pieces of 512 bytes, none of them reserved, and the platform behind it.
 fn pool() -> (Bounce<Platform, 8>, Platform) {
     let memory: &'static mut [u8] = Box::leak(vec![0xee; 8 * 512].into_boxed_slice());
     let platform = Platform::default();

@@ -25,7 +25,7 @@ struct Line {
     refuse: Option<StartError>,
     tries: u32,
     aborted: u32,
-    /// Whether the data do not end yet.
+    /// Whether the test keeps the data of the phase in progress from ending.
     hold: bool,
 }
 

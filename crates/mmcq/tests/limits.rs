@@ -153,7 +153,8 @@ fn a_start_that_is_always_refused_ends_in_time() {
     assert_eq!((b.world.borrow().mapped(), b.world.borrow().log.len()), (0, 0));
 }
 
-/// Tests a CMD13 for earlier writes whose start is always refused: it is given up in time.
+/// Tests a CMD13 that reads the status of earlier writes, and whose start the controller always
+/// refuses: the engine gives it up in time.
 #[test]
 fn a_status_that_can_never_be_asked_for_ends_in_time() {
     let mut b = bench(|_| ());

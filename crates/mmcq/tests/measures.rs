@@ -520,7 +520,7 @@ fn a_lean_engine_knows_who_comes_and_goes() {
 }
 
 /// Tests that writes get their status before the supervisor sends commands: the responses to these
-/// commands would have, and clear, the status of the writes.
+/// commands would show the status of the writes, and so clear it on the card.
 #[test]
 fn writes_get_their_status_before_another_request_talks_to_the_card() {
     let mut b = kept();

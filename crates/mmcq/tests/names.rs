@@ -76,8 +76,9 @@ const ONLY_READ: [&str; 17] = [
 /// Types that a program or a driver fills in. They have a setter for each field, so that a new
 /// field breaks no code: literals of these types do not work outside of the core.
 ///
-/// What a driver answers (`Done`, `Events`, a `Fault`) is written down whole or from `default()`.
-/// What a card's registers say (`Csd`, `Card`), a command or an address is complete as it is.
+/// The list leaves out the reports of a driver (`Done`, `Events`, `Fault`), which code makes with
+/// all fields or from `default()`. It also leaves out decoded registers of a card (`Csd`, `Card`),
+/// commands and addresses, which get no new fields.
 const FILLED_IN: [(&str, &str); 22] = [
     ("Abilities", "engine/config.rs"),
     ("Caps", "host/caps.rs"),

@@ -125,8 +125,9 @@ fn of_two_that_continue_a_batch_the_one_of_its_last_client_joins() {
 }
 
 /// Tests two clients that read the same blocks, the second client one request behind the first. The
-/// last request of the second client continues those of the first. Reads shorter than a page of the
-/// card go with the requests of their own client; other requests join.
+/// last request of the second client continues the requests of the first client, so it could join
+/// their transfer. A read shorter than a page of the card goes with the other requests of its own
+/// client instead; writes and longer reads join.
 #[test]
 fn a_clients_short_reads_are_not_torn_apart_by_another_that_they_continue() {
     let all = |kind: fn(u64, u32) -> Request, blocks: u32, second: core::ops::Range<u64>| {

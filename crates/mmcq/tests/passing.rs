@@ -23,7 +23,7 @@ fn write(lba: u64) -> Kind {
     Kind::Write { lba, blocks: 8 }
 }
 
-/// Returns three contiguous requests.
+/// Returns three contiguous requests from block `lba` on.
 fn run(kind: fn(u64) -> Kind, lba: u64) -> [Kind; 3] {
     [kind(lba), kind(lba + 8), kind(lba + 16)]
 }
@@ -180,9 +180,9 @@ fn what_continues_an_open_transfer_goes_before_what_would_close_it() {
     assert_eq!(data, [(8, false), (16, false), (8, true), (8, false)], "9016 goes on where 9008 ended");
 }
 
-/// Tests the written bound of an open transfer: the requests that continue it go before a waiting
-/// request for fewer than four times [`Config::fair_blocks`]. All slots are in use, and some
-/// request always continues the transfer.
+/// Tests the written bound of an open transfer: before a waiting request the engine sends requests
+/// that continue the transfer, together fewer blocks than four times [`Config::fair_blocks`]. All
+/// slots are in use, and some request always continues the transfer.
 #[test]
 fn an_open_transfer_passes_a_request_for_so_many_blocks_and_no_more() {
     let config = Config::DEFAULT.fair_blocks(32);

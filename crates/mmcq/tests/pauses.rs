@@ -58,9 +58,9 @@ fn slow_submitters_are_waited_for_up_to_the_limit() {
     }
 }
 
-/// Tests pairs of contiguous requests with pauses, each pair at another place. A run is always over
-/// when the engine knows it, so from then on the transfer stays open only after the first request
-/// of a pair.
+/// Tests pairs of contiguous requests with pauses, each pair at another place. The second request
+/// of each pair shows the engine a run, which is over then. When the engine has learned that, it
+/// keeps the transfer open only after the first request of a pair.
 #[test]
 fn what_pauses_have_shown_decides_whether_a_transfer_is_kept_open() {
     let world = world(true);

@@ -287,7 +287,7 @@ fn asynchronous_writes_wait_but_do_not_starve() {
 }
 
 /// Tests asynchronous writes next to a reader with one request at a time. The scheduler keeps the
-/// card idle for the reader while it thinks, and the writes still get their turns.
+/// card idle for the reader until its next request comes, and the writes still get their turns.
 #[test]
 fn asynchronous_writes_do_not_starve_behind_a_reader_that_is_waited_for() {
     for (think_ns, sync_turns) in [(1_000, 1), (100_000, 2), (MS, 2), (2 * MS, 5)] {

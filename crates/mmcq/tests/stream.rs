@@ -185,7 +185,8 @@ fn a_run_of_single_requests_is_seen_and_held() {
     assert_eq!(log(&world), "23 25+8 13 25+8 +8 +8 12 13");
 }
 
-/// Executes contiguous requests, so that their transfer stays open and waits for more.
+/// Executes contiguous requests on a new engine, so that their transfer stays open and waits for
+/// more. Returns the engine, and the virtual time.
 pub fn held<const N: usize>(world: &Rc<RefCell<World>>, write_run: bool) -> (TestEngine<N>, u64) {
     let mut e = engine::<N>(world);
     let mut now = 0;
@@ -354,8 +355,9 @@ fn a_card_that_dies_in_a_run_tells_the_flush() {
     assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(_))));
 }
 
-/// Closes an open transfer whose writes are in the card's cache, and then makes `steps` more steps.
-/// The status of the writes may still be missing.
+/// Begins an open transfer whose writes go to the card's cache, submits one more write, and then
+/// makes `steps` steps (interrupts and deadlines). Afterwards the close of the transfer and the
+/// status of the writes may still be missing. Returns the world, the engine, and the virtual time.
 fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
     let world = world(true);
     world.borrow_mut().caps.busy = BusyDetect::Status;

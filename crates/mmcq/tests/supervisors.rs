@@ -10,7 +10,7 @@ use std::task::Waker;
 use support::{buffer, target};
 
 /// Returns an engine with a supervisor, and a write whose card has left the state `tran`: the
-/// engine requests a new initialisation.
+/// engine will request a new initialisation. Returns the bench, and the slot of the write.
 fn lost() -> (Bench, SlotId) {
     let mut b = kept();
     let id = b.write(0, 8, 5);

@@ -127,7 +127,8 @@ fn surrounded() -> (Surrounded<Driver, Board>, Log) {
     (Surrounded::new(driver, board), log)
 }
 
-/// Executes a change of the bus to its end. Returns the result, and the time that the change took.
+/// Executes a change of the bus to its end. Returns the result, and the time in nanoseconds that
+/// the change took.
 fn change(host: &mut impl Host, op: BusOp) -> (Step, u64) {
     let mut now_ns = 0;
     let mut step = host.set_bus(op, true, now_ns);

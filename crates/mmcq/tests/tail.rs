@@ -83,7 +83,7 @@ impl<P: Policy, H: Host> Loop<P, H> {
         self.engine.submit(Request::new(kind, buf), self.now_ns).unwrap()
     }
 
-    /// Computes the end of a phase that the controller has got, by the times above.
+    /// Computes when a phase that the engine has started will end, by the constants of this file.
     fn look(&mut self) {
         let world = self.world.borrow();
         if world.log.len() != self.phases {

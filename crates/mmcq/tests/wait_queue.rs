@@ -1,5 +1,5 @@
-//! Requests that find all slots in use wait in the order in which they came, each at most until its
-//! limit, and no request is lost.
+//! Tests of requests that find all slots of the engine in use: they wait for a slot in the order in
+//! which they came, each at most for the time limit of the queue, and no request is lost.
 
 use crate::support::{TestHost, World, buffer, target};
 use mmcq::block::{BlockDevice, BlockError};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A lock that locks nothing, since each test has only one context.
+/// A lock that excludes nothing, since each test has one thread without interrupts.
 #[derive(Default)]
 struct OneContext;
 
@@ -52,7 +52,7 @@ fn waiting<const W: usize>(world: &Rc<RefCell<World>>) -> TestStack<Waits<W>> {
     stack(Waits::new(OneContext, LIMIT_NS), world)
 }
 
-/// A waker that notes its calls, and checks that no lock is held during a call.
+/// A waker that records its calls, and panics if a lock is held while it is woken or dropped.
 #[derive(Default)]
 struct Flag {
     woken: AtomicBool,
@@ -85,7 +85,7 @@ impl<'a, T> Task<'a, T> {
         Task { future: Box::pin(future), flag, output: None }
     }
 
-    /// Polls the future if it was woken.
+    /// Polls the future if its waker was woken. Returns true if the future was polled.
     fn poll(&mut self) -> bool {
         if self.output.is_some() || !self.flag.woken.swap(false, SeqCst) {
             return false;
@@ -98,8 +98,8 @@ impl<'a, T> Task<'a, T> {
     }
 }
 
-/// Runs tasks that are polled only when they were woken. When nothing else can happen, the clock is
-/// set to the time of the alarm.
+/// Runs all tasks to their ends; each is polled only when it was woken. When nothing else happens,
+/// the time advances to the alarm.
 fn run<L: Lock, T>(stack: &TestStack<L>, world: &Rc<RefCell<World>>, tasks: &mut [Task<'_, T>]) {
     for _ in 0..100_000 {
         if tasks.iter_mut().filter_map(|task| task.poll().then_some(())).count() != 0 {
@@ -127,7 +127,8 @@ async fn written<L: Lock>(
     (result, buf.len_bytes())
 }
 
-/// Begins 12 writes of one block each at the same time, and returns how many succeeded.
+/// Submits 12 writes of one block at the same time to an engine with 4 slots. Returns how many of
+/// them succeeded; the others were refused.
 fn twelve<L: Lock>(lock: L) -> usize {
     let world = World::new(256);
     let stack = stack(lock, &world);
@@ -157,7 +158,8 @@ fn more_requests_than_slots_are_all_done() {
     assert_eq!(twelve(Waits::<8>::new(OneContext, LIMIT_NS)), 12);
 }
 
-/// Takes all slots with requests whose results are taken only when the returned futures are polled.
+/// Fills all slots with commands that are complete. Each command keeps its slot until the returned
+/// future is polled or dropped.
 fn taken<L: Lock>(stack: &TestStack<L>) -> Vec<Pin<Box<impl Future + '_>>> {
     let mut context = Context::from_waker(Waker::noop());
     let mut all = Vec::new();
@@ -194,7 +196,8 @@ fn a_wait_is_over_at_its_limit() {
     assert_eq!(tasks[0].output, Some((Ok(1), 512)));
 }
 
-/// A task that writes again as soon as it can does not pass a task that waits.
+/// Tests tasks that each submit the next write at once: no such write passes a write of another
+/// task that waits already.
 #[test]
 fn slots_go_to_those_that_came_first() {
     let world = World::new(256);
@@ -237,8 +240,8 @@ fn a_dropped_future_leaves_the_queue() {
     assert_eq!(third[0].output, Some((Ok(1), 512)));
 }
 
-/// The alarm that is set for the refused call leads to a poll, which frees the place of the dropped
-/// future. No waker is dropped inside the call.
+/// Tests a waiting future that is dropped inside another call of the stack: the next poll, for
+/// which an alarm is set, frees its place in the queue. No waker is dropped inside of the call.
 #[test]
 fn a_future_may_be_dropped_inside_a_call() {
     let world = World::new(256);
@@ -258,8 +261,8 @@ fn a_future_may_be_dropped_inside_a_call() {
     assert_eq!(second[0].output, Some((Ok(1), 512)));
 }
 
-/// A future in the queue that is polled inside another call keeps its place; only a new request is
-/// refused there.
+/// Tests a waiting future that is polled inside another call of the stack: it keeps its place in
+/// the queue. (Only a new request is refused there.)
 #[test]
 fn a_future_may_be_polled_inside_a_call() {
     let world = World::new(256);
@@ -335,8 +338,8 @@ fn a_blocking_call_waits_for_a_slot() {
     assert_eq!(world.borrow().medium[3 * 512], 7);
 }
 
-/// A request that the program submits to the engine never waits. When the program takes the result
-/// of such a request, a request that waits gets the slot.
+/// Tests `Engine::submit` while all slots are in use: it is refused at once and never waits. A
+/// completion that the program takes by `Engine::take` frees a slot for a waiting request.
 #[test]
 fn what_is_submitted_by_hand_is_refused_at_once() {
     let world = World::new(256);

@@ -53,7 +53,7 @@ impl Card {
     }
 
     /// Returns CID or CSD as a host returns it, without the last byte (the CRC), which this
-    /// function checks.
+    /// function checks; `None` if the file does not have the register.
     fn words(&self, key: &str) -> Option<[u32; 4]> {
         let mut bytes: [u8; 16] = self.raw(key)?;
         if bytes[15] != 0 {

@@ -137,7 +137,7 @@ impl<'b> Mailbox<'b> {
         critical_section::with(|cs| f(&mut self.inner.borrow_ref_mut(cs)))
     }
 
-    /// Sets the waker that is woken for events from now on.
+    /// Stores the waker of the runner's task, which is woken for events from now on.
     fn listen(&self, waker: &Waker) {
         if self.with(|inner| inner.waker.as_ref().is_some_and(|known| known.will_wake(waker))) {
             return;
@@ -147,13 +147,13 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
-    /// Removes the waker of the runner's task.
+    /// Removes the waker of the runner's task from the mailbox, and drops it.
     fn unheard(&self) {
         let before = self.with(|inner| inner.waker.take());
         drop(before);
     }
 
-    /// Takes the waker of the runner's task.
+    /// Takes the waker of the runner's task; `None` if the mailbox has none.
     fn take_waker(&self) -> Option<Waker> {
         self.with(|inner| inner.waker.take())
     }

@@ -57,7 +57,8 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         }
     }
 
-    /// Returns the next work and the buffer; `None` if the card requests attention.
+    /// Waits for work. Returns the next work and the buffer; `None` if the card requests attention
+    /// instead.
     async fn next(&mut self) -> Option<(Job, Loan<'m, 'b>)> {
         let (mailbox, bus) = (self.mailbox, &mut self.bus);
         let mut event = pin!(async {

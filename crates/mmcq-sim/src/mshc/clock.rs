@@ -24,8 +24,8 @@ enum Switch {
     Answered,
     /// The lines are low: software must stop the clock and start it again.
     Low,
-    /// The clock runs again: the card must release the lines. The value is the number of samples
-    /// left.
+    /// The clock runs again: the card must release the lines. The value says how many times the
+    /// controller samples the lines again before it gives up, without an event for software.
     Rising(u8),
 }
 

@@ -202,7 +202,8 @@ impl Rtsx {
         }
     }
 
-    /// Moves `n` bytes along the table.
+    /// Copies the next `n` bytes between the ring buffer and the memory that the table describes,
+    /// and advances the position in the table by `n`.
     fn move_burst(&mut self, table: &mut Table, n: usize) -> Result<(), Bad> {
         let mut bytes = vec![0; n];
         if table.to_memory && !self.dma.pull(&mut bytes) {

@@ -46,7 +46,8 @@ pub struct Extensions {
     pub power_off: bool,
 }
 
-/// Returns the number at offset `at` of the general information.
+/// Returns the little-endian number in the `B` bytes from offset `at` of the general information
+/// on; 0 beyond the page.
 fn number<const B: usize>(page: &[u8; 512], at: usize) -> u64 {
     let bytes = page.get(at..at.saturating_add(B)).unwrap_or(&[]);
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
@@ -81,7 +82,7 @@ fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
     })
 }
 
-/// Returns the address of a byte of a set; `None` if it is not on the set's page.
+/// Returns the address of byte `at` of a register set; `None` if the byte is not on the set's page.
 const fn byte_of(set: Extension, at: u16) -> Option<Extension> {
     let offset = set.offset + at;
     if offset < 512 { Some(Extension { offset, ..set }) } else { None }
@@ -133,7 +134,7 @@ pub(super) async fn read<B: Platform, const N: usize>(
     Ok(found)
 }
 
-/// Reads one byte of a set; returns 0 if the byte does not exist.
+/// Reads one byte of a register set; returns 0 if the byte does not exist.
 async fn ability<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     set: Extension,
@@ -144,7 +145,7 @@ async fn ability<B: Platform, const N: usize>(
     Ok(session.bytes::<1>()?[0])
 }
 
-/// Writes one byte of a set, and waits for the end of busy.
+/// Writes one byte of a register set, and waits for the end of busy.
 pub(super) async fn write<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     place: Extension,

@@ -135,7 +135,7 @@ impl Families for OnlyEmmc {
     }
 }
 
-/// Tries to bring up the card once, from power-up on.
+/// Makes one try to bring up the card, from power-up on.
 pub(super) async fn once<F: Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     options: &Options,

@@ -202,10 +202,10 @@ impl From<ParseError> for Error {
 /// read.
 ///
 /// # Errors
-/// [`Error::NoCard`]: the slot is empty, or no card responds. This is also returned for some
-/// milliseconds after a card was inserted, while the controller debounces the card-detect contact.
-/// Call again later, for example every 50 ms. A program with a [supervisor](supervise) need not:
-/// the supervisor brings up each card that is inserted.
+/// [`Error::NoCard`]: the slot is empty, or no card responds. The error is also returned for some
+/// milliseconds after a card was inserted, while the controller debounces the card-detect switch.
+/// Call again later, for example every 50 ms. With a [supervisor](supervise) a program need not:
+/// the supervisor brings up each card that comes.
 pub fn bring_up<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,

@@ -23,7 +23,7 @@ pub enum Rest {
     Never,
     /// The SD clock stops when nothing has used the card for `after_ns`.
     ClockOff {
-        /// Time without use, in nanoseconds.
+        /// Time without use after which the clock stops, in nanoseconds.
         after_ns: u64,
     },
     /// When nothing has used the card for `after_ns`, the supervisor flushes an eMMC's cache, puts
@@ -31,7 +31,7 @@ pub enum Rest {
     /// the supervisor is dropped while an eMMC sleeps, the engine has no card until
     /// [`bring_up`](super::bring_up).
     Sleep {
-        /// Time without use, in nanoseconds.
+        /// Time without use after which the card is put to sleep, in nanoseconds.
         after_ns: u64,
     },
 }

@@ -200,7 +200,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
 }
 
 /// Returns the number of blocks that commands to this card can address, whatever its CSD declares.
-/// Addresses beyond would wrap to 0.
+/// Commands with higher addresses would access the blocks from 0 on.
 const fn reach(ocr: Ocr) -> u64 {
     match (ocr.co2t(), ocr.ccs()) {
         // CMD22 adds 6 bits to the 32 address bits [SD 4.3.14].
@@ -269,7 +269,8 @@ fn has_uhs(offered: &SwitchStatus) -> bool {
     (2..=4).any(|function| offered.supports(Group::AccessMode, function))
 }
 
-/// Returns the fastest access mode (function of group 1) that card, host and options allow.
+/// Returns the fastest access mode (function of group 1) that card, host and options allow, as
+/// timing and function number; `None` if they allow none.
 fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width) -> Option<(Timing, u8)> {
     const UHS: [(Timing, u8); 5] =
         [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];

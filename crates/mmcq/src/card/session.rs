@@ -317,8 +317,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.stack.enter(Caps::NONE.busy, |engine| engine.caps().busy)
     }
 
-    /// Waits until the card is ready. If the controller has detected the end of busy, this takes a
-    /// single CMD13.
+    /// Waits until the card has left the state `prg`, at most for `timeout_ns`; otherwise fails
+    /// with [`Error::Silent`]. If the controller has detected the end of busy, this takes a single
+    /// CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.busy_detect();
         for _ in 0..questions(timeout_ns) {

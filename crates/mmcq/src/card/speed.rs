@@ -15,7 +15,7 @@ pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     }
 }
 
-/// Excludes from the options all timings that are faster than the card's present one. A card at
+/// Returns the options without all timings that are faster than the card's present one. A card at
 /// legacy timing on one data line keeps one data line.
 pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     const FASTEST_FIRST: [Timing; Timing::COUNT] = [
@@ -74,12 +74,13 @@ impl Bounds {
         })
     }
 
-    /// Returns whether this timing may be tried.
+    /// Returns whether controller, board and program allow this timing.
     pub fn allow(&self, timing: Timing) -> bool {
         self.timings & Caps::timing_bit(timing) != 0
     }
 
-    /// Returns the clock for a timing whose own limit is `max_hz`, in hertz.
+    /// Returns the clock in hertz for a timing that allows up to `max_hz`, within the limits of
+    /// controller, board and program.
     pub fn clock(&self, max_hz: u32) -> u32 {
         max_hz.min(self.max_hz).max(self.min_hz)
     }

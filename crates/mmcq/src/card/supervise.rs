@@ -343,13 +343,14 @@ fn same(one: &Card, other: &Card) -> bool {
     strip(one.cid) == strip(other.cid) && strip(one.csd) == strip(other.csd)
 }
 
-/// Removes a forced erase from the options, because recovery must never erase the data of clients.
+/// Returns the options without a forced erase, because recovery must never erase the data of
+/// clients.
 fn unerased(options: Options) -> Options {
     Options { unlock: options.unlock.filter(|op| !matches!(op, LockOp::ForceErase(_))), ..options }
 }
 
-/// Removes the present timing from the options; if there is no slower timing, limits the bus to one
-/// data line.
+/// Returns the options without the present timing; if there is no slower timing, with a limit of
+/// one data line.
 fn slower_than(options: Options, card: &Card) -> Options {
     match card.timing {
         Timing::Legacy => Options { max_width: Width::W1, ..options },

@@ -185,8 +185,9 @@ impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
     }
 }
 
-/// Gives a device time for its background operations, until they end or a request needs the card. A
-/// request that waits from the start waits for [`SLICE_NS`].
+/// Gives a device time for its background operations, until they end or a request needs the card.
+/// If performance has suffered for [`PATIENCE_NS`], a request waits up to [`SLICE_NS`] for the
+/// operations.
 pub(super) async fn work<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,

@@ -43,9 +43,9 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     taken: Cell<u64>,
     /// For each piece: the mapping that begins at it.
     used: [Cell<Used>; PIECES],
-    /// Address range of the memory for which the last pieces of the pool are reserved.
+    /// Begin and end address of the memory for which the last pieces of the pool are reserved.
     reserved_for: (usize, usize),
-    /// Number of the reserved pieces.
+    /// Number of reserved pieces, which are the last ones of the pool.
     reserved: usize,
 }
 
@@ -85,7 +85,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         self.taken.get().count_ones()
     }
 
-    /// Returns how many pieces `bytes` bytes need; `None` if that overflows.
+    /// Returns how many pieces `bytes` bytes need; `None` if the calculation overflows.
     fn pieces(&self, bytes: usize) -> Option<usize> {
         Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
     }
@@ -96,7 +96,9 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         ones.checked_shl(first as u32).unwrap_or(0)
     }
 
-    /// Finds free adjacent pieces: the lowest ones, or the highest ones for reserved memory.
+    /// Finds free adjacent pieces for the `bytes` bytes at `ptr`: the lowest ones, or the highest
+    /// ones for the memory with reserved pieces. Returns the first piece and the mask of all of
+    /// them; `None` if there are not enough.
     fn find(&self, ptr: NonNull<u8>, bytes: usize) -> Option<(usize, u64)> {
         let count = self.pieces(bytes)?;
         let (start, end) = self.reserved_for;
@@ -114,8 +116,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         unsafe { self.memory.add(first * self.piece_bytes) }
     }
 
-    /// Returns the mapping in the pool that contains these bus addresses: its first piece, and its
-    /// data.
+    /// Returns the mapping in the pool that contains the `bytes` bytes from bus address `bus` on:
+    /// the number of its first piece, and its [`Used`].
     fn through(&self, bus: u64, bytes: usize) -> Option<(usize, Used)> {
         let inside = |used: Used| {
             used.bytes != 0

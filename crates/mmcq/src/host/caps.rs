@@ -5,21 +5,23 @@ use crate::spec::bus::{Timing, Width};
 /// How the controller detects the end of the card's busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyDetect {
-    /// An interrupt: the end of a phase includes the end of busy.
+    /// The end of busy raises an interrupt, so the end of a phase includes the end of busy.
     Interrupt,
-    /// An interrupt after an R1b response; after data only the card's status (CMD13) shows the end
-    /// of busy.
+    /// The end of busy raises an interrupt after an R1b response; after data only the card's status
+    /// (CMD13) shows the end of busy.
     Response,
-    /// No interrupt, but [`Host::dat0_busy`](super::Host::dat0_busy) returns the level of DAT0.
+    /// The end of busy raises no interrupt, but [`Host::dat0_busy`](super::Host::dat0_busy) returns
+    /// the level of DAT0.
     Level,
-    /// Neither an interrupt nor a level: only the card's status (CMD13) shows the end of busy.
+    /// The controller shows neither an interrupt nor the level of DAT0: only the card's status
+    /// (CMD13) shows the end of busy.
     Status,
 }
 
 /// Block lengths that the controller can transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSizes {
-    /// Any block length.
+    /// Blocks of any length.
     Any,
     /// Powers of two; a transfer of several blocks needs blocks of at least 4 bytes.
     PowersOfTwo,
@@ -74,9 +76,9 @@ pub struct Caps {
     /// interrupt, and completes requests in the next [`poll`](crate::engine::Engine::poll). A host
     /// may exempt single requests by [`Host::is_prompt`](crate::host::Host::is_prompt).
     pub defer_completion: bool,
-    /// Slowest and fastest SD clock, in hertz.
+    /// Slowest and fastest SD clock that the controller can make, in hertz.
     pub clock_hz: (u32, u32),
-    /// Largest number of data lines.
+    /// Largest number of data lines that controller and board support.
     pub width: Width,
     /// Supported bus timings, one bit each (see [`Caps::can`]), and the flag [`Caps::SDR50_TUNED`].
     pub timings: u16,

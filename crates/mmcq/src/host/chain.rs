@@ -13,9 +13,9 @@ use core::fmt;
 pub struct ChainCaps {
     /// Largest number of transfers in a chain.
     pub entries: u8,
-    /// Largest number of memory segments in a transfer.
+    /// Largest number of memory segments in a transfer of a chain.
     pub max_segments: u16,
-    /// Largest number of bytes in a transfer.
+    /// Largest number of bytes in a transfer of a chain.
     pub max_bytes: u32,
 }
 
@@ -154,7 +154,7 @@ pub unsafe trait ChainHost {
     /// before the engine treats a deadline as missed.
     fn ack_chain(&mut self) -> ChainEvents;
 
-    /// Returns how many transfers of the chain have ended ([`ChainFault::passed`]). Called when a
-    /// deadline has passed.
+    /// Returns how many transfers of the chain have ended, as in [`ChainFault::passed`]; `None` if
+    /// not known. The engine calls it when a deadline has passed.
     fn passed(&mut self) -> Option<u8>;
 }

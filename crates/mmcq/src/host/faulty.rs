@@ -202,7 +202,7 @@ impl<H, const M: usize> Faulty<H, M> {
         self.hits
     }
 
-    /// Returns the last injected fault.
+    /// Returns the last injected fault; `None` before the first one.
     pub fn last(&self) -> Option<Struck> {
         self.last
     }
@@ -235,8 +235,8 @@ impl<H, const M: usize> Faulty<H, M> {
         ((mixed ^ (mixed >> 31)) >> 32) as u32
     }
 
-    /// Counts an event, and returns the fault to inject; `fits` selects the faults that are
-    /// possible at this event.
+    /// Counts an event of this kind of call, and returns the fault to inject; `fits` selects the
+    /// faults that are possible at this event.
     fn strike(&mut self, point: Point, fits: impl Fn(Strike) -> bool) -> Option<Strike> {
         let count = self.events.get_mut(point as usize)?;
         *count = count.saturating_add(1);
@@ -264,13 +264,14 @@ impl<H, const M: usize> Faulty<H, M> {
         Some(strike)
     }
 
-    /// Forgets the phase: the engine has given it up, or begins another.
+    /// Forgets the phase in progress, because the engine has given it up or begins another phase.
     fn forget(&mut self) {
         self.unsent = false;
         self.kept = None;
     }
 
-    /// Returns the end of a phase as the engine is to see it now.
+    /// Returns the end of a phase, with the injected fault, as the engine is to see it now; `None`
+    /// if the end is held back.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
         // A phase that failed by itself needs no injected failure.
@@ -341,8 +342,8 @@ fn means_something(strike: Strike, phase: &Phase) -> bool {
     }
 }
 
-/// Returns the address of the byte with this bit (modulo the length of the segments), and the bit
-/// mask in the byte.
+/// Returns the address of the byte with bit number `bit` of the segments (modulo their length), and
+/// the mask of the bit in that byte. `None` if the segments are empty.
 fn place(segments: &[Segment], bit: u32) -> Option<(usize, u8)> {
     let total = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
     let mut at = (bit / 8).checked_rem(total)?;

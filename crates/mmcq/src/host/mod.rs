@@ -145,7 +145,7 @@ pub enum BusOp {
     /// Sets the SD clock in hertz, rounded down to a frequency that the divider can make; 0 stops
     /// the clock.
     Clock(u32),
-    /// Sets the number of data lines.
+    /// Sets the number of data lines that the controller uses.
     Width(Width),
     /// Sets the bus timing of the controller, not of the card.
     Timing(Timing),
@@ -167,8 +167,8 @@ pub enum BusOp {
 pub enum Step {
     /// The operation has ended successfully.
     Done,
-    /// The operation has not ended: call again at this time, in nanoseconds, which is never earlier
-    /// than the `now_ns` of the call.
+    /// The operation has not ended: call the same method again at this time, in nanoseconds, which
+    /// is never earlier than the `now_ns` of the call.
     Wait(u64),
     /// The operation has failed (clock never stable, reset bit stuck, voltage wrong).
     Failed,

@@ -7,9 +7,9 @@ use core::ptr::NonNull;
 
 /// Position of a PIO transfer in its segments. A new cursor is at their beginning.
 ///
-/// Each call gets the segments of the phase in progress, and continues where the call before
-/// stopped. The driver passes the number of bytes, which depends on the FIFO. Memory outside of the
-/// segments is not accessed.
+/// Each call gets the segments of the phase in progress, and continues where the call before has
+/// stopped. The driver decides how many bytes a call transfers, by what the FIFO holds or accepts.
+/// Memory outside of the segments is never accessed.
 ///
 /// A driver only gets segments as the argument of its methods, and its `unsafe impl Host` promises
 /// when their memory is accessed. A call of a cursor is such an access: see [`Host`](super::Host).
@@ -81,7 +81,8 @@ impl Cursor {
         Some(f(unsafe { core::slice::from_raw_parts(place.as_ptr(), len as usize) }))
     }
 
-    /// Returns a pointer to the next byte, and skips empty segments.
+    /// Returns a pointer to the next byte, and skips that byte and empty segments before it; `None`
+    /// at the end of the segments.
     fn byte(&mut self, segments: &[Segment]) -> Option<NonNull<u8>> {
         while segments.get(self.segment).is_some_and(|segment| segment.len == 0) {
             self.segment += 1;
@@ -112,8 +113,8 @@ impl Cursor {
     }
 
     /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO, the first
-    /// byte in the low end. Words that do not fit are popped and dropped. Only for phases that
-    /// read: a driver must not change the memory of a write.
+    /// byte in the low end. Words that do not fit into the segments are read and dropped. Only for
+    /// phases that read, because a driver must not change the memory of a write.
     pub fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
@@ -143,7 +144,8 @@ impl Cursor {
     }
 
     /// Passes the next `bytes` of the segments to `push`, which writes words into a FIFO, the first
-    /// byte in the low end. Missing bytes are zero, also in a last word of fewer bytes.
+    /// byte in the low end. Bytes beyond the end of the segments are passed as zero, and so are the
+    /// unused bytes of a last word.
     pub fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
@@ -179,8 +181,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Moves 23 bytes through segments of all these lengths, in steps of all these lengths; the
-    /// bytes must arrive in order.
+    /// Tests transfers of 23 bytes with every combination of segment lengths (`cuts`) and lengths
+    /// of calls (`runs`): the bytes must arrive in order.
     #[test]
     fn words_meet_pieces_of_any_length() {
         let content: Vec<u8> = (1..=23).collect();

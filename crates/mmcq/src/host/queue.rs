@@ -16,7 +16,7 @@ use core::fmt;
 pub struct TaskFlags(u32);
 
 impl TaskFlags {
-    /// No option.
+    /// A set without options.
     pub const NONE: TaskFlags = TaskFlags(0);
     /// Forced programming: the card writes the data to the medium, and does not only keep them in
     /// its cache.
@@ -170,13 +170,13 @@ setters!(QueueCaps {
 /// State of the tasks in the engine's registers. In each field, a bit stands for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// Slots whose doorbell was written, and whose task is not done.
+    /// Slots whose doorbell was written, and whose task is not done; one bit for each slot.
     pub rung: u32,
-    /// Slots whose task is done, but was not acknowledged.
+    /// Slots whose task is done, but was not acknowledged by the driver; one bit for each slot.
     pub done: u32,
-    /// Slots whose task was sent to the card.
+    /// Slots whose task was sent to the card; one bit for each slot.
     pub known: u32,
-    /// Slots that the card reported as ready in its last report.
+    /// Slots whose task was ready in the last report of the card; one bit for each slot.
     pub ready: u32,
 }
 
@@ -190,7 +190,8 @@ pub struct QueueFault {
     pub stage: Stage,
     /// Index of the command that failed; `None` if not known.
     pub index: Option<u8>,
-    /// Slot of the task that failed, whose doorbell was written; `None` if not known.
+    /// Slot of the task that failed; `None` if not known, or if the doorbell of that slot was not
+    /// written.
     pub slot: Option<u8>,
     /// The R1 that had an error bit, if there was one; another fault may have happened too.
     pub response: Option<u32>,
@@ -216,9 +217,11 @@ impl core::error::Error for QueueFault {}
 pub struct QueueEvents {
     /// Slots whose task has ended without a fault, one bit for each slot.
     pub done: u32,
-    /// Slots that the engine reported as done although their task is not started, or still waits.
+    /// Slots that the engine reported as done although their task is not started, or still waits;
+    /// one bit for each slot.
     pub stale: u32,
     /// Slots that were cleared: their tasks are dropped, and the engine has released their memory.
+    /// One bit for each slot.
     pub cleared: u32,
     /// The R1 of the command in slot [`QueueCaps::direct`], if the command is done.
     pub response: Option<u32>,
@@ -252,11 +255,12 @@ pub enum QueueError {
     List(DmaError),
     /// A phase is in progress, or the bus lines are in use.
     Busy,
-    /// The buffer still has data of a tuning that the driver cannot read out.
+    /// The controller's data buffer still has data of a tuning, which the driver cannot read out.
     Buffer,
     /// The engine did not switch on; the value is its configuration register.
     StaysOff(u32),
-    /// The engine halts by itself, or does not resume. Some engines need a second call after 50 us.
+    /// The engine halts by itself, or does not resume. Some engines need a second call of the same
+    /// method after 50 us.
     StaysHalted,
     /// The call needs another state of the engine: on, halted or off.
     State,

@@ -18,7 +18,7 @@ const RESET_LOW_NS: u64 = 10_000;
 /// Time from the rising edge of RST_n to the first command, in nanoseconds: at least 200 us
 /// [eMMC 6.15.10, tRSCA].
 const RESET_RECOVERY_NS: u64 = 400_000;
-/// Largest number of parts in one change of the bus.
+/// Largest number of parts (of the driver, or of a method of the board) in one change of the bus.
 const PARTS_MAX: u8 = 4;
 
 /// Control of a board's parts around its controller. Every default does nothing.
@@ -118,7 +118,7 @@ impl Surroundings for () {}
 /// A part of a change of the bus: what the driver or one method of the board does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The part of the driver.
+    /// The driver carries out its part of the change.
     Driver,
     Supply(bool),
     Signalling(bool),

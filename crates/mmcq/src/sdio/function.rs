@@ -55,8 +55,8 @@ pub struct Function<'a, B: Platform, const N: usize> {
     max_block_bytes: u16,
     /// The block size that was set on the card, in bytes; 0 if none, so transfers use byte mode.
     block_bytes: u16,
-    /// Number of card resets when the block size was set. After another reset the card has no block
-    /// size.
+    /// Number of card resets that the stack had counted when the block size was set. After another
+    /// reset the card has no block size.
     told_at: u32,
     enable_timeout_ns: u64,
 }
@@ -255,8 +255,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.aborted(DmaBuf::EMPTY).await.0
     }
 
-    /// Ends a CMD53 like [`abort`](Self::abort), and passes the buffer of the transfer before or
-    /// after it along.
+    /// Ends a CMD53 like [`abort`](Self::abort). `buf` is the buffer of the transfer before or
+    /// after it, which the call returns.
     async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         // If a step fails from here on, the guard records that an abort is due.
         self.stack.take_abort(self.number);

@@ -89,25 +89,27 @@ pub const TUNING_128: [u8; 128] = {
 
 /// Gaps on the bus, in clocks [SD 4.12], [eMMC 6.15].
 pub mod clocks {
-    /// N_CR, minimum: from the end of a command to its response.
+    /// N_CR, minimum number of clocks from the end of a command to its response.
     pub const N_CR_MIN: u32 = 2;
-    /// N_CR, maximum: from the end of a command to its response; after that the host reports a
-    /// timeout.
+    /// N_CR, maximum number of clocks from the end of a command to its response; after that the
+    /// host reports a timeout.
     pub const N_CR_MAX: u32 = 64;
-    /// N_ID: exactly from the end of CMD2 or ACMD41 (eMMC: CMD1) to its response.
+    /// N_ID: exact number of clocks from the end of CMD2 or ACMD41 (eMMC: CMD1) to its response.
     pub const N_ID: u32 = 5;
-    /// N_AC, minimum: from the end of a read command to its data. The maximum is a time, see
-    /// `Csd::read_timeout_ns`.
+    /// N_AC, minimum number of clocks from the end of a read command to its data. The maximum is a
+    /// time, see `Csd::read_timeout_ns`.
     pub const N_AC_MIN: u32 = 2;
-    /// N_RC, minimum: from the end of a response to the next command.
+    /// N_RC, minimum number of clocks from the end of a response to the next command.
     pub const N_RC: u32 = 8;
-    /// N_CC, minimum: from the end of a command without response to the next command.
+    /// N_CC, minimum number of clocks from the end of a command without response to the next
+    /// command.
     pub const N_CC: u32 = 8;
-    /// N_WR, minimum: from the end of a response or CRC status to data to the card.
+    /// N_WR, minimum number of clocks from the end of a response or CRC status to the next data
+    /// that the host sends.
     pub const N_WR: u32 = 2;
-    /// N_ST: from the end of CMD12 to the last data bit that the card sends.
+    /// N_ST: number of clocks from the end of CMD12 to the last data bit that the card sends.
     pub const N_ST: u32 = 2;
-    /// N_CRC: from the end of a written block to its CRC status.
+    /// N_CRC: number of clocks from the end of a written block to its CRC status.
     pub const N_CRC: u32 = 2;
     /// Length of a command or a short response, in bits.
     pub const SHORT: u32 = 48;

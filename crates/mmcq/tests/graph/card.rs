@@ -11,7 +11,7 @@ use mmcq::spec::response::{R1, Response};
 pub const BLOCKS: usize = 64;
 /// Number of partitions: the user area and the first boot area.
 pub const AREAS: usize = 2;
-/// A transfer that is cut off has done one part of this many.
+/// Number by which the blocks of a transfer are divided if a fault cuts it off in the middle.
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 
@@ -21,7 +21,7 @@ const RCA: u32 = 1;
 pub struct Tag(pub u32);
 
 impl Tag {
-    /// The block is in no cache.
+    /// Tag of a block that is not in the cache.
     pub const NONE: Tag = Tag(u32::MAX);
 
     pub const fn new(serial: u8, area: u8, lba: u32) -> Tag {

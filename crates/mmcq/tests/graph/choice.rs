@@ -32,7 +32,8 @@ pub enum Bad {
     Mute,
     /// The card stays busy until it is reset.
     Stuck,
-    /// At this speed all data are damaged from now on, whatever the sampling point.
+    /// From now on all data are damaged at the present speed of the bus, whatever the sampling
+    /// point.
     Noise,
     /// The card is taken out.
     Removed,
@@ -89,7 +90,7 @@ pub struct Chooser {
     next: usize,
     /// Number of alternatives at each choice point so far.
     pub points: Vec<u8>,
-    /// Whether nothing goes wrong any more.
+    /// Whether no further fault may happen in this run.
     pub closed: bool,
     /// The only faults that may happen, in this order; `None`: all faults may happen.
     only: Option<&'static [Bad]>,

@@ -100,8 +100,9 @@ impl World {
         }
     }
 
-    /// Returns which of these faults happens now, if any. The polls of a busy card after the second
-    /// one get no fault, since they would change nothing.
+    /// Returns which of these faults happens now, if any. Polls of a busy card after the second one
+    /// (with [`Board::thrifty`] after the first) get no fault, because a fault there has no new
+    /// consequences.
     pub fn choose(&mut self, alternatives: &[Bad]) -> Option<Bad> {
         if self.questions > if self.board.thrifty { 1 } else { 2 } {
             return None;

@@ -36,7 +36,8 @@ pub struct Asked {
     identity: u8,
     /// Whether the loss of its data was reported.
     forgiven: bool,
-    /// Number of the last request that had its result before this request was submitted.
+    /// Requests that had their results before this request was submitted; bit n stands for request
+    /// number n + 1.
     answered_before: u64,
 }
 
@@ -116,8 +117,8 @@ impl Judge {
         mask
     }
 
-    /// Finds the erase that may erase this block now. Returns the tag of that erase, which the
-    /// block has afterwards.
+    /// Finds a submitted erase that may erase this block now. Returns its tag, which the block has
+    /// afterwards. Without such an erase, records a violation and returns `before`.
     pub fn erases(&mut self, area: u8, lba: u32, before: Tag) -> Tag {
         let found = self.asked.iter().position(|asked| {
             asked.work == Work::Erase && asked.covers(area, lba) && asked.fate == Fate::Pending
@@ -132,7 +133,8 @@ impl Judge {
         }
     }
 
-    /// Checks a block that the card has written.
+    /// Checks whether the card `identity` was allowed to write this tag to this block, which had
+    /// the tag `before`.
     pub fn landed(&mut self, identity: u8, area: u8, lba: u32, tag: Tag, before: Tag) {
         if tag.place() != (area, lba) {
             return self.violation("data of one place were written to another");

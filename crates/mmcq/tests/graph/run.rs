@@ -43,7 +43,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// Brings the card up one time without a fault, and stores its state.
+    /// Brings the card up one time without a fault, and stores the state of card and bus with which
+    /// each run begins.
     pub fn new(workload: Workload) -> Start {
         let world = Rc::new(RefCell::new(World::new(workload.board(), workload.card())));
         world.borrow_mut().chooser.closed = true;
@@ -114,14 +115,14 @@ pub struct Run<'a> {
     group: usize,
     buffers: usize,
     claims: Vec<Claim>,
-    /// Cancelled requests.
+    /// Slots of the requests that their clients have cancelled.
     given_up: Vec<SlotId>,
     /// When a cancellation was last a choice: number of ended phases, number of requests with
     /// results, and whether the supervisor was sending commands.
     thought: (u64, usize, bool),
 }
 
-/// Runs one plan.
+/// Runs the workload of `start` with the faults of one plan, and checks it.
 pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> Outcome {
     let mut world = World::new(start.workload.board(), start.model.clone());
     world.chooser.begin(plan, start.only);

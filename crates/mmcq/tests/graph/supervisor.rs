@@ -86,7 +86,8 @@ impl<'a> Supervisor<'a> {
         self.future.is_none()
     }
 
-    /// Returns whether an exchange is under way that no supervisor continues.
+    /// Returns whether the supervisor has an exchange with the card under way, and is not polled at
+    /// present.
     pub fn talks_idle(&self) -> bool {
         self.talks && self.ready_at != 0
     }
@@ -97,7 +98,8 @@ impl<'a> Supervisor<'a> {
         self.talks = false;
     }
 
-    /// Polls the supervisor one time. Returns the event that it reports, as text.
+    /// Polls the supervisor one time. Returns the event that it reports, as text; `None` if it
+    /// reports none.
     pub fn poll(&mut self, flag: &'static Flag) -> Option<String> {
         let future = self.future.as_mut()?;
         let mut context = Context::from_waker(&flag.waker);

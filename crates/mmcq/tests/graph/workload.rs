@@ -59,7 +59,7 @@ const PLAIN: Workload = Workload {
     sticks: true,
 };
 
-/// All workloads.
+/// All workloads of the graph tests.
 pub const ALL: [Workload; 10] = [
     PLAIN,
     Workload {

@@ -238,7 +238,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future one time with this waker.
+/// Polls a future one time with this waker. Returns its output; `None` if it is pending.
 pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Option<F::Output> {
     match future.poll(&mut Context::from_waker(waker)) {
         Poll::Ready(output) => Some(output),

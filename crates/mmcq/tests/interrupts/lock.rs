@@ -1,4 +1,5 @@
-//! A lock that lets an interrupt come at each of its acquisitions and releases.
+//! A lock that lets an interrupt come at each point where a use of the lock begins or ends. These
+//! points are the accesses that the tests count.
 
 use mmcq::task::Lock;
 use std::cell::{Cell, RefCell};
@@ -19,8 +20,9 @@ pub enum What {
     Late,
 }
 
-/// When interrupts come: at access number `first`, and at access number `second` of the handler
-/// that runs then.
+/// The accesses (beginnings and ends of uses of a lock) at which interrupts come. The first
+/// interrupt comes at access number `first` of code outside of handlers, counted from 0. A second
+/// one comes at access number `second` of the handler of the first interrupt.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub what: What,
@@ -32,7 +34,8 @@ thread_local! {
     static HANDLER: RefCell<Option<Rc<dyn Handler>>> = const { RefCell::new(None) };
     static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// Number of accesses so far: outside of handlers, and inside of the planned handler.
+    /// Number of accesses to locks so far: by code outside of handlers, and by the handler of the
+    /// first interrupt.
     static SEEN: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
@@ -44,8 +47,8 @@ pub fn arm(handler: Rc<dyn Handler>, plan: Plan) {
     SEEN.set([0; 2]);
 }
 
-/// Makes no more interrupts. Returns the number of accesses: outside of handlers, and inside of the
-/// planned handler.
+/// Makes no more interrupts. Returns the number of accesses to locks since [`arm`]: by code outside
+/// of handlers, and by the handler of the first interrupt.
 pub fn disarm() -> [u32; 2] {
     HANDLER.set(None);
     PLAN.set(None);
@@ -53,7 +56,7 @@ pub fn disarm() -> [u32; 2] {
     SEEN.replace([0; 2])
 }
 
-/// Returns whether the lock is held, so that interrupts are off.
+/// Returns whether any lock is held, so that interrupts are off.
 pub fn held() -> bool {
     HELD.get() > 0
 }
@@ -75,8 +78,8 @@ fn point() {
     }
 }
 
-/// Runs `f` without interrupts and without counting its accesses. This is for the test's own view
-/// of the hardware.
+/// Runs `f` without interrupts, and without counting its accesses to locks. This is for the test's
+/// own view of the hardware.
 pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
     let plan = PLAN.take();
     let result = f();
@@ -84,8 +87,8 @@ pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A lock that may be interrupted. Each [`mmcq::task::Stack`] and each [`mmcq::task::IrqTask`] has
-/// a lock of its own.
+/// A lock at whose begin and end an interrupt may come. Each [`mmcq::task::Stack`] and each
+/// [`mmcq::task::IrqTask`] has a lock of its own.
 #[derive(Default)]
 pub struct Interrupted(Cell<bool>);
 

@@ -14,7 +14,8 @@ const FORCE_ERROR: u16 = 0x52;
 /// Number of blocks of the read that the tests use.
 const BLOCKS: u32 = 8;
 
-/// Prepares a machine whose card is brought up, and whose first blocks have known content.
+/// Prepares a machine whose card is brought up, and whose first blocks have known content. Returns
+/// the runner and that content.
 fn prepare(machine: &Machine, mode: TransferMode) -> (Runner<'_, impl Host>, Vec<u8>) {
     let content = Random(7).bytes(BLOCKS as usize * BLOCK);
     machine.image().write(0, &content);

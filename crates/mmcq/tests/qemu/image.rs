@@ -65,7 +65,7 @@ impl Image {
 pub struct Random(pub u64);
 
 impl Random {
-    /// Returns the next number.
+    /// Returns the next random number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -73,7 +73,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// Returns a number below `limit`.
+    /// Returns a random number from 0 to `limit` - 1.
     pub fn below(&mut self, limit: u32) -> u32 {
         (self.next() % u64::from(limit.max(1))) as u32
     }

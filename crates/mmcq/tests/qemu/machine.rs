@@ -27,11 +27,11 @@ const SD_HOST: u16 = 0x0805;
 pub struct Options {
     /// Size of the card's image; a power of two. Above 2 GiB the card is SDHC.
     pub image_bytes: u64,
-    /// More properties of `sdhci-pci`, as `name=value`.
+    /// Properties of `sdhci-pci` in addition to those that every machine has, as `name=value`.
     pub controller: Vec<String>,
-    /// More properties of `sd-card`.
+    /// Properties of `sd-card` in addition to those that every machine has, as `name=value`.
     pub card: Vec<String>,
-    /// More arguments of QEMU.
+    /// Arguments of QEMU in addition to those that every machine has.
     pub arguments: Vec<String>,
 }
 
@@ -202,8 +202,8 @@ impl Machine {
 /// Number that is added to the index of application commands in [`Machine::commands`].
 pub const APP: u8 = 0x80;
 
-/// Decodes a command from one line of QEMU's trace: `sdcard_normal_command SD SEND_CSD/ CMD09 arg
-/// 0x45670000 (mode transfer, ...`.
+/// Returns index and argument of the command in one line of QEMU's trace; `None` if the line has
+/// none. Example: `sdcard_normal_command SD SEND_CSD/ CMD09 arg 0x45670000 (mode transfer, ...`.
 fn command(line: &str) -> Option<(u8, u32)> {
     let app = line.contains("sdcard_app_command");
     let mut words = line.split_whitespace();

@@ -65,8 +65,9 @@ impl QtestDma {
 }
 
 impl State {
-    /// Finds free memory with the same offset in its page as `ptr`. Each call continues behind the
-    /// last one, so that in the end the mappings cross each boundary of the controller.
+    /// Returns the bus address of `len` bytes of free memory with the same offset in its page as
+    /// `ptr`; `None` if there are none. Each call continues behind the last one, so that in the end
+    /// the mappings cross each boundary of the controller.
     fn place(&mut self, ptr: usize, len: usize) -> Option<u64> {
         let len = len as u64;
         let mut at = self.next;
@@ -92,7 +93,8 @@ impl State {
         self.ram.write_all_at(bytes, bus - self.base).expect("guest memory can be written");
     }
 
-    /// Returns the mapping that contains these bytes at these addresses.
+    /// Returns the mapping that contains the `len` bytes at bus address `bus` and at address `ptr`
+    /// of the CPU; `None` if there is none.
     fn holder(&self, bus: u64, ptr: usize, len: usize) -> Option<Mapping> {
         let (start, mapping) = self.live.range(..=bus).next_back()?;
         let offset = usize::try_from(bus - start).ok()?;

@@ -21,7 +21,7 @@ const LINES: usize = 192;
 /// A QEMU binary that was found on this machine.
 #[derive(Clone, Debug)]
 pub struct Qemu {
-    /// Path of the program.
+    /// Path of the QEMU program.
     pub program: PathBuf,
     /// Whether this QEMU has the qtest accelerator, and so a virtual clock. Otherwise QEMU runs TCG
     /// with a halted CPU: its timers follow real time, and the test's clock counts turns of QEMU's
@@ -171,7 +171,7 @@ impl Qtest {
         self.run(&format!("read{} {address:#x}", letter(width))) as u32
     }
 
-    /// Writes at a guest physical address.
+    /// Writes `width` bits (8, 16 or 32) at a guest physical address.
     pub fn write(&self, width: u8, address: u64, value: u32) {
         self.post(&format!("write{} {address:#x} {value:#x}", letter(width)));
     }

@@ -29,7 +29,7 @@ pub struct Soc {
     /// Path in QEMU's device tree of the interrupt controller that receives the controller's
     /// interrupt.
     pub interrupts: &'static str,
-    /// Number of the interrupt controller's input.
+    /// Number of the interrupt controller's input to which the SD controller's interrupt leads.
     pub line: u8,
     /// Guest physical address of the begin of memory.
     pub memory: u64,

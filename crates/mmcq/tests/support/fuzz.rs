@@ -8,8 +8,9 @@ extern crate std;
 use arbtest::arbitrary::{Result, Unstructured};
 use core::ops::Range;
 
-/// Returns `MMCQ_FUZZ_MS`, the length of a search in ms with input that differs from run to run.
-/// The project's `check` does not set it, so it has the same result each time.
+/// Returns `MMCQ_FUZZ_MS`, the length of a search in ms with input that differs from run to run;
+/// `None` if it is not set. The project's `check` does not set it, so it has the same result each
+/// time.
 fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }

@@ -114,7 +114,7 @@ pub struct World {
     pub data_phases: u32,
     /// Flags that the next R5 has.
     pub flags: u32,
-    /// Functions that never become ready.
+    /// Functions that never become ready, bit n for function n.
     pub never_ready: u8,
     /// Number of tuning blocks until the sampling point is found; `None`: it is never found.
     pub tuning_blocks: Option<u32>,
@@ -542,8 +542,8 @@ impl<const HEARS: bool> IoHost<HEARS> {
         IoHost { world: world.clone(), caps: world.borrow().caps }
     }
 
-    /// Returns when the phase in progress ends, and whether a card interrupt is pending and
-    /// enabled.
+    /// Returns when the phase in progress ends (`None`: never, or no phase is in progress), and
+    /// whether a card interrupt is pending and enabled.
     pub fn due(&self) -> (Option<u64>, bool) {
         let mut world = self.world.borrow_mut();
         (world.running.map(|(_, end_ns)| end_ns), HEARS && world.listening && world.level())

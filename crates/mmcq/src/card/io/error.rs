@@ -49,7 +49,7 @@ pub enum IoError {
     NotReady {
         /// Number of the function.
         function: u8,
-        /// Time that the function had, in nanoseconds.
+        /// Time that the function had to become ready, in nanoseconds.
         limit_ns: u64,
     },
     /// The function or the host does not allow this block size.
@@ -78,7 +78,7 @@ pub enum IoError {
         addr: u32,
         /// Requested number of bytes.
         bytes: u32,
-        /// Largest number of bytes that was possible.
+        /// Largest number of bytes that this access could have.
         max_bytes: u32,
     },
     /// A register does not read back the value that was written to it.
@@ -100,7 +100,7 @@ pub enum IoError {
     Packet {
         /// Length of the packet by its header, in bytes.
         bytes: u32,
-        /// Largest possible length, in bytes.
+        /// Largest length that a packet could have here, in bytes.
         max_bytes: u32,
         /// Type of the packet by its header.
         kind: u8,

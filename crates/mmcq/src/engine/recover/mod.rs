@@ -99,7 +99,8 @@ pub(super) struct Incident {
     /// Writes that were sent once more and whose result is not known yet: no command that could
     /// lose this result again may be sent before.
     doubted: SlotSet,
-    /// The number of transfers so far at the last damages on the bus, newest first.
+    /// For each of the last three transfers that the bus damaged (CRC errors): how many transfers
+    /// the engine had counted by then, newest first.
     damages: [Count; 3],
     retuned_ns: u64,
 }

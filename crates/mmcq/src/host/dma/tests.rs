@@ -14,8 +14,8 @@ unsafe impl Dma for Plain {
     fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
 }
 
-/// DMA memory in several pieces: for each piece its address and its length in bytes, from offset 0
-/// on.
+/// DMA memory in several pieces: for each piece its address and its length in bytes, from the
+/// beginning of the mapping on.
 pub(crate) struct Scattered<'a>(pub &'a [(u64, u32)]);
 
 // SAFETY: no controller accesses the mapped memory.

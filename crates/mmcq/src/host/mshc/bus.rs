@@ -10,7 +10,7 @@ use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 /// Longest time that a reset or a change of the clock takes, in nanoseconds.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Largest number of stages of an operation, plus one call that sees the end.
+/// Largest number of stages of an operation, plus one for the check that no stage is left.
 const STAGES_MAX: u32 = 8;
 
 /// The event that an operation waits for.
@@ -23,8 +23,8 @@ enum Stage {
     /// DesignWare: waits until the FIFO requests no DMA and is empty again.
     Requests,
     Fifo,
-    /// The clock change waits in three stages: until the clock has stopped, has its new divider,
-    /// and is enabled again.
+    /// The first of three stages of a clock change: waits until the clock has stopped. The next two
+    /// stages wait for its new divider, and for its enable bit.
     ClockOff,
     ClockDivider,
     ClockOn,
@@ -312,7 +312,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.bus.divider | if on { CLOCK_ON } else { 0 }
     }
 
-    /// Writes the clock registers, and sends the command that puts the change into effect.
+    /// Writes the clock registers for this stage of a clock change, and sends the command that puts
+    /// the change into effect.
     fn change_clock(&mut self, stage: Stage, now_ns: u64) {
         let on = stage == Stage::ClockOn;
         if L::DESIGN_WARE {

@@ -6,7 +6,8 @@ use core::fmt;
 
 /// Card clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
-/// Source clock above which DDR is faster than one edge, in hertz.
+/// Source clock in hertz above which data on both clock edges (DDR) are faster than data on one
+/// edge.
 const DDR_SOURCE_ABOVE_HZ: u32 = 52_000_000;
 /// Largest block of a phase, in bytes.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
@@ -92,8 +93,8 @@ setters!(MshcConfig {
 });
 
 impl MshcConfig {
-    /// Makes settings for four data lines and default speed; the FIFO has the size that hardware
-    /// reports.
+    /// Makes settings for four data lines and default speed; the driver reads the FIFO's size from
+    /// the controller.
     pub const fn new(source_hz: u32) -> Self {
         MshcConfig {
             source_hz,

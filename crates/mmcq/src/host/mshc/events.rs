@@ -118,7 +118,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         true
     }
 
-    /// Reads the words of a tuning block that have arrived.
+    /// Reads the words of a tuning block that have arrived, and checks whether the block has ended.
+    /// Returns the result of the phase; `None` if it has not ended.
     fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
         let has = |active: &Active, bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {
@@ -165,7 +166,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Reads and clears the status bits. A controller that is gone reads as all ones.
+    /// Reads and clears the status bits, and adds them to those of the phase. A controller that is
+    /// gone shows all bits.
     pub(super) fn look(&mut self, active: &mut Active) {
         let raw = self.regs.read32(L::AT.raw);
         if raw == u32::MAX {
@@ -274,8 +276,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.regs.read32(L::AT.status) & stuck != 0
     }
 
-    /// Returns the command's response, if it was not overwritten, and the R1 of the automatic
-    /// CMD12.
+    /// Returns the command's response, if the controller has not overwritten it, and the R1 of the
+    /// automatic CMD12, if the phase had one.
     fn answers(&self, active: &Active) -> (Option<Response>, Option<u32>) {
         let response = self.response(active.resp);
         if !active.stops {

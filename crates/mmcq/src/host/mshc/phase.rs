@@ -188,7 +188,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Ok(())
     }
 
-    /// Writes the argument and command registers, which sends the command.
+    /// Writes the argument register, and then the command register, which sends the command.
     pub(super) fn send(&self, argument: u32, command: u32) {
         let hold = if L::DESIGN_WARE && self.config.hold { COMMAND_HOLD } else { 0 };
         self.regs.write32(L::AT.argument, argument);
@@ -251,7 +251,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Writes the card read threshold register if its value changes.
+    /// Writes the card read threshold register: the free space in the FIFO that a read waits for.
     pub(super) fn set_read_room(&mut self, data: &Data) {
         let room = self.read_room(data);
         if room != self.read_room {
@@ -278,7 +278,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the length of the data in bytes, or an error if the controller cannot transfer them;
+/// Returns the number of bytes of these data, or an error if the controller cannot transfer them;
 /// writes no register.
 pub(super) fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);

@@ -22,7 +22,7 @@ pub(super) struct Form {
     pub(super) chunk: u32,
     /// Number of bits by which addresses are shifted right.
     pub(super) shift: u8,
-    /// Bits that the last descriptor needs in addition.
+    /// Bits that only the last descriptor of a transfer has.
     pub(super) last: u32,
 }
 
@@ -35,19 +35,19 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Returns the size in bytes of the largest request, in up to `segments` segments, that is sure
-    /// to fit into a ring with descriptors of `chunk` bytes.
+    /// Returns how many bytes fit the table in any case, if they are in up to `segments` segments,
+    /// each descriptor has up to `chunk` bytes, and one descriptor is left for the stop.
     pub(super) const fn ring_bytes(chunk: u32, segments: u16) -> u32 {
         (DESCRIPTORS as u32).saturating_sub(segments as u32 + 1).saturating_mul(chunk)
     }
 
     /// Writes descriptors for the first `bytes` bytes of `pieces` (address and length of each),
-    /// from descriptor `at` on. After the last descriptor of the table the first one follows. The
-    /// DMA does not own the descriptor after the written ones, so it stops there. Returns the
-    /// number of that descriptor; `None` if the pieces are too short, or the table is too small.
+    /// from index `at` of the table on; after the end of the table they continue at its beginning.
+    /// The DMA does not own the next descriptor, so it stops there. Returns the index of that
+    /// descriptor. `None` if the pieces are too short, or the table is too small.
     ///
-    /// `begins`: the DMA starts at descriptor `at`. Otherwise the DMA has stopped at `at`, so the
-    /// DMA gets that descriptor after all others.
+    /// `begins` says that the DMA has not started yet. Otherwise the DMA waits at index `at`, so
+    /// that descriptor is written last.
     pub(super) fn append(
         &mut self,
         form: Form,
@@ -92,7 +92,7 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Some(place)
     }
 
-    /// Writes descriptor `place`.
+    /// Writes the four words of the descriptor with index `place`.
     fn set(&mut self, place: usize, words: [u32; 4]) {
         let Some(slot) = self.words.get_mut(place) else { return };
         for (place, value) in slot.iter_mut().zip(words) {

@@ -10,7 +10,7 @@ const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 const PARTS: [u32; 2] = [0x180, 0x181];
 /// ARM's designer number in bits 19:12 of MCIPeriphID.
 const DESIGNER_ARM: u32 = 0x41;
-/// Number of words in the FIFO of a chip.
+/// Number of words in the FIFO, except in the FPGA images of [`FIFO_WORDS_EXTENDED`].
 const FIFO_WORDS: u16 = 16;
 /// Number of words in the FIFO of ARM's FPGA images, which the upper byte of MCIPeriphID
 /// identifies.

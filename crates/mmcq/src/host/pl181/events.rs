@@ -43,8 +43,8 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Reads the status and transfers data while the FIFO has data or space, and then some more
-    /// words that are due. Returns the result if the phase has ended.
+    /// Reads the status and transfers data while the FIFO has data or space, and then the words
+    /// that the FIFO certainly still accepts or holds. Returns the result if the phase has ended.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
         let mut look_again = false;

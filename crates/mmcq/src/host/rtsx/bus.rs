@@ -7,7 +7,7 @@ use super::tuning::Sweep;
 use super::{Condition, Rtsx, RtsxConfig};
 use crate::host::{BusOp, Dma, Regs, Step, Timing};
 
-/// Fastest SD clock in hertz.
+/// Fastest SD clock that the reader can make, in hertz.
 pub(super) const CLOCK_HZ_MAX: u32 = 208_000_000;
 /// Slowest SD clock in hertz that every mode can have.
 pub(super) const CLOCK_HZ_MIN: u32 = 40_040;
@@ -172,8 +172,9 @@ impl Bus {
         true
     }
 
-    /// Sets both phases, which matter only in SDR50 and SDR104, while the clock is held. Without a
-    /// clock they are set with the next clock.
+    /// Sets the phases of the clocks that send and sample, while the SD clock is held. While the SD
+    /// clock is stopped, the call does nothing: the next clock setting also sets the phases, which
+    /// matter only in SDR50 and SDR104.
     fn set_phases(&mut self) {
         if self.clock_hz != 0 {
             self.script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
@@ -207,8 +208,8 @@ struct Setting {
 }
 
 impl Setting {
-    /// Returns the settings of the fastest clock not above `hz`. The clock is PLL / (1, 2, 4, 8) /
-    /// (2, or 1 in SDR50 and SDR104) / (1, 128, 256).
+    /// Returns the settings of the fastest clock not above `hz`; `None` if the clock cannot be that
+    /// slow. The clock is PLL / (1, 2, 4, 8) / (2, or 1 in SDR50 and SDR104) / (1, 128, 256).
     fn of(hz: u32, mode: u8) -> Option<Setting> {
         let half = if mode == CFG1_SD30 { 1 } else { 2 };
         let mut best: Option<(u64, Setting)> = None;
@@ -288,7 +289,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         };
     }
 
-    /// Writes an operation's script, and executes as much as possible at once.
+    /// Makes the script of an operation; returns false if the operation is not supported.
     fn begin(&mut self, op: BusOp) -> bool {
         match op {
             BusOp::PowerOff | BusOp::PowerOn => {

@@ -170,7 +170,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Writes the list for data of a transfer that is open on the card.
+    /// Writes the list for data of a transfer that is open on the card, and returns its size;
+    /// `None` if the chip cannot transfer the data.
     pub(super) fn list_data(&mut self, data: &Data, stays_open: bool) -> Option<Extent> {
         let (bytes, blocks) = size(data)?;
         let read = data.direction == Direction::Read;
@@ -192,7 +193,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         if self.bus.is_uhs() { 0 } else { CFG2_NO_CRC_TIMEOUT }
     }
 
-    /// Writes the list for CMD19 and the comparison of its block, at the present sampling phase.
+    /// Writes the list for CMD19 and the comparison of its block, at the present sampling phase,
+    /// and returns its size; `None` if its data are no tuning block.
     fn list_tuning(&mut self, phase: &Phase) -> Option<Extent> {
         let data = phase.data.filter(|data| data.block_size == 64 && data.blocks == 1)?;
         let sample = self.sweep.phase();

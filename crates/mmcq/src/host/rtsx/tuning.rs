@@ -29,8 +29,8 @@ impl Sweep {
         self.chosen.unwrap_or(self.next) & PHASE_MASK
     }
 
-    /// Records whether the block was good; returns the phase to use once it is found. A search
-    /// without success begins again, until the caller has no more blocks.
+    /// Records whether the block was good. Returns the phase to use when the search has found it;
+    /// `None` before. A search without success begins again, until the caller has no more blocks.
     pub(super) fn judge(&mut self, good: bool) -> Option<u8> {
         if let Some(chosen) = self.chosen {
             *self = Sweep::new();
@@ -45,8 +45,8 @@ impl Sweep {
     }
 }
 
-/// Returns the middle of the longest row of good phases. Phases form a circle, so a row may
-/// continue from 31 to 0.
+/// Returns the middle of the longest row of good phases; `None` if no phase is good. Phases form a
+/// circle, so a row may continue from 31 to 0.
 fn middle(good: u32) -> Option<u8> {
     if good == u32::MAX {
         return Some(PHASES / 2);
@@ -65,7 +65,8 @@ fn middle(good: u32) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Returns what a search finds and after how many blocks, if `good` decides which phases work.
+    /// Returns the phase that a search finds, and the number of blocks that it took; `None` if it
+    /// finds none. `good` decides by block number and phase whether a block is good.
     fn search(good: impl Fn(u32, u8) -> bool) -> Option<(u8, u32)> {
         let mut sweep = Sweep::new();
         (1..=40).find_map(|block| sweep.judge(good(block, sweep.phase())).map(|phase| (phase, block)))

@@ -160,8 +160,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Some
     }
 
-    /// Handles the end of data from the card on the bus. The remaining data are in the FIFO, or the
-    /// transfer was cut short.
+    /// Handles the end of data from the card on the bus. Reads the remaining data from the FIFO and
+    /// returns true; returns false if the FIFO holds too few bytes, or has failed.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);
@@ -176,7 +176,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     /// Waits, after the end of the data on the bus, until the board's DMA controller has
-    /// transferred the last bytes. Until then the DMA uses the memory.
+    /// transferred the last bytes. Until then the DMA uses the memory. Returns `None` when the DMA
+    /// has stopped.
     ///
     /// Only a FIFO that is at most half full raises another interrupt. For a fuller FIFO, the DMA
     /// controller's own interrupt or the engine's deadline leads to the next call.
@@ -200,8 +201,9 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Handles registers that read as all ones. The board's DMA controller may still be present and
-    /// use the memory.
+    /// Ends a phase whose registers read as all ones. The cause is [`Cause::Gone`] if no DMA of the
+    /// phase runs; otherwise the board's DMA controller still uses the memory, and the cause is
+    /// [`Cause::Dma`].
     fn gone(&self, active: &Active, stage: Stage) -> Progress {
         self.stop_dma();
         let lets_go = active.work != Work::Dma || !self.dma_runs();
@@ -241,8 +243,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 }
 
-/// Returns the error of the command, which is reported before errors of the data: after an error of
-/// the command these mean nothing.
+/// Returns the error of the command, or `None`. The driver reports it before errors of the data,
+/// because after an error of the command these mean nothing.
 fn command_error(active: &Active) -> Option<Cause> {
     match () {
         () if active.resp == Resp::None => None,

@@ -42,7 +42,8 @@ pub(super) struct Bus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Nothing,
-    /// The controller clears the reset bits; then the next resets follow.
+    /// The controller has cleared the reset bits `bits`; then the driver sets the bits `then`, if
+    /// there are any.
     Reset {
         bits: u8,
         then: u8,
@@ -50,7 +51,7 @@ enum Wait {
     Stable {
         pll: bool,
     },
-    /// The internal clock is stable, for a reset that needs it.
+    /// The internal clock is stable; then the driver begins the resets, which need it.
     Clocked {
         bits: u8,
         then: u8,
@@ -181,7 +182,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Executes the next step of an operation when its wait has ended.
+    /// Executes the next step of an operation when its wait has ended; returns false if the
+    /// operation has failed.
     fn go_on(&mut self, now_ns: u64) -> bool {
         match self.bus.wait {
             Wait::Nothing => {}
@@ -345,8 +347,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.wait(Wait::Stable { pll: false }, CLOCK_NS, now_ns);
     }
 
-    /// Writes High Speed Enable and UHS Mode Select; the driver stops the SD clock while they
-    /// change.
+    /// Writes High Speed Enable and UHS Mode Select, with the SD clock stopped if they change.
+    /// Returns false if the controller does not support the timing.
     fn set_timing(&mut self, timing: Timing) -> bool {
         if !self.caps.can(timing) {
             return false;

@@ -53,7 +53,8 @@ pub(super) enum ByCpu {
 }
 
 impl Model {
-    /// Decides the modes. `caps` is the capabilities register, 044h:040h.
+    /// Decides which modes the driver uses for a controller with this version. `caps` is the
+    /// capabilities register, 044h:040h.
     pub(super) fn new(
         version: u8,
         caps: u64,
@@ -206,8 +207,8 @@ impl Model {
     }
 
     /// Returns the largest number of segments, of bytes in a segment and of bytes in a transfer
-    /// with which any list fits the table. Segments that add up to `t` chunks need at most `t - 1`
-    /// descriptors more than there are segments.
+    /// with which any list fits the table. Segments that add up to `t` times the bytes of one
+    /// descriptor need at most `t - 1` descriptors more than there are segments.
     pub(super) fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         // A chunk is neither 0 nor longer than a transfer; `max` makes a panic impossible.

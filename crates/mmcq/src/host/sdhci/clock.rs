@@ -47,7 +47,8 @@ impl Clocks {
         })
     }
 
-    /// Returns the slowest and the fastest SD clock, in hertz.
+    /// Returns the slowest SD clock that the controller can make, and the fastest one up to
+    /// `limit_hz`, in hertz.
     pub(super) fn range(&self, limit_hz: u32) -> (u32, u32) {
         let slowest = self.base.div_ceil(if self.wide { 2 * DIVIDER_MAX } else { 256 });
         (slowest, self.base.max(self.programmable).min(limit_hz))

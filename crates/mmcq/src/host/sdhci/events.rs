@@ -219,8 +219,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         response
     }
 
-    /// Handles the end of a tuning phase: its block was received, or the whole tuning procedure has
-    /// ended (some controllers report only that).
+    /// Handles an event of a tuning phase. With `block`, its block was received; without, the whole
+    /// tuning procedure may have ended (some controllers report only that). Returns the result of
+    /// the phase; `None` if it has not ended.
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {

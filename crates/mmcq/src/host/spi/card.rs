@@ -148,7 +148,7 @@ impl Card {
         self.power_up()
     }
 
-    /// Returns the response to ACMD41.
+    /// Returns the response to ACMD41 that the engine gets.
     pub fn power_up(&self) -> Response {
         Response::short(self.ocr | if self.ready { OCR_READY } else { 0 })
     }

@@ -62,7 +62,7 @@ impl Input {
         memory.0.get(self.at..self.end).unwrap_or_default()
     }
 
-    /// Returns the next byte that was not read, and marks it as read.
+    /// Returns the next byte that was not read, and marks it as read; `None` if there is none.
     pub fn next(&mut self, memory: &SpiMemory) -> Option<u8> {
         let byte = *self.bytes(memory).first()?;
         self.at += 1;

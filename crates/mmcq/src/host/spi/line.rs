@@ -125,7 +125,8 @@ impl<P: Port> Line<P> {
         lacking == 0
     }
 
-    /// Returns the next received byte, and marks it as read.
+    /// Returns the next received byte that was not read, and marks it as read; `None` if there is
+    /// none.
     #[inline]
     pub fn next(&mut self) -> Option<u8> {
         self.input.next(self.memory)

@@ -11,7 +11,7 @@ use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
 use crate::spec::response::{R1, Response};
 
-/// Largest number of steps in one call.
+/// Largest number of steps of a phase's program that one call executes.
 const STEPS_MAX: u32 = 32;
 /// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
@@ -38,7 +38,7 @@ const REGISTER_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     data: Data,
-    /// Number of blocks that are left.
+    /// Number of blocks that are left, including the block in progress.
     left: u32,
     /// Bytes that are still missing of the block in progress.
     rest_bytes: u32,
@@ -62,7 +62,7 @@ pub(super) struct Program {
     stop: Option<u32>,
     /// Number of further polls for a response, or of further CMD0.
     again: u8,
-    /// Number of CMD59 that were sent.
+    /// Number of CMD59 that this phase has sent so far.
     tries: u8,
     patience: Patience,
 }
@@ -170,7 +170,8 @@ impl Program {
         let _ = self.step(line, segments);
     }
 
-    /// Continues the program as far as possible. Returns the result when the phase has ended.
+    /// Continues the program as far as possible. Returns the result of the phase; `None` if it has
+    /// not ended.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {
@@ -297,7 +298,7 @@ impl Program {
         }
     }
 
-    /// Gives the card more time: receives more bytes.
+    /// Gives the card more time for its response: receives more bytes.
     fn look<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let bytes = self.patience.look(line.byte_ns).ok_or(Cause::Timeout)?;
         line.more(bytes);
@@ -315,8 +316,9 @@ impl Program {
 
     /// Returns the R1; `None` if the card has not sent it yet, and a poll is in progress.
     ///
-    /// Before the R1 the line is high. If the line is low, the card still sends a block. Then it
-    /// has missed the CMD12 before, whose response was taken from data, and accepts no command now.
+    /// Before its R1 the card keeps the line high. A low line means that the card still sends a
+    /// block: it has missed the last CMD12, for whose response the driver took a byte of data. Such
+    /// a card accepts no command now.
     fn answer<P: Port>(&mut self, line: &mut Line<P>) -> Result<Option<u8>, Cause> {
         let sends = line.card.open == Some(Open::Read);
         if !sends && self.again == 0 && line.was_noisy_in_frame() {

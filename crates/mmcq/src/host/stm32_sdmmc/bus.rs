@@ -11,7 +11,7 @@ const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
 /// Time for which the lines are low, and then high, before the clock starts, in nanoseconds.
 const CYCLE_NS: u64 = 1_000_000;
-/// Largest number of stages of an operation, plus one call that sees the end.
+/// Largest number of stages of an operation, plus one for the check that no stage is left.
 const STAGES_MAX: u32 = 4;
 /// Argument bits of a CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
 const IO_ABORT: u32 = 1 << 31 | 6 << 9;
@@ -25,7 +25,7 @@ enum Stage {
     Off,
     /// A command that is still in progress has ended.
     Command,
-    /// The data path has ended.
+    /// The data path has become idle, after the driver has stopped it.
     Abort,
     /// The voltage switch to 1.8 V has ended.
     Switch,

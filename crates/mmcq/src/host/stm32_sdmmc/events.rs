@@ -124,7 +124,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Handles a bad tuning block: resets the data path before the next block.
+    /// Handles a bad tuning block: resets the data path before the next block. Returns the result
+    /// of the phase; `None` while the reset is in progress.
     fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
         if status & DATA_ACTIVE == 0 {
             return self.tried(active, false);
@@ -143,7 +144,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         answered.then(|| self.tried(active, false)).flatten()
     }
 
-    /// Records whether a tap was good; selects the next one, or ends the tuning.
+    /// Records whether a tap was good; selects the next one, or ends the tuning. Returns the result
+    /// of the phase.
     fn tried(&mut self, active: &Active, good: bool) -> Option<Result<Done, Fault>> {
         if !good {
             self.regs.write32(DATA_CONTROL, self.bus.data_control() | DATA_FIFO_RESET);

@@ -184,7 +184,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         len & (self.dma.line_bytes().max(4) - 1) != 0
     }
 
-    /// Maps the bounce buffer, filled with the data of a write; returns its bus address.
+    /// Maps the bounce buffer; before a write, fills it with the data. Returns the bus address;
+    /// `None` if the DMA cannot reach the buffer.
     fn map_bounce(&mut self, segments: &[Segment], bytes: u32, direction: Direction) -> Option<u32> {
         if direction == Direction::Write {
             self.list.fill_bounce(segments, bytes);

@@ -55,8 +55,8 @@ impl LifeTime {
     }
 }
 
-/// Returns `unit_ns` * 2^`exponent`, for exponents up to the largest that the standard allows
-/// (0x17).
+/// Returns `unit_ns` * 2^`exponent`, where a larger exponent than the standard allows counts as the
+/// largest one (0x17).
 const fn doubled(unit_ns: u64, exponent: u8) -> u64 {
     unit_ns << if exponent > 0x17 { 0x17 } else { exponent }
 }

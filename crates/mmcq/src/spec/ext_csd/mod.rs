@@ -125,9 +125,9 @@ bytes! {
     device_type 196;
     /// Byte 197: supported driver strengths, bit n for type n.
     driver_strength 197;
-    /// Byte 198: longest busy after a high-priority interrupt, in 10 ms.
+    /// Byte 198: longest busy after a high-priority interrupt, in units of 10 ms.
     out_of_interrupt_time 198;
-    /// Byte 199: longest busy of a partition switch, in 10 ms.
+    /// Byte 199: longest busy of a partition switch, in units of 10 ms.
     partition_switch_time 199;
     /// Byte 200: power class at 52 MHz and 1.95 V.
     pwr_cl_52_195 200;
@@ -137,17 +137,17 @@ bytes! {
     pwr_cl_52_360 202;
     /// Byte 203: power class at 26 MHz and 3.6 V.
     pwr_cl_26_360 203;
-    /// Byte 205: least read performance with 4 data lines at 26 MHz.
+    /// Byte 205: least read performance (a code) with 4 data lines at 26 MHz.
     min_perf_r_4_26 205;
-    /// Byte 206: least write performance with 4 data lines at 26 MHz.
+    /// Byte 206: least write performance (a code) with 4 data lines at 26 MHz.
     min_perf_w_4_26 206;
-    /// Byte 207: least read performance with 8 data lines at 26 MHz, or 4 at 52 MHz.
+    /// Byte 207: least read performance (a code) with 8 data lines at 26 MHz, or 4 at 52 MHz.
     min_perf_r_8_26_4_52 207;
-    /// Byte 208: least write performance with 8 data lines at 26 MHz, or 4 at 52 MHz.
+    /// Byte 208: least write performance (a code) with 8 data lines at 26 MHz, or 4 at 52 MHz.
     min_perf_w_8_26_4_52 208;
-    /// Byte 209: least read performance with 8 data lines at 52 MHz.
+    /// Byte 209: least read performance (a code) with 8 data lines at 52 MHz.
     min_perf_r_8_52 209;
-    /// Byte 210: least write performance with 8 data lines at 52 MHz.
+    /// Byte 210: least write performance (a code) with 8 data lines at 52 MHz.
     min_perf_w_8_52 210;
     /// Byte 211: support of secure write protection.
     secure_wp_info 211;
@@ -165,13 +165,13 @@ bytes! {
     hc_wp_grp_size 221;
     /// Byte 222: number of sectors in a reliable write.
     rel_wr_sec_c 222;
-    /// Byte 223: longest erase of a high-capacity erase group, in 300 ms.
+    /// Byte 223: longest erase of a high-capacity erase group, in units of 300 ms.
     erase_timeout_mult 223;
-    /// Byte 224: size of a high-capacity erase group, in 512 KiB.
+    /// Byte 224: size of a high-capacity erase group, in units of 512 KiB.
     hc_erase_grp_size 224;
     /// Byte 225: super-page size code.
     acc_size 225;
-    /// Byte 226: size of a boot area, in 128 KiB.
+    /// Byte 226: size of a boot area, in units of 128 KiB.
     boot_size_mult 226;
     /// Byte 228: supported boot modes: bit 0 alternative boot, bit 1 DDR, bit 2 high speed.
     boot_info 228;
@@ -182,11 +182,11 @@ bytes! {
     /// Byte 231: supported functions: bit 0 secure erase, 2 secure bad block retirement, 4 trim, 6
     /// sanitize.
     sec_feature_support 231;
-    /// Byte 232: longest trim of an erase group, in 300 ms.
+    /// Byte 232: longest trim of an erase group, in units of 300 ms.
     trim_mult 232;
-    /// Byte 234: least read performance with 8 data lines at 52 MHz, DDR.
+    /// Byte 234: least read performance (a code) with 8 data lines at 52 MHz, DDR.
     min_perf_ddr_r_8_52 234;
-    /// Byte 235: least write performance with 8 data lines at 52 MHz, DDR.
+    /// Byte 235: least write performance (a code) with 8 data lines at 52 MHz, DDR.
     min_perf_ddr_w_8_52 235;
     /// Byte 236: power class at 200 MHz with VCCQ at 1.3 V.
     pwr_cl_200_130 236;
@@ -198,21 +198,21 @@ bytes! {
     pwr_cl_ddr_52_360 239;
     /// Byte 240: bit 0 is set if the cache is flushed in the order in which data arrived.
     cache_flush_policy 240;
-    /// Byte 241: longest first power-up after partitioning, in 100 ms.
+    /// Byte 241: longest first power-up after partitioning, in units of 100 ms.
     ini_timeout_ap 241;
     /// Byte 246: urgency of background operations, 0 to 3 in bits 1:0.
     bkops_status 246;
-    /// Byte 247: longest busy of the notification "power off long", in 10 ms.
+    /// Byte 247: longest busy of the notification "power off long", in units of 10 ms.
     power_off_long_time 247;
-    /// Byte 248: longest busy of CMD6, in 10 ms.
+    /// Byte 248: longest busy of CMD6, in units of 10 ms.
     generic_cmd6_time 248;
     /// Byte 253: power class at 200 MHz DDR and 3.6 V.
     pwr_cl_ddr_200_360 253;
     /// Byte 264: best size of a trim.
     optimal_trim_unit_size 264;
-    /// Byte 265: best size of a write, in 4 KiB.
+    /// Byte 265: best size of a write, in units of 4 KiB.
     optimal_write_size 265;
-    /// Byte 266: best size of a read, in 4 KiB.
+    /// Byte 266: best size of a read, in units of 4 KiB.
     optimal_read_size 266;
     /// Byte 267: used share of the spare blocks, see [`pre_eol`](Self::pre_eol).
     pre_eol_info 267;
@@ -234,7 +234,7 @@ bytes! {
     supported_modes 493;
     /// Byte 494: supported extended partition attributes: bit 0 system code, bit 1 non-persistent.
     ext_support 494;
-    /// Byte 495: size of a large unit minus one, in MiB.
+    /// Byte 495: size of a large unit minus one, in units of 1 MiB.
     large_unit_size_m1 495;
     /// Byte 496: number of contexts in bits 3:0, largest multiple of a large unit context in 6:4.
     context_capabilities 496;

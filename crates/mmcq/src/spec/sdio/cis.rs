@@ -388,8 +388,8 @@ impl Walker {
     }
 }
 
-/// Returns TPLFE_MAX_TRAN_SPEED in hertz; the code has a unit and a factor, as in the CSD
-/// [SD 5.3.2].
+/// Returns TPLFE_MAX_TRAN_SPEED in hertz; `None` for a reserved code. The code has a unit and a
+/// factor, as in the CSD [SD 5.3.2].
 fn transfer_speed_hz(code: u8) -> Option<u32> {
     const TENTHS: [u32; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
     const UNIT_HZ: [u32; 4] = [10_000, 100_000, 1_000_000, 10_000_000];

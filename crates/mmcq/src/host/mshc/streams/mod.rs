@@ -2,25 +2,25 @@
 //!
 // Read first: `ring.rs` (reads). This text explains carriers (writes).
 //!
-//! Reads and writes stay open in two different ways, since only for reads the controller can report
-//! the end of a request's data without a byte count:
+//! Reads stay open by one method and writes by another, since only for a read does the controller
+//! report that all data of an open transfer have arrived:
 //!
-//! - **Reads by a ring of descriptors.** A transfer with a byte count of 0 has no end. The DMA
-//!   stops at a descriptor that it does not own, and reports this; then all data of the descriptors
-//!   before it are in memory. The FIFO fills, and the card's clock stops. The next request's
-//!   descriptors are written from that descriptor on, and a write to the poll demand register makes
-//!   the DMA continue.
-//! - **Writes by a carrier.** A write with a byte count of 0 is not possible: nothing reports that
-//!   the card has received the last block, and the controller does not send CMD12 while the FIFO is
-//!   empty. So the transfer stays open only for the card: CMD25 has the exact count of its own
-//!   data, and later data are sent with a CMD13, the *carrier*, which the card answers while it
-//!   receives data. The command register has the bits for data and their direction for every
-//!   command. The controller reports the end of each command's data (Data Transfer Over) after the
-//!   CRC status of the last block. Then the card is busy; the phase ends when DAT0 is high.
+//! - **Reads by a ring of descriptors.** A byte count of 0 makes a transfer without an end. The DMA
+//!   stops at a descriptor that it does not own, and raises an interrupt; the data of all
+//!   descriptors before it are in memory then. The FIFO fills, and the controller stops the card's
+//!   clock. The driver writes the next request's descriptors from that place on, and a write to the
+//!   poll demand register lets the DMA continue.
+//! - **Writes by a carrier.** A write with a byte count of 0 is not possible: no event shows that
+//!   the card has received the last block, and the controller sends no CMD12 while the FIFO is
+//!   empty. So only the card's transfer stays open. CMD25 has the exact byte count of its own data,
+//!   and later data are sent as the data of a CMD13 (a carrier), which the card answers while it
+//!   receives. The command register has bits for data and their direction, which work with every
+//!   command. The controller reports the end of each CMD25 or CMD13 (Data Transfer Over) after the
+//!   CRC status of its last block. The card's busy follows; the phase ends when DAT0 is high.
 //!
-//! This project has tested neither way on a real controller. Both are off until a board enables
-//! them by [`OpenTransfers`]. After two failures in a row the engine does not use them any more.
-//! `docs/open-transfers.md` says what the manuals state.
+//! This project has seen neither method on real hardware. Both are off until a board enables them
+//! by [`OpenTransfers`]. After two failures in a row the engine stops using them.
+//! `docs/open-transfers.md` quotes what the manuals say.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -42,23 +42,23 @@ use ring::{Ring, Run};
 const SELECT_CARD: u8 = 7;
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
-/// Size of [`Scrap`] in bytes.
+/// Size in bytes of the memory for read data that no request wants ([`Scrap`]).
 const SCRAP_BYTES: u32 = 512;
 
-/// Which transfers a controller leaves open. Enable a kind only after a test on the controller.
+/// Which transfers the driver keeps open. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenTransfers {
-    /// Whether reads stay open, with a byte count of 0.
+    /// Whether reads stay open: the driver starts them with a byte count of 0, which has no end.
     pub reads: bool,
-    /// Whether writes stay open, with later data sent by a CMD13.
+    /// Whether writes stay open: the driver sends later data as the data of a CMD13.
     pub writes: bool,
 }
 
 setters!(OpenTransfers { reads: bool, writes: bool });
 
 impl OpenTransfers {
-    /// No transfer stays open: the setting for an untried controller.
+    /// No transfer stays open: the setting for a controller on which nothing was tried.
     pub const NONE: OpenTransfers = OpenTransfers { reads: false, writes: false };
 }
 
@@ -71,7 +71,7 @@ pub struct Scrap {
 }
 
 impl Scrap {
-    /// Makes the memory.
+    /// Makes the memory, for a static variable.
     pub const fn new() -> Self {
         Scrap { bytes: [0; SCRAP_BYTES as usize] }
     }
@@ -83,38 +83,38 @@ impl Default for Scrap {
     }
 }
 
-/// A driver for DesignWare's controller that leaves transfers open where its board has enabled it.
+/// A driver for DesignWare's controller that keeps transfers open where its board has enabled it.
 ///
-/// In all other cases the driver works like [`DesignWare`].
+/// For other requests the driver works like the wrapped [`DesignWare`].
 pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
     pub(super) host: DesignWare<R, D, S, DESCRIPTORS>,
     caps: Caps,
     config: OpenTransfers,
-    /// Bus address of the [`Scrap`] memory.
+    /// Bus address of the memory for read data that no request wants ([`Scrap`]).
     scrap_bus: u64,
-    /// Size in bytes of the largest request that is sure to fit into the ring.
+    /// Largest size of a request in bytes whose descriptors fit the table in any case.
     ring_bytes: u32,
     open: Option<Open>,
-    /// The phase in progress, if it belongs to an open read or to the CMD12 that ends one.
+    /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
     run: Option<Run>,
-    /// The role of the phase in progress, if the wrapped driver `host` executes it.
+    /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
-    /// The result of a write phase whose end waits until the card is no longer busy.
+    /// The result of a write whose data have ended while the card is still busy; `None` otherwise.
     busy: Option<Result<Done, Fault>>,
-    /// The argument of the CMD7 that selected the card; 0: none is selected.
+    /// Argument of the CMD7 that selected the card; 0 if no card is selected.
     selected: u32,
-    /// Errors in a carrier's response. The engine does not see that response, so the driver adds
-    /// these errors to the next status response that the engine gets.
+    /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
+    /// driver adds the errors to the next response that the engine gets.
     told: u32,
 }
 
-/// A transfer that the card still executes, since no CMD12 has ended it.
+/// An open transfer: the card has not seen its end.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),
-    /// A write that is open only for the card; carriers continue it.
+    /// A write: the card's transfer is open, the controller's is not.
     Carrier,
-    /// A transfer that this driver cannot continue.
+    /// The transfer cannot be continued.
     Ended,
 }
 
@@ -122,19 +122,19 @@ enum Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// CMD12 or CMD13.
+    /// The phase sends CMD12 or CMD13 without data.
     Status,
-    /// CMD25 whose transfer stays open.
+    /// The phase sends CMD25, whose transfer stays open on the card.
     Write,
-    /// CMD13 with data.
+    /// The phase sends CMD13 with data, as a carrier.
     Carrier,
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Makes a driver that leaves transfers open as far as `config` allows; writes no register.
-    /// Maps `scrap` and never unmaps it.
+    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register. Maps
+    /// `scrap` for DMA for the lifetime of the program.
     ///
-    /// If the table has no room for the descriptors of a stop, reads do not stay open.
+    /// If the table is too small for the descriptors that CMD12 needs, no read stays open.
     ///
     /// # Errors
     /// [`MshcInitError::Table`]: the controller cannot reach `scrap`.
@@ -165,7 +165,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         })
     }
 
-    /// Returns the wrapped driver.
+    /// Returns the wrapped driver of the controller.
     pub fn controller(&self) -> &DesignWare<R, D, S, DESCRIPTORS> {
         &self.host
     }
@@ -200,7 +200,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         }
     }
 
-    /// Converts the end of a carrier into the end of the engine's phase, which had no command.
+    /// Converts the end of a carrier's CMD13 for the engine, whose phase had no command.
     fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);
@@ -212,8 +212,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(Done::default())
     }
 
-    /// Handles the end of a phase of the wrapped driver. `None`: the card is still busy with the
-    /// data of a write that stays open.
+    /// Handles the end of a phase of the wrapped driver. Returns the end for the engine; `None` if
+    /// the card is still busy with the data of a write that stays open.
     fn ended(&mut self, end: Result<Done, Fault>) -> Option<Result<Done, Fault>> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         let end = match plain {
@@ -237,8 +237,9 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         None
     }
 
-    /// Returns the result of a write that stays open, if the card is no longer busy. The level of
-    /// DAT0 decides; status bit 13 only causes the interrupt.
+    /// Handles the busy of a write that stays open. Returns the result of the write when DAT0 is
+    /// high; `None` while the card is busy. Bit 13 of the raw status only interrupts, and proves
+    /// nothing.
     fn take_busy(&mut self) -> Option<Result<Done, Fault>> {
         let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
         if raw == u32::MAX && self.host.is_gone() {
@@ -253,14 +254,14 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.busy.take()
     }
 
-    /// Forgets the open transfer, because the lines or the controller are reset.
+    /// Forgets the open transfer, because the lines or the whole controller are reset.
     fn forget(&mut self) {
         (self.open, self.run, self.busy) = (None, None, None);
         self.plain = Plain::Other;
     }
 }
 
-/// Maps the [`Scrap`] memory.
+/// Maps the memory for read data that no request wants; returns its bus address.
 fn map_scrap<D: Dma>(dma: &D, scrap: &'static mut Scrap) -> Result<u64, DmaError> {
     let (place, bytes) = (NonNull::from(&mut *scrap).cast(), SCRAP_BYTES as usize);
     let bus = map_whole(dma, place, bytes, Direction::Read)?;

@@ -1,16 +1,17 @@
-//! Reads by a ring of descriptors, with a byte count of 0.
+//! Open reads: CMD18 with a byte count of 0, whose data the DMA transfers by a ring of descriptors.
 //!
-//! The ring is the driver's descriptor table. A later request's descriptors begin where the DMA
-//! stopped: at the descriptor after those of the last request. None of them is marked as the first
-//! one (that would reset the FIFO, which has the beginning of the next block) or as the last one
-//! (that would end the DMA).
+//! The ring is the driver's table of descriptors. Each request's descriptors begin where the DMA
+//! has stopped: at the descriptor after those of the last request, which the DMA did not own. In a
+//! continued read no descriptor is marked as the first one, because that mark resets the FIFO,
+//! which already has the beginning of the next block. No descriptor is marked as the last one,
+//! because that mark ends the DMA.
 //!
-//! CMD12 needs the card's clock, which stands while the FIFO is full. So CMD12 is written first,
-//! and then the DMA gets descriptors for unwanted data, which empty the FIFO. The controller ends
+//! CMD12 needs the card's clock, which is stopped while the FIFO is full. So the driver writes
+//! CMD12 first, and then gives the DMA descriptors of memory that nobody reads. The controller ends
 //! the data when the FIFO is empty.
 //!
-//! While the transfer is open, the FIFO level from which the DMA reads is 0: otherwise the last
-//! words of a request would wait for the next block.
+//! While the transfer is open, the threshold at which the FIFO requests DMA is 0: otherwise the
+//! last words of a request would stay in the FIFO until the next block comes.
 
 use super::{Open, OpenDesignWare, SCRAP_BYTES};
 use crate::host::mshc::layout::*;
@@ -22,28 +23,28 @@ use crate::host::{Cause, Data, Direction, Dma, Done, Fault, Phase, Regs, Segment
 use crate::spec::response::Response;
 
 const AT: Offsets = DesignWareLayout::AT;
-/// The DMA interrupts that are enabled for an open read.
+/// Interrupts of the DMA that are enabled during an open read: the DMA has stopped, or has failed.
 const DMA_INTERRUPTS: u32 = DMA_UNAVAILABLE | DMA_BUS_ERROR | DMA_ABNORMAL;
-/// Size of a block in bytes.
+/// Length of a block in bytes.
 const BLOCK_BYTES: u32 = 512;
 
-/// Returns the number of descriptors that a stop needs: for a full FIFO, and for the data that come
-/// until the end bit of CMD12 (less than a block).
+/// Returns the number of descriptors for the data that the DMA drops at CMD12: the content of a
+/// full FIFO, and what the card sends until the end bit of CMD12, which is less than a block.
 pub(super) const fn scraps(fifo: &Fifo) -> usize {
     fifo.bytes.div_ceil(SCRAP_BYTES) as usize + 1
 }
 
-/// Returns address and length of each segment.
+/// Returns bus address and length in bytes of each segment.
 fn pieces(segments: &[Segment]) -> impl Iterator<Item = (u64, u32)> + Clone {
     segments.iter().map(|segment| (segment.bus, segment.len))
 }
 
-/// An open read.
+/// State of an open read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
-    /// Number of the descriptor where the DMA stops.
+    /// Index of the descriptor in the table at which the DMA stops.
     next: usize,
-    /// Whether the controller has ended the data.
+    /// Whether the controller has ended the data, so that the read cannot be continued.
     over: bool,
 }
 
@@ -63,16 +64,16 @@ pub(super) struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// CMD18 with its data.
+    /// The phase sends CMD18 and transfers its first data.
     Begins,
-    /// Data without a command.
+    /// The phase transfers more data, without a command.
     GoesOn,
-    /// CMD12.
+    /// The phase sends CMD12.
     Stops,
 }
 
 impl Run {
-    /// Returns the raw status bits that must come before the phase is over.
+    /// Returns the raw status bits that must be set before the phase has ended.
     fn needs(&self) -> u32 {
         match self.kind {
             Kind::Begins => INT_COMMAND,
@@ -85,7 +86,8 @@ impl Run {
         self.kind != Kind::Stops && self.active.dma_seen & DMA_UNAVAILABLE == 0
     }
 
-    /// Returns the interrupts to enable. The DMA's own interrupt reports that the DMA has stopped.
+    /// Returns the raw status bits that must interrupt. The stop of the DMA has an interrupt of its
+    /// own (DMA status register).
     fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.active.seen;
         match self.kind {
@@ -98,13 +100,13 @@ impl Run {
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, D, S, DESCRIPTORS> {
-    /// Returns whether an open read can transfer `blocks` blocks into this segment.
+    /// Returns whether an open read can transfer `blocks` blocks to this memory.
     pub(super) fn fits(&self, segment: &Segment, blocks: u32) -> bool {
         let bytes = blocks.saturating_mul(BLOCK_BYTES);
         segment.bus & BY_CPU == 0 && bytes <= self.ring_bytes && self.host.stops_between_blocks()
     }
 
-    /// Starts CMD18 with its first data.
+    /// Starts CMD18 with the data of the first request.
     pub(super) fn begin_ring(
         &mut self,
         phase: &Phase,
@@ -131,7 +133,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(())
     }
 
-    /// Continues the read into the next request's memory: writes the descriptors, and three
+    /// Continues the read with the next request's memory: writes its descriptors, and three
     /// registers.
     pub(super) fn continue_ring(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
         let (Some(Open::Ring(ring)), Some(data)) = (self.open, phase.data) else {
@@ -162,7 +164,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(())
     }
 
-    /// Sends CMD12, and gives the DMA memory for the data that the card has sent in advance.
+    /// Sends CMD12, and gives the DMA memory for the data that the card has sent after the last
+    /// request.
     pub(super) fn stop_ring(&mut self, ring: Ring, phase: &Phase) -> Result<(), StartError> {
         let host = &mut self.host;
         host.check_lines(false)?;
@@ -192,7 +195,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.run = Some(run);
     }
 
-    /// Handles the events of a phase of an open read.
+    /// Handles the events of a phase of an open read. Returns its result; `None` if it has not
+    /// ended.
     pub(super) fn take_ring(&mut self) -> Option<Result<Done, Fault>> {
         let (Some(mut run), Some(Open::Ring(mut ring))) = (self.run.take(), self.open) else { return None };
         self.host.look(&mut run.active);
@@ -244,8 +248,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Some(Ok(Done { response, ..Done::default() }))
     }
 
-    /// Masks the interrupts while an open read waits for the next request. Errors of blocks that
-    /// came in advance stay in the raw status register for the next phase.
+    /// Masks the interrupts while an open read waits for its next request. Errors of blocks that
+    /// arrive in that time stay in the raw status for the next phase.
     pub(super) fn hush(&mut self) {
         self.host.set_mask(0);
         self.host.regs.write32(AT.dma_enable, 0);
@@ -253,8 +257,9 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
 }
 
 impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S, DESCRIPTORS> {
-    /// Returns whether the card's clock stops between blocks, or may stop inside of a block. At a
-    /// fast clock each block of a read must wait until the FIFO has space for all of it.
+    /// Returns whether the controller stops the card's clock only where that is allowed. At a slow
+    /// clock it may stop in the middle of a block; at a fast clock only between blocks, when the
+    /// FIFO has no space for a whole block.
     fn stops_between_blocks(&self) -> bool {
         !self.bus.is_fast() || self.fifo.read_room && self.fifo.bytes >= BLOCK_BYTES
     }
@@ -263,7 +268,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S
         self.sync_table(16 * DESCRIPTORS);
     }
 
-    /// Sets the DMA and the FIFO to the state that ordinary transfers need.
+    /// Sets DMA and FIFO back to the register values for ordinary transfers, when an open read has
+    /// ended.
     fn leave_ring(&mut self) {
         self.set_mask(0);
         self.regs.write32(AT.dma_mode, 0);

@@ -14,8 +14,8 @@ const WRITE_STOP_R1: u32 = 0xd00;
 type Found = (Option<u32>, Option<u32>);
 
 /// Runs a transfer whose response registers have one value at the end of the command, and another
-/// at the end of all. Returns the R1 of the command and the R1 of CMD12, as the driver reports
-/// them.
+/// at the end of the transfer. Returns the R1 of the command and the R1 of CMD12, as the driver
+/// reports them.
 fn found<L: MshcLayout>(
     host: &mut Driver<L>,
     direction: Direction,

@@ -1,4 +1,4 @@
-//! Transfers that stay open, tested with fake registers whose values each test sets.
+//! Tests of transfers that stay open, on registers whose values the test sets.
 
 use super::*;
 
@@ -34,18 +34,18 @@ fn map(host: &mut Open, memory: &mut [u8], direction: Direction) -> Segment {
     segment
 }
 
-/// Returns the values in the log that were written to this register.
+/// Returns the values that were written to the register at `offset`, from this log.
 fn written(log: &[(u16, u32)], offset: u16) -> Vec<u32> {
     log.iter().filter(|write| write.0 == offset).map(|write| write.1).collect()
 }
 
-/// Sets the status of a DMA that has stopped at a descriptor that it does not own.
+/// Sets the DMA status of a DMA that has stopped at a descriptor that it does not own.
 fn stops(host: &Open) {
     let dma = &host.controller().regs.dma;
     dma.set(dma.get() | DMA_UNAVAILABLE | DMA_ABNORMAL);
 }
 
-/// Makes a driver with an open read of one block, whose data have been transferred.
+/// Returns a driver with an open read, and the segment of its first block, whose data have arrived.
 fn with_read_open() -> (Open, Segment) {
     let mut host = open();
     let memory = Box::leak(Box::new([0u8; 512]));
@@ -111,7 +111,8 @@ fn a_read_goes_on_by_the_poll_demand_and_without_a_command() {
     assert_eq!(host.ack(&[segment]).phase, Some(Ok(Done::default())));
 }
 
-/// An error in a block that came in advance is not lost: the next phase reports it.
+/// Tests an error of a block that arrives between two requests of an open read: the next phase
+/// reports it.
 #[test]
 fn an_error_of_a_block_ahead_is_that_of_the_next_phase() {
     let (mut host, segment) = with_read_open();
@@ -129,7 +130,8 @@ fn an_error_of_a_block_ahead_is_that_of_the_next_phase() {
     assert_eq!(host.start(&again, &[segment], 0), Err(StartError::Unsupported));
 }
 
-/// The controller ends the data at once, as if a byte count of 0 meant no data.
+/// Tests a controller for which a byte count of 0 means no data: it ends the data by itself, which
+/// is a fault.
 #[test]
 fn data_that_end_without_an_end_are_a_fault() {
     let mut host = open();
@@ -231,7 +233,7 @@ fn a_write_goes_on_as_the_data_of_a_status_command_and_ends_behind_busy() {
     assert!(!host.goes_on_with(&segment, 1, Direction::Read));
 }
 
-/// The interrupt at the end of busy may be lost: the level of DAT0 decides.
+/// Tests a lost interrupt at the end of busy: the next poll sees the level of DAT0.
 #[test]
 fn an_end_of_busy_without_its_interrupt_is_seen_by_the_next_look() {
     let mut host = open();
@@ -246,8 +248,8 @@ fn an_end_of_busy_without_its_interrupt_is_seen_by_the_next_look() {
     assert!(host.ack(&[segment]).phase.unwrap().is_ok());
 }
 
-/// The engine does not see the response of a carrier. The driver reports an error in that response
-/// in the next status response.
+/// Tests an error in the response to a carrier's CMD13, which the engine does not see: the next
+/// status that the engine gets reports the error.
 #[test]
 fn an_error_of_an_earlier_write_is_told_with_the_next_status() {
     let late = crate::spec::response::R1::ERROR;

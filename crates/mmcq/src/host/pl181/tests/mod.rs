@@ -29,7 +29,7 @@ struct Fake {
     words: RefCell<BTreeMap<u16, u32>>,
     log: RefCell<Vec<Access>>,
     flags: Cell<u32>,
-    /// The words in the FIFO.
+    /// The words in the FIFO during a read.
     rx: RefCell<VecDeque<u32>>,
     card: RefCell<VecDeque<u32>>,
     /// Number of words in the FIFO during a write.
@@ -37,7 +37,7 @@ struct Fake {
     sent: RefCell<Vec<u32>>,
     /// Number of words that the bus transfers between two reads of the status.
     pace: Cell<usize>,
-    /// Whether the end of the data is reported with every later access to the FIFO.
+    /// Whether the controller reports the end of the data again at every later access to the FIFO.
     repeats_end: Cell<bool>,
 }
 
@@ -230,7 +230,8 @@ fn fault(cause: Cause, stage: Stage) -> Fault {
     Fault { cause, stage, response: None }
 }
 
-/// Acknowledges as long as the interrupt line is asserted, or the bus transfers data.
+/// Calls `ack` whenever the interrupt line is asserted, until the phase ends. Returns its result,
+/// and the number of calls.
 fn run(host: &mut Driver, segments: &[Segment]) -> (Result<Done, Fault>, u32) {
     for acks in 1..10_000 {
         if let Some(result) = host.ack(segments).phase {

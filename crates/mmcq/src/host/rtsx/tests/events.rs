@@ -228,7 +228,8 @@ fn one_read_of_ones_is_no_chip_that_is_gone() {
     }
 }
 
-/// Acknowledges until the interrupt line is inactive, at most three times.
+/// Calls `ack` until the interrupt line is inactive, at most three times. Returns the number of
+/// calls, and the end of the phase, if there was one.
 fn settle(host: &mut Driver) -> (u32, Option<Result<Done, Fault>>) {
     let mut end = None;
     for calls in 0..3 {

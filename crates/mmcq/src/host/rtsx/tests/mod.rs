@@ -27,7 +27,7 @@ const LIST_OK: u32 = 0xa000_0000;
 const TABLE_OK: u32 = 0x6000_0000;
 const LIST_FAIL: u32 = 0x9000_0000;
 
-/// The seven registers of the CPU, and the internal registers behind HAIMR.
+/// The seven registers that the CPU can access, and the internal registers behind HAIMR.
 #[derive(Default)]
 struct Fake {
     pending: Cell<u32>,
@@ -37,7 +37,7 @@ struct Fake {
     reads: Cell<u32>,
     /// Number of polls of HAIMR until an access ends.
     slow: Cell<u32>,
-    /// Number of those polls that are left.
+    /// Number of polls of HAIMR that are left until the access in progress ends.
     left: Cell<u32>,
     /// Whether internal registers lose what is written to them.
     broken: Cell<bool>,
@@ -196,7 +196,8 @@ fn build(config: RtsxConfig) -> Driver {
     build_at(LIST_BUS, config).unwrap()
 }
 
-/// Runs an operation to its end; returns the time that it took.
+/// Runs an operation to its end. Returns the result, and the time in nanoseconds that the operation
+/// took.
 fn finish(host: &mut Driver, op: BusOp) -> (Step, u64) {
     let mut now = 0;
     let mut first = true;

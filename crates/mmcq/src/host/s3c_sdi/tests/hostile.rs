@@ -17,7 +17,7 @@ fn arbitrary_phase(u: &mut Unstructured<'_>) -> Result<Phase> {
     })
 }
 
-/// Returns random values in which the bits with a meaning are frequent.
+/// Returns random register values in which the bits with a meaning are frequent.
 fn arbitrary_registers(u: &mut Unstructured<'_>) -> Result<Vec<u32>> {
     let mut values = Vec::new();
     for _ in 0..u.int_in_range(0..=24)? {

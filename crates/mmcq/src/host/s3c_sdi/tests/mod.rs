@@ -290,7 +290,8 @@ fn run(host: &mut Driver, phase: &Phase) -> Done {
 }
 
 /// Receives all of `bytes`, up to `burst` of them before each interrupt. Like the controller, it
-/// stops the clock while the FIFO is full, and interrupts when it is half full.
+/// stops the clock while the FIFO is full, and interrupts when it is half full. Returns the end of
+/// the phase, and the number of interrupts.
 fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segment]) -> (Done, u32) {
     let mut interrupts = 0;
     let mut sent = 0;
@@ -319,8 +320,8 @@ fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segmen
     panic!("the transfer does not end");
 }
 
-/// Lets the card take all data, down to `keep` bytes in the FIFO before each interrupt; returns the
-/// data.
+/// Lets the card take all data, down to `keep` bytes in the FIFO before each interrupt. Returns the
+/// data, the end of the phase, and the number of interrupts.
 fn send_all(host: &mut Driver, len: usize, keep: usize, segments: &[Segment]) -> (Vec<u8>, Done, u32) {
     let mut got = Vec::new();
     let mut interrupts = 0;

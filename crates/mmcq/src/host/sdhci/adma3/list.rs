@@ -104,8 +104,8 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         bus.wrapping_add((Self::TRANSFERS_AT + place * Self::EACH) as u64)
     }
 
-    /// Returns the transfer whose ADMA2 descriptors contain `address`, or end at it. Only the lower
-    /// halves of addresses are compared.
+    /// Returns the number of the transfer whose ADMA2 descriptors contain `address`, or end at it;
+    /// `None` if there is none. Only the lower halves of addresses are compared.
     pub(super) fn transfer_of(bus: u64, address: u32) -> Option<u8> {
         let from = address.wrapping_sub(Self::transfer_at(bus, 0) as u32) as usize;
         let (place, within) = (from / Self::EACH, from % Self::EACH);
@@ -118,7 +118,8 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         .filter(|&place| usize::from(place) < ENTRIES)
     }
 
-    /// Returns the memory of transfer `place`, and its bus address.
+    /// Returns the bus address and the memory of transfer `place`; `None` if the list has no such
+    /// transfer.
     pub(super) fn transfer(&mut self, bus: u64, place: usize) -> Option<(u64, &mut Described<PIECES>)> {
         Some((Self::transfer_at(bus, place), self.transfers.get_mut(place)?))
     }

@@ -11,7 +11,7 @@ use crate::host::{QueueCaps, QueueError};
 pub struct CqhciQuirks(u32);
 
 impl CqhciQuirks {
-    /// No deviation.
+    /// The engine has no deviation.
     pub const NONE: CqhciQuirks = CqhciQuirks(0);
     /// With 64-bit addresses, a transfer descriptor has 12 bytes instead of 16.
     pub const SHORT_DESCRIPTORS: CqhciQuirks = CqhciQuirks(1 << 0);
@@ -29,14 +29,15 @@ impl CqhciQuirks {
 
     /// Quirks of Intel's Gemini Lake (PCI 8086:31cc).
     pub const INTEL_GLK: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
-    /// Intel's controllers from Cannon Lake on (PCI 8086:9dc4, 34c4, 4b47, 4dc4, 54c4 and others).
+    /// Quirks of Intel's controllers from Cannon Lake on (PCI 8086:9dc4, 34c4, 4b47, 4dc4, 54c4 and
+    /// others).
     pub const INTEL: CqhciQuirks = Self::SHORT_DESCRIPTORS;
     /// Quirks of TI's AM654.
     pub const AM654: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
     /// Quirks of NVIDIA's Tegra 186 and 194.
     pub const TEGRA: CqhciQuirks =
         Self::DIRECT_BUSY_BESIDE.with(Self::TRANSFER_MODE).with(Self::NO_POLL_BESIDE);
-    /// Synopsys' DWC MSHC (Rockchip, Sophgo, T-Head). Genesys' GL9763E needs only
+    /// Quirks of Synopsys' DWC MSHC (Rockchip, Sophgo, T-Head). Genesys' GL9763E needs only
     /// [`TRANSFER_MODE`](Self::TRANSFER_MODE).
     pub const DWC_MSHC: CqhciQuirks = Self::TRANSFER_MODE.with(Self::BOUNDARY_128M);
 

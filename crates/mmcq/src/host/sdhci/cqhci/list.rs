@@ -18,8 +18,8 @@ const BOUNDARY_BYTES: u64 = 128 << 20;
 #[repr(C, align(1024))]
 #[derive(Debug)]
 pub struct TaskList<const PIECES: usize> {
-    /// The task descriptor list. It has twice the size, since its aligned begin depends on the bus
-    /// address.
+    /// Memory for the task descriptor list. It has twice the size of the list, because the list
+    /// must begin at a bus address that is a multiple of 1024.
     slots: [u32; 2 * LIST_WORDS],
     /// Transfer descriptors of each slot's task.
     pieces: [[[u32; 4]; PIECES]; 32],
@@ -62,7 +62,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
         }
     }
 
-    /// Returns a slot's task descriptor and its link descriptor.
+    /// Returns the memory of a slot's task descriptor and link descriptor; `None` if the slot does
+    /// not exist.
     #[inline(always)]
     fn slot(&mut self, form: &Form, slot: u8) -> Option<[&mut [u32]; 2]> {
         let half = form.half_words();

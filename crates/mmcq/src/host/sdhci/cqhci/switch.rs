@@ -137,8 +137,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         Ok(())
     }
 
-    /// Checks whether the requested tasks were cleared. The doorbells show it, whichever interrupt
-    /// came.
+    /// Checks whether the requested tasks were cleared. The doorbell register shows that, whichever
+    /// interrupt has come.
     pub(super) fn look_for_clear(&mut self, events: &mut QueueEvents) {
         let asked = match self.at {
             At::Clearing(slot) => 1 << slot,

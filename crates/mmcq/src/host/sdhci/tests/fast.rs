@@ -30,8 +30,8 @@ fn signals(host: &Driver) -> Vec<u32> {
         .collect()
 }
 
-/// Runs a CMD13 that ends with this interrupt status; returns the signals that were written, and
-/// the command.
+/// Runs a CMD13 that ends with this interrupt status. Returns the values that the driver wrote to
+/// Interrupt Signal Enable, and to the Command register.
 fn ask(host: &mut Driver, status: u32) -> (Vec<u32>, u32) {
     host.port.regs.set(RESPONSE_0, 4, 0x900);
     host.port.regs.take_log();

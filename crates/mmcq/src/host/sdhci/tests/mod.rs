@@ -39,7 +39,7 @@ struct Fake {
     bytes: RefCell<[u8; 256]>,
     log: RefCell<Vec<Access>>,
     buffer: RefCell<VecDeque<u8>>,
-    /// Reset bits that stay set.
+    /// Bits of Software Reset that never clear.
     stuck: Cell<u8>,
     stable: Cell<bool>,
     /// Whether the controller is gone at the next word of the data.
