@@ -13,15 +13,16 @@ use mmcq::host::{
 };
 use mmcq::spec::command::Command;
 
-/// Costs of the driver's calls in ns. A call is charged before it does its work.
+/// Virtual times in ns that calls of the driver take. The time of a call passes before the call
+/// does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCosts {
     /// Cost of starting a phase with data.
     pub start_data_ns: u64,
     /// Cost of starting a phase without data.
     pub start_command_ns: u64,
-    /// Cost of handling an interrupt, from its assertion until the controller's status is read and
-    /// cleared.
+    /// Cost of handling an interrupt, from the rise of the interrupt line until the driver has read
+    /// and cleared the controller's status.
     pub ack_ns: u64,
     /// Cost of mapping a segment of memory for DMA.
     pub map_ns: u64,

@@ -64,7 +64,7 @@ pub(crate) fn payload_ns(bus: &BusState, bytes: u16) -> u64 {
     clocks_ns(bus, (u64::from(bytes) * 8).div_ceil(lines))
 }
 
-/// Returns the clocks of a block on the data lines: start bit, payload, CRC16, end bit.
+/// Returns the number of clocks of a block on the data lines: start bit, payload, CRC16, end bit.
 pub(crate) fn block_clk(bus: &BusState, bytes: u16) -> u64 {
     let lines = u64::from(bus.width.max(1)) << u32::from(bus.ddr);
     1 + (u64::from(bytes) * 8).div_ceil(lines) + 16 + 1

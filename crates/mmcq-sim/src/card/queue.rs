@@ -68,13 +68,14 @@ pub(crate) struct Task {
     pub(crate) forced: bool,
     /// Whether the task goes before tasks without priority.
     pub(crate) priority: bool,
-    /// Time in ns that its flash unit needs for further tries to read.
+    /// Time in ns that its flash unit needs for further tries to read the task's first page
+    /// (retries).
     pub(crate) retries_ns: u64,
     /// Delay in ns until the task becomes ready; `u64::MAX`: never (a fault).
     pub(crate) late_ns: u64,
     /// Number of blocks by which the card shifts the task's address (a fault).
     pub(crate) astray: i32,
-    /// Whether the card shows the task once as ready before it is (a fault).
+    /// Whether the card shows the task as ready in one answer, before the task is ready (a fault).
     pub(crate) shown: bool,
 }
 
@@ -439,7 +440,7 @@ mod tests {
     }
 
     /// Executes random reads through a queue of this depth as fast as the card allows. Returns the
-    /// time of each in ns.
+    /// mean time of one read in ns.
     fn pace(tasks: &mut Tasks, depth: u8, count: u64) -> u64 {
         let (mut told, mut done, mut now_ns) = (0, 0, 0);
         while done < count {

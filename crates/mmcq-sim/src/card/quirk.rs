@@ -279,7 +279,8 @@ pub(crate) struct Wear {
 }
 
 impl Wear {
-    /// Returns the byte address in the real flash; `None` if the flash does not have it.
+    /// Returns the byte address in the real flash for byte address `at` of the card; `None` if the
+    /// flash does not have this byte.
     #[inline]
     pub(crate) fn place(&self, at: u64) -> Option<u64> {
         match (self.real_bytes, self.beyond) {

@@ -24,7 +24,7 @@ pub(crate) struct Read {
     single: bool,
     /// State of the flash pipeline, if the card reads by page.
     reading: Reading,
-    /// Whether the command continues a run of consecutive reads, so that its data are prefetched.
+    /// Whether the command begins where the read before it ended, so that its data are prefetched.
     goes_on: bool,
 }
 
@@ -329,7 +329,8 @@ impl Write {
     }
 }
 
-/// Returns the byte address this number of blocks away, which stays inside the medium.
+/// Returns the byte address that is `blocks` blocks of `len` bytes after `at` (before it, if
+/// negative), limited to the last block of the medium.
 fn astray(at: u64, blocks: i32, len: u64, medium: &Medium) -> u64 {
     let away = u64::from(blocks.unsigned_abs()).saturating_mul(len);
     let to = if blocks < 0 { at.saturating_sub(away) } else { at.saturating_add(away) };

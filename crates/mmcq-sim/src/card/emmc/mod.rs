@@ -96,7 +96,7 @@ pub struct EmmcCard {
     background: Background,
     /// Time in ns at which RST_n went low; `None`: RST_n is high.
     reset_low_ns: Option<u64>,
-    /// Whether the card was initialised at least once since it was made.
+    /// Whether the device was initialised at least once since the model was made.
     was_up: bool,
     lock: Lock,
     protection: Protection,
@@ -252,7 +252,7 @@ impl EmmcCard {
         Mode { max_hz, width, ddr, signal18, strobe }
     }
 
-    /// Handles all events that were due until this time.
+    /// Handles all events of the device that were due until this time, such as the end of busy.
     fn settle(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));

@@ -67,7 +67,8 @@ impl Gc {
     }
 }
 
-/// What the times depend on: the present run of writes, and the stalls so far.
+/// State from which the times of a write command follow: the present run of writes, and the garbage
+/// collection stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     /// Byte address at which the last write command ended.
@@ -176,7 +177,7 @@ impl Flash {
     }
 
     /// Takes a block of an open write into the cache. Returns the time in ns at which the cache had
-    /// room.
+    /// room for the block.
     pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
         let room_ns = self.make_room(now_ns, len);
         if let Some(bytes) = before {

@@ -1,6 +1,7 @@
-//! Work of the flash that the commands on the bus do not tell.
+//! Work of the flash that the commands on the bus do not show, such as retries and garbage
+//! collection.
 
-/// How many times something happened, and how long it took.
+/// How many times an event of the flash happened, and how long these events took together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Number of times that the event happened.
@@ -35,7 +36,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Adds the work of another run.
+    /// Adds the counts and times of another run to these.
     pub fn add(&mut self, other: &Work) {
         self.flushes.add(other.flushes);
         self.retries.add(other.retries);

@@ -21,7 +21,8 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Returns the address of the next byte, and advances it if the address increments.
+    /// Returns the register address of the next byte, and advances the address if the CMD53 has
+    /// incrementing addresses.
     fn step(&mut self) -> u32 {
         let address = self.address;
         self.address = address.wrapping_add(u32::from(self.increment)) & 0x1_ffff;

@@ -64,7 +64,7 @@ pub struct SdCard {
     extensions: Extensions,
     /// Number of read commands since the card was made.
     reads: u32,
-    /// Extra busy time in ns at the end of the present write.
+    /// Extra busy time in ns at the end of the present write command.
     extra_busy_ns: u64,
     /// Whether the card was initialised at least once since it was made.
     was_up: bool,
@@ -227,7 +227,7 @@ impl SdCard {
         }
     }
 
-    /// Handles all events that were due until this time.
+    /// Handles all events of the card that were due until this time, such as the end of busy.
     fn settle(&mut self, now_ns: u64) {
         if let Some((functions, at_ns)) = self.pending_functions
             && now_ns >= at_ns

@@ -211,13 +211,14 @@ impl Rig {
         self.w(self.at.cmd, START | command);
     }
 
-    /// Advances to the next event.
+    /// Advances the model to its next event.
     pub fn step(&mut self) {
         self.now = self.host.next_event_ns().expect("something is to happen").max(self.now);
         self.host.advance(self.now);
     }
 
-    /// Waits until one of these interrupt flags is set.
+    /// Waits until one of these interrupt flags is set. Returns all interrupt flags that are set
+    /// then.
     pub fn until(&mut self, flags: u32) -> u32 {
         for _ in 0..100_000 {
             let raw = self.raw();

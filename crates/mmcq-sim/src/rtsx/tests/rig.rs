@@ -162,7 +162,7 @@ impl Rig {
         panic!("HAIMR stays busy");
     }
 
-    /// Lets this time pass, with or without interrupts.
+    /// Advances the model by this time, whether interrupts come or not.
     pub fn run(&mut self, ns: u64) {
         let until = self.now + ns;
         while self.host.advance(until) < until {}
@@ -281,7 +281,7 @@ impl Rig {
     }
 }
 
-/// Returns the list entries that set the command registers and the response type.
+/// Returns the entries of a host command list that set the command registers and the response type.
 pub fn token(index: u8, arg: u32, response: u8) -> Vec<u32> {
     let mut list = vec![wr(sd::CMD0, 0xff, 0x40 | index)];
     list.extend((1..).zip(arg.to_be_bytes()).map(|(i, byte)| wr(sd::CMD0 + i, 0xff, byte)));
@@ -289,7 +289,7 @@ pub fn token(index: u8, arg: u32, response: u8) -> Vec<u32> {
     list
 }
 
-/// Returns the list entries that set byte and block counts, DMA and ring buffer.
+/// Returns the entries of a host command list that set byte and block counts, DMA and ring buffer.
 pub fn data_set_up(bytes: u32, from_card: bool) -> Vec<u32> {
     let [low, high] = ((bytes / 512) as u16).to_le_bytes();
     let mut list = vec![

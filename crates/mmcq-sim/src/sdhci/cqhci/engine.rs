@@ -33,7 +33,8 @@ pub enum Step {
     Halted,
 }
 
-/// Registers whose reads and writes have no further effect.
+/// Values of the registers that the engine stores. CQCTL and CQIC are computed when the driver
+/// reads them.
 #[derive(Clone, Debug)]
 pub struct Registers {
     pub cfg: u32,

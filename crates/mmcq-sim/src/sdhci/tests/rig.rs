@@ -307,7 +307,7 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Lets this time pass, with or without interrupts.
+    /// Advances the model by this time, whether interrupts come or not.
     pub fn run(&mut self, ns: u64) {
         let until = self.now + ns;
         while self.host.advance(until) < until {}
@@ -352,7 +352,8 @@ impl Rig {
         Mapped::new(&self.memory, cpu, direction)
     }
 
-    /// Makes an ADMA2 table from entries of address, length and attributes.
+    /// Makes an ADMA2 table from entries of address, length and attributes; `form` is the length of
+    /// a descriptor in bytes.
     pub fn table(&self, form: usize, entries: &[(u64, u32, u32)]) -> Mapped {
         let mut bytes = Vec::new();
         for &(address, length, attributes) in entries {
