@@ -27,7 +27,7 @@ const RECEIVED: u32 = 0x6;
 /// A port over a PL022, with at most eight bytes under way.
 struct Pio {
     regs: pl022::Port,
-    /// Bytes of the exchange.
+    /// Bytes of the exchange under way: the bytes to send, which received bytes replace one by one.
     bytes: Vec<u8>,
     /// Memory that the received bytes go to; `None`: they are dropped.
     to: Option<Segment>,

@@ -2,8 +2,8 @@
 
 use mmcq_sim::faults::Point;
 
-/// Names of the campaigns' cards: SD and eMMC, with byte and block addresses, with and without a
-/// volatile cache.
+/// Names of the cards that most campaigns use: SD and eMMC, with byte and block addresses, with and
+/// without a volatile cache.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
 /// Range of the cards with a command queue or packed commands in [`EVERY_CARD`].

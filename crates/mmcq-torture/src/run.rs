@@ -136,7 +136,8 @@ pub(super) struct Run<'r> {
     pub late_failures: usize,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// Number of events of each point at the last step without a fault.
+    /// Number of events of each point after the last step of the machine. At the first fault these
+    /// numbers become the first mark.
     pub quiet: [u64; Point::COUNT],
     /// State at the last event: the sectors at stake, the number of answers, and the number of
     /// requests.

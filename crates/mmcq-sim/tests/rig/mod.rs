@@ -261,7 +261,8 @@ impl Rig {
         Rig { time, model, memory, stack, ills, supervisor, waker, events, found, options }
     }
 
-    /// Starts a supervisor, or a new one.
+    /// Starts a supervisor for the card; if the rig has one already, the new supervisor replaces
+    /// it.
     pub fn keep(&self) {
         let card = match self.events.borrow().last() {
             Some(Event::Inserted(Ok(card)) | Event::Changed(card) | Event::Exception { card, .. }) => *card,
@@ -272,7 +273,7 @@ impl Rig {
         self.poll_supervisor();
     }
 
-    /// Drops the supervisor at whatever step it is.
+    /// Drops the supervisor, whichever of its steps is under way.
     pub fn leave(&self) {
         *self.supervisor.borrow_mut() = None;
     }

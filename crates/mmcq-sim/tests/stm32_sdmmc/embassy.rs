@@ -57,7 +57,7 @@ const COUNT: u64 = 64;
 /// Number of blocks over which random requests are spread: 2 GiB.
 const SPREAD: u64 = 4 << 20;
 
-/// A load: direction, size and order of its requests.
+/// A load, that is, [`COUNT`] requests: their direction, size and order.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     random: bool,
@@ -100,7 +100,7 @@ impl Load {
     }
 }
 
-/// What a load measured.
+/// Times that were measured while a driver executed a load.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     elapsed_ns: u64,
