@@ -46,12 +46,12 @@ impl<H> Charged<H> {
         Charged { inner, time, costs }
     }
 
-    /// Returns the driver inside.
+    /// Returns the wrapped driver, to read from it.
     pub fn inner(&self) -> &H {
         &self.inner
     }
 
-    /// Returns the driver inside for changes.
+    /// Returns the wrapped driver, to change it or to call it without a charge.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }

@@ -1,5 +1,5 @@
-//! Tests of the stack on a PL022 by register: a port that moves bytes by interrupts, where each
-//! access costs CPU time.
+//! Tests of the stack on the register model of a PL022. The port of the driver moves bytes by
+//! interrupts, and each register access costs CPU time.
 
 use crate::timed;
 use std::cell::RefCell;

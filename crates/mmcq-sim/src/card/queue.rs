@@ -140,12 +140,13 @@ pub(crate) struct Tasks {
     running: Option<Task>,
     /// Time in ns until which each flash unit reads.
     units_ns: Vec<u64>,
-    /// Time in ns up to which all events are handled.
+    /// Time in ns up to which all events of the queue are handled.
     now_ns: u64,
     /// Earliest time in ns of the next event in the queue; 0: not known.
     next_ns: u64,
     seq: u64,
-    /// Number of the task that the order [`Order::StarvesOne`] holds back.
+    /// Number (in the order of arrival) of the task that the order [`Order::StarvesOne`] holds
+    /// back.
     victim: Option<u64>,
     /// Time in ns at which the card reports errors of a write, and their bits.
     late: Option<(u64, u32)>,

@@ -51,7 +51,8 @@ impl Read {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
-    /// Begins a CMD46: the first page of the task is already in the card's buffer.
+    /// Begins a CMD46, which has `left` blocks: the first page of the task is already in the card's
+    /// buffer.
     pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
         let (unit, reading) = (None, Reading::default());
         let (single, goes_on) = (false, false);
@@ -63,7 +64,7 @@ impl Read {
         !self.single
     }
 
-    /// Reads the next block into `buffer`.
+    /// Reads the next block of the read command from the medium into `buffer`.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -205,7 +206,7 @@ impl Write {
         }
     }
 
-    /// Stores a block that came with a good CRC.
+    /// Stores a received block of the write, whose CRC was good.
     #[inline]
     pub(crate) fn take(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8], now_ns: u64) -> Taken {
         let len = u64::from(self.block);

@@ -10,7 +10,8 @@ use crate::slot::Core;
 struct Descriptor {
     place: u64,
     control: u32,
-    /// Address and number of bytes left of each of the two buffers.
+    /// For each of the two buffers: the address of the next byte, and the number of bytes that the
+    /// DMA has not used yet.
     buffers: [(u64, u32); 2],
     next: u64,
 }

@@ -144,7 +144,8 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Returns the value of DCNT: number of blocks and bytes left.
+    /// Returns the value of DCNT: the numbers of blocks and of bytes that are still to be
+    /// transferred.
     fn data_count(&self) -> u32 {
         if !self.dat.active() {
             return 0;

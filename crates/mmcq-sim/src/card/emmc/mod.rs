@@ -50,7 +50,7 @@ enum Transfer {
     Packed,
     /// The data blocks of a packed read.
     PackedRead,
-    /// Frames that the RPMB partition sends, and how many are left.
+    /// Frames that the RPMB partition sends, and the number of frames that it still has to send.
     RpmbRead {
         left: u32,
     },

@@ -12,7 +12,7 @@ pub(super) struct Transfer {
     pub address: u32,
     /// Number of bytes in a block; a CMD53 in byte mode has one block.
     pub size: u16,
-    /// Number of blocks left; `None`: the transfer lasts until the host aborts it.
+    /// Number of blocks left to transfer; `None`: the transfer lasts until the host aborts it.
     pub left: Option<u32>,
     /// Earliest time in ns at which the first block starts.
     pub first_ns: u64,

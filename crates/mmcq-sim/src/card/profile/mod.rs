@@ -142,7 +142,7 @@ impl CardProfile {
         }
     }
 
-    /// Returns the quirks of the card for changes before the card is built.
+    /// Returns the quirks of the card, which the caller may change before it builds the card.
     pub fn quirks_mut(&mut self) -> &mut Quirks {
         match &mut self.kind {
             Kind::Sd(config) => &mut config.quirks,

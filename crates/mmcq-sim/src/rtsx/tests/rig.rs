@@ -169,8 +169,8 @@ impl Rig {
         self.now = until;
     }
 
-    /// Waits until all these bits or a failure are pending, and acknowledges pending bits. Returns
-    /// all bits that were pending.
+    /// Waits until all these bits of BIPR (pending interrupts), or a failure, are set, and clears
+    /// the set bits. Returns all bits that were set.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10 {
@@ -222,7 +222,8 @@ impl Rig {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }
 
-    /// Sends a command without data. Returns the pending bits afterwards.
+    /// Sends a command without data. Returns the bits of BIPR (pending interrupts) that are set
+    /// afterwards.
     pub fn command(&mut self, index: u8, arg: u32, response: u8) -> u32 {
         let mut list = token(index, arg, response);
         list.push(wr(card::DATA_SOURCE, 1, 1));
@@ -248,7 +249,7 @@ impl Rig {
     }
 
     /// Starts a read through the ring buffer; the DMA starts `late_ns` after the list. Returns the
-    /// pending bits at the end.
+    /// bits of BIPR (pending interrupts) that are set at the end.
     pub fn read(&mut self, command: Option<(u8, u32)>, buffer: &Mapped, late_ns: u64) -> u32 {
         let bytes = buffer.cpu.len() as u32;
         let mode = if command.is_some() { READ_2 } else { READ_3 };

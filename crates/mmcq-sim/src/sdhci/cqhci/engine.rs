@@ -103,7 +103,7 @@ struct Progress {
     /// Time in ns of the next poll of the card's queue status, after a poll that found no ready
     /// task.
     poll_ns: u64,
-    /// Whether an error has stopped all further commands.
+    /// Whether the engine sends no further command because of an error, until it was halted.
     stopped: bool,
     /// Fault: slot that the engine has reported complete while its data were still being
     /// transferred.
