@@ -36,7 +36,7 @@ pub struct CallCosts {
 pub struct Charged<H> {
     inner: H,
     time: Time,
-    /// Costs that apply now.
+    /// Costs of the calls from now on.
     pub costs: CallCosts,
 }
 

@@ -68,7 +68,7 @@ impl BusStats {
         self.wire_ns() + self.access_ns + self.busy_ns
     }
 
-    /// Adds the counters of another bus.
+    /// Adds the counters of another bus to these.
     pub fn add(&mut self, other: &BusStats) {
         for (count, more) in self.commands.iter_mut().zip(other.commands) {
             *count += more;

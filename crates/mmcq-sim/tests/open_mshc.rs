@@ -46,7 +46,7 @@ struct Rig {
     base: u64,
     end: u64,
     /// Number of faults that the engine had counted at the end of bring-up, which sends commands
-    /// that the card may not know.
+    /// that some cards do not know.
     faults: u64,
 }
 

@@ -45,7 +45,7 @@ pub struct Rig {
     pub stack: Stack,
     pub base: u64,
     /// Number of faults that the engine had counted at the end of bring-up, which sends commands
-    /// that the card may not know.
+    /// that some cards do not know.
     faults: u64,
 }
 

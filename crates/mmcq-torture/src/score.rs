@@ -170,7 +170,7 @@ impl Score {
         outcome.violation.is_none()
     }
 
-    /// Adds the score of another thread.
+    /// Adds the score of another thread to this one.
     pub fn merge(&mut self, other: Score) {
         self.runs += other.runs;
         self.requests += other.requests;

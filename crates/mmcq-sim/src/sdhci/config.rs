@@ -41,9 +41,9 @@ pub struct SdhciConfig {
     pub timeout_clock_hz: u32,
     /// Time in ns after which a software reset bit clears itself.
     pub reset_ns: u64,
-    /// Time in ns until the internal clock, or the PLL, is stable.
+    /// Time in ns from the enable bit until the internal clock, or the PLL, is stable.
     pub clock_stable_ns: u64,
-    /// Time in ns that the 1.8 V regulator needs.
+    /// Time in ns that the 1.8 V regulator needs until it is ready.
     pub signal18_settle_ns: u64,
     /// Fault: whether the 1.8 V regulator never gets ready. Then the bit 1.8V Signaling Enable
     /// clears itself soon after the driver has set it.

@@ -90,7 +90,7 @@ impl Sdhci {
         true
     }
 
-    /// Sets status bits after this time in ns.
+    /// Sets these bits of the interrupt status `late_ns` nanoseconds after `now`.
     pub(super) fn raise_after(&mut self, late_ns: u64, bits: u32, now: u64) {
         if late_ns == 0 {
             return self.raise(bits, now);

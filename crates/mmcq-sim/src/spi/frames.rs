@@ -180,7 +180,7 @@ impl SpiSlot {
         }
     }
 
-    /// Prepares the next block of a read once the bus is free.
+    /// Prepares the next block of a read as soon as the bus is free.
     fn next_block(&mut self, len: usize, now_ns: u64) {
         if self.card(now_ns, |card, _| card.spi_is_at_end()) == Some(true) {
             self.front.sending = Sending::AtEnd(0);

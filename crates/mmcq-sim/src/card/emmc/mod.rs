@@ -86,7 +86,7 @@ pub struct EmmcCard {
     flash: Flash,
     /// Whether the host has written any data since power-up.
     written: bool,
-    /// Number of read commands since the card was made.
+    /// Number of read commands since the model was made.
     reads: u32,
     /// Extra busy time in ns at the end of the present write.
     extra_busy_ns: u64,

@@ -39,7 +39,7 @@ pub struct Close {
 /// Extra busy time for ending a command in the middle of a long run of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
-    /// Extra busy time in ns at the end of such a write command.
+    /// Extra busy time in ns at the end of a write command that continues a long run.
     pub reopen_ns: u64,
     /// Length in bytes that the run must have at the begin of a command for the extra time to
     /// apply.
@@ -113,14 +113,14 @@ impl Runs {
     }
 }
 
-/// A written block that may not be in the flash yet, and the content before the write.
+/// A written block that is possibly not in the flash yet, and its content before the write.
 #[derive(Clone, Debug)]
 struct Before {
     at: u64,
     bytes: Box<[u8]>,
 }
 
-/// The newest written blocks that may not be in the flash yet, oldest first.
+/// The newest written blocks, which are possibly not in the flash yet, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unprogrammed {
     blocks: VecDeque<Before>,

@@ -93,7 +93,7 @@ pub struct Timing {
 /// Extra busy time of a write command that does not begin where the one before ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scatter {
-    /// Extra busy time in ns at the end of such a command.
+    /// Extra busy time in ns at the end of a write command that does not continue the one before.
     pub busy_ns: u64,
     /// Length in bytes above which a command takes the extra time; the card collects shorter
     /// commands.
@@ -101,7 +101,8 @@ pub struct Scatter {
 }
 
 impl Timing {
-    /// Returns the busy time in ns of a write to a register.
+    /// Returns the busy time in ns after the host has written a register of the card, such as the
+    /// CSD.
     #[must_use]
     pub fn register_ns(&self) -> u64 {
         self.close.map_or(self.write_first_ns, |close| close.close_ns)

@@ -6,7 +6,7 @@
 pub struct Times {
     /// Number of times that the event happened.
     pub count: u64,
-    /// Sum of the times in ns.
+    /// Sum of the durations of these events in ns.
     pub ns: u64,
 }
 
@@ -31,7 +31,8 @@ pub struct Work {
     pub retries: Times,
     /// Writes that met garbage collection.
     pub collections: Times,
-    /// Bytes that were programmed beyond the SLC cache.
+    /// Number of bytes for which the SLC cache had no room, so that they were programmed at the
+    /// slow rate.
     pub beyond_slc_bytes: u64,
 }
 

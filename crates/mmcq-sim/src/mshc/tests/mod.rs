@@ -237,14 +237,15 @@ impl Rig {
         self.r(self.at.resp)
     }
 
-    /// Prepares this number of blocks for the CPU.
+    /// Prepares a transfer of this number of blocks whose data the CPU moves.
     pub fn by_cpu(&mut self, blocks: u32) {
         self.w(CONTROL, 1 << 4 | u32::from(self.smhc()) << 31);
         self.w(self.at.block, 512);
         self.w(self.at.count, 512 * blocks);
     }
 
-    /// Prepares this number of blocks for the internal DMA, with its descriptors at `list`.
+    /// Prepares a transfer of this number of blocks whose data the internal DMA moves, with its
+    /// descriptors at bus address `list`.
     pub fn by_dma(&mut self, blocks: u32, list: u64) {
         let internal = if self.smhc() { 0 } else { 1 << 25 };
         self.w(CONTROL, 1 << 5 | 1 << 4 | internal);

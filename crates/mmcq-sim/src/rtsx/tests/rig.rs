@@ -41,7 +41,8 @@ pub const READ_2: u8 = 0x0e;
 /// Transfer mode in TRANSFER: a tuning command and its block.
 pub const TUNING: u8 = 0x0f;
 
-/// Makes list entries: READ, WRITE, CHECK.
+/// Makes a READ entry of a host command list for this register. (`wr` makes a WRITE entry, `ck` a
+/// CHECK entry.)
 pub fn rd(register: u16) -> u32 {
     u32::from(register & 0x3fff) << 16
 }

@@ -22,7 +22,7 @@ pub struct Script {
     pub r1b_busy_ns: u64,
     /// Commands to which the card does not respond.
     pub deaf_to: Vec<u8>,
-    /// Number of the read block, from 0, that gets a wrong CRC.
+    /// Number of the read block, from 0, that gets a wrong CRC; `None`: no block.
     pub bad_read: Option<u32>,
     /// Number of read blocks after which the card sends no more.
     pub stops_after: Option<u32>,
@@ -199,7 +199,7 @@ impl Mapped {
         Mapped { cpu, bus, direction, memory: memory.clone() }
     }
 
-    /// Ends the mapping. Returns the bytes that the CPU sees then.
+    /// Ends the mapping. Returns the bytes that the CPU sees afterwards.
     pub fn take(mut self) -> Vec<u8> {
         let ptr = NonNull::new(self.cpu.as_mut_ptr()).unwrap();
         self.memory.unmap(self.bus, ptr, self.cpu.len(), self.direction);
