@@ -47,9 +47,9 @@ pub type Stack = mmcq::task::Stack<(NoLock, Host, Fifo), 16>;
 
 /// Time in ns that a register access takes.
 const ACCESS_NS: u64 = 50;
-/// Longest time in ns that one [`Bench::idle`] waits.
+/// Longest time in ns for which one call of [`Machine::wait`] waits.
 const IDLE_NS: u64 = 10_000;
-/// Number of steps after which a future that is not ready counts as stalled.
+/// Number of calls of [`Bench::step`] after which a future that is not ready counts as stalled.
 const STEPS_MAX: u32 = 10_000_000;
 /// Number of interrupt handler calls in a row, with the interrupt still asserted, that count as a
 /// storm.
@@ -59,7 +59,7 @@ const STORM: u32 = 4096;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// No card has this name.
+    /// No card of [`CARDS`](crate::cards::CARDS) has this name.
     #[error("card {0}: unknown; mmcq_sim::cards::CARDS lists those that are")]
     Unknown(String),
     /// The card's profile is not valid.
@@ -90,14 +90,14 @@ pub enum BenchError {
 
 thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
 
-/// Returns the virtual time in ns of this thread's machine. A board's own `now_ns` would read its
-/// timer instead.
+/// Returns the virtual time in ns of this thread's [`Machine`]. A board's own `now_ns` would read
+/// its timer instead.
 pub fn now_ns() -> u64 {
     NOW_NS.get()
 }
 
 /// A board without a stack: a controller with a card in its slot, memory, and a clock ([`now_ns`]).
-/// A thread can have one at a time.
+/// A thread can have one machine at a time.
 pub struct Machine {
     time: Time,
     slot: Rc<RefCell<Sdhci>>,
@@ -244,7 +244,7 @@ impl<P: Profile> Bench<P> {
         &self.machine.slot
     }
 
-    /// Returns the memory that the controller's DMA can reach.
+    /// Returns the memory that the DMA of the bench's controller can reach.
     pub fn memory(&self) -> &ShadowMemory {
         &self.machine.memory
     }
@@ -263,7 +263,7 @@ impl<P: Profile> Bench<P> {
         self.machine.set_faults(plan)
     }
 
-    /// Waits for this time in virtual ns.
+    /// Waits for `ns` nanoseconds of virtual time.
     pub async fn sleep(&self, ns: u64) {
         let until_ns = self.machine.time.now().saturating_add(ns);
         self.timers.borrow_mut().push(until_ns);

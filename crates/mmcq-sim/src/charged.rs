@@ -13,15 +13,16 @@ use mmcq::host::{
 };
 use mmcq::spec::command::Command;
 
-/// Costs of the driver's calls in ns. A call is charged before it does its work.
+/// Virtual times in ns that calls of the driver take. The time of a call passes before the call
+/// does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCosts {
     /// Cost of starting a phase with data.
     pub start_data_ns: u64,
     /// Cost of starting a phase without data.
     pub start_command_ns: u64,
-    /// Cost of handling an interrupt, from its assertion until the controller's status is read and
-    /// cleared.
+    /// Cost of handling an interrupt, from the rise of the interrupt line until the driver has read
+    /// and cleared the controller's status.
     pub ack_ns: u64,
     /// Cost of mapping a segment of memory for DMA.
     pub map_ns: u64,
@@ -35,7 +36,7 @@ pub struct CallCosts {
 pub struct Charged<H> {
     inner: H,
     time: Time,
-    /// Costs that apply now.
+    /// Costs of the calls from now on.
     pub costs: CallCosts,
 }
 
@@ -45,12 +46,12 @@ impl<H> Charged<H> {
         Charged { inner, time, costs }
     }
 
-    /// Returns the driver inside.
+    /// Returns the wrapped driver, to read from it.
     pub fn inner(&self) -> &H {
         &self.inner
     }
 
-    /// Returns the driver inside for changes.
+    /// Returns the wrapped driver, to change it or to call it without a charge.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }

@@ -224,7 +224,8 @@ impl<A: Copy> Cpu<A> {
         self.met = self.met || self.draws() && !alone();
     }
 
-    /// Sets a callback that gets what each core did from now on; `None` removes it.
+    /// Sets a callback that gets each [`Span`] (core, context, begin and end) from now on; `None`
+    /// removes it.
     pub fn set_log(&mut self, log: Option<Log>) {
         self.log = log;
     }

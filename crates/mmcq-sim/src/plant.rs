@@ -10,7 +10,7 @@
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Lie {
-    /// A write is also stored 1 MiB further on.
+    /// A write is also stored 1 MiB behind its own place.
     WritesFar = 1,
     /// A write is also stored in the next sector.
     WritesNear,
@@ -39,7 +39,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All lies, in order.
+    /// All lies, in the order of the enum.
     pub const ALL: [Lie; 13] = [
         Lie::WritesFar,
         Lie::WritesNear,

@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 /// Register interface of a controller model.
 pub trait RegisterFile {
-    /// Reads `size` bytes at the register offset `offset`, at this time.
+    /// Reads `size` bytes at the register offset `offset`, at the virtual time `now_ns`.
     fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32;
 
-    /// Writes `size` bytes at the register offset `offset`, at this time.
+    /// Writes `size` bytes at the register offset `offset`, at the virtual time `now_ns`.
     fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64);
 }
 
@@ -73,7 +73,7 @@ impl<M: RegisterFile> Port<M> {
         Port { model, time, read_cost_ns, write_cost_ns, counters: Rc::default() }
     }
 
-    /// Returns the number of accesses so far.
+    /// Returns the numbers of register reads and writes so far.
     pub fn counters(&self) -> PortCounters {
         self.counters.get()
     }

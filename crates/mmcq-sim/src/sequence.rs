@@ -14,7 +14,7 @@ pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
-/// Returns the state of the generator this number of words later.
+/// Returns the state that the generator has `words` outputs after `state`.
 #[inline(always)]
 #[must_use]
 pub const fn later(state: u64, words: usize) -> u64 {

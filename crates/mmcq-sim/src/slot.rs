@@ -28,7 +28,8 @@ pub(crate) struct Slot {
     faults: Faults,
     gone: bool,
     removed: Option<Box<dyn Card>>,
-    /// The card while the slot has no power for it, whatever the controller does.
+    /// The card, while [`Controller::set_supply`] keeps its power off regardless of the controller;
+    /// otherwise `None`.
     dark: Option<Box<dyn Card>>,
     violations: u64,
     log: Option<Log>,
@@ -108,7 +109,8 @@ impl Slot {
         self.now_ns
     }
 
-    /// Returns the later of this time and the last time that the card was given, in ns.
+    /// Returns the later of this time and the latest time that the model has given to the card, in
+    /// ns.
     pub fn card_ns(&self, now_ns: u64) -> u64 {
         self.card_ns.max(now_ns)
     }
@@ -155,7 +157,7 @@ impl Slot {
         self.violations += 1;
     }
 
-    /// Records that the interrupt line rises, with this interrupt status.
+    /// Records in counters and log that the interrupt line rises, with this interrupt status.
     pub fn interrupt(&mut self, now_ns: u64, status: u32) {
         self.stats.interrupts += 1;
         self.line.rose_ns = Some(now_ns);
@@ -219,7 +221,8 @@ pub(crate) trait Core {
         let _ = now_ns;
     }
 
-    /// Updates everything in the model that may depend on the card.
+    /// Updates everything in the model that may depend on the card, such as the level of DAT1 or of
+    /// the interrupt line.
     fn look(&mut self, now_ns: u64);
 
     /// Applies a fault whose effect differs between controllers. Returns the fault if the caller
@@ -311,8 +314,8 @@ pub(crate) trait Core {
         true
     }
 
-    /// Handles all events up to `now_ns`, and sets the model's time. Returns this time: it never
-    /// decreases, whatever the caller gives.
+    /// Handles all events up to `now_ns`, and sets the model's time to `now_ns`. Returns the
+    /// model's time. A `now_ns` before the model's time changes nothing.
     #[inline]
     fn reach(&mut self, now_ns: u64) -> u64 {
         while self.fire(now_ns) {}
@@ -397,8 +400,8 @@ pub trait Controller: Core + Device {
         self.slot_mut().card.as_deref_mut()
     }
 
-    /// Sets the faults of the controller and its bus. The card has its own handle for faults,
-    /// mostly of the same plan.
+    /// Sets the faults of the controller and its bus. The card has its own handle for faults, in
+    /// most cases with the same plan.
     fn set_faults(&mut self, faults: Faults) {
         self.slot_mut().faults = faults;
     }

@@ -62,13 +62,13 @@ impl BusStats {
         self.command_ns + self.data_ns
     }
 
-    /// Returns the shortest time in ns that this work can take on this bus and card, if the host
-    /// takes no time: the lines and the card, one after the other.
+    /// Returns the shortest time in ns that the counted work can take on this bus and card, if the
+    /// host takes no time: the time of the lines plus the time of the card.
     pub fn physical_ns(&self) -> u64 {
         self.wire_ns() + self.access_ns + self.busy_ns
     }
 
-    /// Adds the counters of another bus.
+    /// Adds the counters of another bus to these.
     pub fn add(&mut self, other: &BusStats) {
         for (count, more) in self.commands.iter_mut().zip(other.commands) {
             *count += more;

@@ -164,7 +164,8 @@ impl Rig {
         self.parts.len() - 1
     }
 
-    /// Describes a chain of these transfers (direction, first sector, blocks) and starts it.
+    /// Writes the descriptors of a chain of these transfers (direction, first sector, number of
+    /// blocks) and starts the chain.
     fn start(&mut self, chain: &[(Direction, u32, u32)]) {
         assert!(self.host.begin_chain());
         for &(direction, sector, blocks) in chain {
@@ -189,7 +190,8 @@ impl Rig {
         panic!("interrupts of nothing");
     }
 
-    /// Unmaps the memory of all transfers. With `right`, it checks the bytes of each read.
+    /// Unmaps the memory of all transfers. With `right`, the function checks the bytes of each
+    /// read.
     fn release(&mut self, right: bool) {
         for part in self.parts.drain(..) {
             part.segments.iter().for_each(|segment| self.host.unmap(segment, part.direction));

@@ -97,7 +97,7 @@ fn engine(engine: CqhciConfig) -> Machine<queue::Driver, HostQueued<Fifo>, 32> {
     Machine::over(host, HostQueued(Fifo), model, memory, time).with_emmc_queue()
 }
 
-/// A controller whose queue engine reports other capabilities than the real ones.
+/// A controller whose queue engine reports other capabilities than it really has.
 struct Says {
     inner: queue::Driver,
     caps: QueueCaps,
@@ -156,8 +156,8 @@ unsafe impl CommandQueueHost for Says {
     }
 }
 
-/// Checks that exactly one message says that this lane is given up, and that it contains these
-/// words.
+/// Checks that exactly one logged message says that this lane is given up, and that the message
+/// contains these words.
 fn is_told(told: &[String], lane: &str, words: &str) {
     if cfg!(feature = "log") {
         let of_lane = |line: &&String| line.starts_with(lane) && line.contains("is given up");
@@ -169,8 +169,8 @@ fn is_told(told: &[String], lane: &str, words: &str) {
 const CARD: &str = "the card's command queue";
 const CONTROLLER: &str = "the controller's queue engine";
 
-/// A case: its name; which fault strikes the card's queue, from the nth question or task on; why
-/// the queue must be given up; words of the message.
+/// A case: its name; the fault that strikes the card's queue, and its point; whether this is the
+/// right reason for giving the queue up; words that the logged message must have.
 type Case = (&'static str, Point, Strike, fn(Demotion) -> bool, &'static str);
 
 const CASES: [Case; 4] = [

@@ -303,8 +303,8 @@ fn sleep_gives_no_card_back_that_has_gone() {
     assert!(cut >= 4, "{cut} events alone");
 }
 
-/// Checks that a handle does not report abilities of the next card, though it sends nothing to a
-/// card for these values.
+/// Checks that a handle does not report abilities of the next card, even in calls that only return
+/// values known from bring-up and send nothing to the card.
 #[test]
 fn what_a_card_can_do_is_not_taken_for_the_next_card() {
     for (first, second) in [("sdhc-16g-hs", None), ("sdhc-16g-hs", Some(OTHER))] {

@@ -92,7 +92,8 @@ fn lives(text: &str, options: Options, wakes_by: Option<u32>) -> Result<IoCard, 
     if faults() > before { Err(format!("{} phases failed", faults() - before)) } else { Ok(card) }
 }
 
-/// The fault of such a card has not been proven, so the built-in table has no entry for it.
+/// Options with a quirk entry for an I/O card that fails at 1.8 V. No real card has been proven to
+/// have this fault, so the built-in table has no such entry.
 const NO_1V8: Options = Options::DEFAULT.quirks(&[Quirk::io(0x024c, 0xb822, Quirks::IO_NO_1V8)]);
 
 #[test]
@@ -167,8 +168,8 @@ fn the_resistor_of_card_detection() {
     }
 }
 
-/// Reads requests of all lengths around the end of the card, one by one and many at a time. Returns
-/// the number of transfers.
+/// Reads in requests of all lengths around the last block of the card, one by one and many at a
+/// time. Returns the number of transfers.
 fn read_to_the_end(options: Options) -> Result<u64, String> {
     const TAIL: u64 = 96;
     let model = SdhciConfig::GENERIC_4_20;

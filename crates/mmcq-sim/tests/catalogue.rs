@@ -11,8 +11,8 @@ use mmcq_sim::faults::{Faults, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
 
-/// Brings a card up and runs a load, with a fault at the nth event of either. Returns how often the
-/// fault struck.
+/// Brings a card up and runs a load. The fault strikes the nth event of its point: in the load if
+/// `in_load` is set, otherwise in the bring-up or after it. Returns how often the fault struck.
 fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {
     let plan = || {
         let plan = injection.plan(nth).expect("a strike");

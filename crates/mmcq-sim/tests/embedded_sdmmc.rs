@@ -210,7 +210,8 @@ impl TimeSource for NoTime {
     }
 }
 
-/// Writes a partition with an empty FAT16 from sector 64 on: 16 MiB, clusters of 4 KiB.
+/// Writes a partition with an empty FAT16 file system to the card from sector 64 on: 16 MiB,
+/// clusters of 4 KiB.
 fn format(peer: &SdCard<Device, Device>) {
     const START: u32 = 64;
     const SECTORS: u32 = 32_768 + 1_024;

@@ -10,7 +10,7 @@ use mmcq_sim::faults::{Plan, Point, Strike};
 use std::future::Future;
 use std::pin::{Pin, pin};
 
-/// Runs a call while the supervisor runs, too.
+/// Runs a call to its end while the supervisor runs, too. Returns the result of the call.
 fn beside<K: Future<Output: std::fmt::Debug>, T>(
     bench: &Bench,
     supervisor: &mut Pin<&mut K>,

@@ -26,7 +26,8 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 /// Time of a register access in ns, during which the controller goes on.
 const ACCESS_NS: u64 = 40;
-/// The driver's methods that may be called at any time. Each is tested alone, and all together.
+/// The driver's methods that may be called at any time. Each method is tested alone, and all
+/// together (`all`).
 const METHODS: [&str; 10] = [
     "card_irq",
     "card_irq off",
@@ -40,7 +41,7 @@ const METHODS: [&str; 10] = [
     "all",
 ];
 
-/// A driver that calls a further method wherever the stack calls one.
+/// A driver that, whenever the stack calls it, also calls one further method of [`METHODS`].
 struct Meddled<H> {
     host: H,
     method: &'static str,

@@ -44,7 +44,8 @@ pub struct Rig {
     memory: ShadowMemory,
     pub stack: Stack,
     pub base: u64,
-    /// Number of faults during bring-up, which sends commands that the card may not know.
+    /// Number of faults that the engine had counted at the end of bring-up, which sends commands
+    /// that some cards do not know.
     faults: u64,
 }
 
@@ -124,7 +125,7 @@ impl Rig {
         }
     }
 
-    /// Returns the number of faults since bring-up.
+    /// Returns the number of faults that the engine has counted since bring-up.
     fn faults(&self) -> u64 {
         self.stack.with(|engine| engine.stats().faults) - self.faults
     }

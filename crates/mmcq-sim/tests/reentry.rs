@@ -40,7 +40,8 @@ thread_local! {
     static CAME: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Calls the stack from a callback; such calls nest at most once.
+/// Calls the stack from the callback `from`. A callback that runs inside of such a call also calls
+/// the stack; a callback inside of that second call does not.
 fn come_back(from: &'static str) {
     let Some((stack, way)) = BACK.get() else { return };
     if DEPTH.get() >= 2 {

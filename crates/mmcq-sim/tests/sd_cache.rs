@@ -15,7 +15,7 @@ const MS: u64 = 1_000_000;
 /// Offset of the register that enables the cache, in the performance enhancement register set.
 const CACHE_ENABLE: u16 = 260;
 
-/// Returns a rig whose card has a cache, and the place of the register.
+/// Returns a rig whose card has a cache, and the place of its cache enable register.
 fn rig() -> (Rig, Extension) {
     let rig = Rig::alone("sdxc-64g-a2", Options::DEFAULT);
     let set = rig.drive(extension::extensions(rig.stack, &rig.found, buffer(1, 0))).0.unwrap().performance;

@@ -1,5 +1,5 @@
-//! Tests of the stack on a PL022 by register: a port that moves bytes by interrupts, where each
-//! access costs CPU time.
+//! Tests of the stack on the register model of a PL022. The port of the driver moves bytes by
+//! interrupts, and each register access costs CPU time.
 
 use crate::timed;
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ const RECEIVED: u32 = 0x6;
 /// A port over a PL022, with at most eight bytes under way.
 struct Pio {
     regs: pl022::Port,
-    /// Bytes of the exchange.
+    /// Bytes of the exchange under way: the bytes to send, which received bytes replace one by one.
     bytes: Vec<u8>,
     /// Memory that the received bytes go to; `None`: they are dropped.
     to: Option<Segment>,

@@ -28,7 +28,7 @@ pub type Stack = mmcq::task::Stack<(OneThread, Spi<Wire>), 16>;
 pub struct Wire {
     line: SpiLine,
     end_ns: u64,
-    /// The time of an interrupt that has not been delivered yet.
+    /// Time in ns of an interrupt that was not delivered to the stack yet; `None`: no interrupt.
     interrupt: Rc<Cell<Option<u64>>>,
 }
 

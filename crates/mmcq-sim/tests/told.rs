@@ -194,7 +194,8 @@ fn packs_go_on_after_an_initialisation_only_where_the_card_tells_of_their_failur
     assert!(ext_csd[56] & 8 != 0, "the card does not tell of a pack that fails");
 }
 
-/// A handle, and the blocks with their content that it has changed since its last report.
+/// A handle with the blocks that it has written or erased since a loss was last reported to it, and
+/// their content.
 struct User<'a, B: mmcq::task::Platform> {
     device: BlockDevice<'a, B, 16>,
     changed: Vec<(u64, u8)>,
@@ -373,7 +374,7 @@ fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
     assert!(erased > 400 && browned > 100, "{erased} {browned}");
 }
 
-/// Runs a call while a supervisor runs, which may be what completes the call.
+/// Runs a call while a supervisor runs, since some calls complete only if the supervisor runs.
 async fn supervised<T>(call: impl Future<Output = T>, supervisor: &mut Pin<&mut impl Future>) -> T {
     let mut call = pin!(call);
     poll_fn(|context| {

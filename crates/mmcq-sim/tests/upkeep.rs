@@ -30,7 +30,8 @@ fn every(retune_every_ns: Option<u64>) -> Options {
     with(Upkeep::DEFAULT.retune_every_ns(retune_every_ns))
 }
 
-/// Returns an eMMC that asks for background work after this many MiB; `enabled` is its BKOPS_EN.
+/// Returns an eMMC that asks for background work after this many MiB; `enabled` is its value of
+/// BKOPS_EN in EXT_CSD.
 fn urgent(mib: u64, enabled: u8, options: Options, more: impl FnOnce(&mut Quirks)) -> Rig {
     let card = quirky("emmc-51-full", |quirks| {
         quirks.urgent_after_mib = Some(mib);

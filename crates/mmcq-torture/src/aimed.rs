@@ -61,8 +61,8 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
     }
 }
 
-/// Returns the number of events of this point before the first request, and in the whole run of the
-/// case.
+/// Returns the number of events at this point before the first request, and in the whole run, of a
+/// run without faults.
 fn events(clean: &Outcome, point: Point) -> (u64, u64) {
     let place = POINTS.iter().position(|known| *known == point).unwrap_or(0);
     (clean.before.1[place], clean.points[place])
@@ -120,7 +120,8 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Returns the shortest delay in ns at which the request waits for the late response.
+/// Returns the shortest delay in ns of a response with which the read waits for the late response,
+/// and not only for the end of its data.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {

@@ -37,8 +37,8 @@ pub struct Bench {
     pub(super) profiles: Vec<CardProfile>,
     /// Memory of the requests. The engine owns the pieces that are not in `free`.
     pub(super) memory: Vec<Piece>,
-    /// Claims on each piece of memory: first for requests that begin at the piece's first word,
-    /// then for requests that begin at its second word.
+    /// Claims by which the engine gives back each piece of memory ([`Claim`]): first for requests
+    /// that begin at the piece's first word, then for requests that begin at its second word.
     pub(super) claims: [Vec<Claim>; 2],
     /// Whether requests use every second piece only from its second word on.
     pub(super) is_shifted: bool,
@@ -113,7 +113,7 @@ impl Bench {
         Some(self.free.remove(at))
     }
 
-    /// Returns the index of the first word of a piece that a request uses: 0 or 1.
+    /// Returns the index of the first 8-byte word that a request uses in its piece: 0 or 1.
     pub(super) fn first_word(&self, piece: usize) -> usize {
         if self.is_shifted { piece % 2 } else { 0 }
     }

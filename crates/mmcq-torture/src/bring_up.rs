@@ -1,5 +1,5 @@
 //! Campaign of bring-ups with one fault: each command, response, register block, byte on an SPI bus
-//! and step of the bus is lost, damaged or late in one of them.
+//! and change of the bus is lost, damaged or late in one of the bring-ups.
 //!
 //! In spite of the fault the card must come up, at most [`EXTRA_NS`] later than without it, and at
 //! most one bus speed slower.

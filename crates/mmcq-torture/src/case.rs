@@ -31,7 +31,8 @@ pub struct Operation {
     pub blocks: u32,
     /// Whether the request is submitted only after all earlier requests are answered.
     pub alone: bool,
-    /// Number of events after which the client drops the request's future; 0: never.
+    /// Number of events of the run after the submission at which the client drops the request's
+    /// future; 0: never.
     pub dropped_after: u16,
     /// Whether the client waits for the answer by the name of the slot, and not by a future.
     pub by_slot: bool,
@@ -109,7 +110,7 @@ pub struct Cut {
     pub keeps: Keeps,
 }
 
-/// Faults of the controller and the card.
+/// Which faults of the controller and the card strike in a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
     /// No fault strikes.
@@ -223,7 +224,8 @@ pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Medium, Strike::Fail),
 ];
 
-/// Approximate number of events in a run for each request, by which power cuts are placed.
+/// Approximate number of controller events for each request of a run; the place of a power cut is
+/// drawn from this estimate.
 const EVENTS: u64 = 9;
 
 impl Case {

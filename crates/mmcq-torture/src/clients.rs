@@ -64,8 +64,8 @@ impl<B: Platform> Client<'_, B> {
 }
 
 impl Run<'_> {
-    /// Submits no request for this time, while other events may happen. Returns true when the time
-    /// has passed.
+    /// Begins or continues a pause of this length, in which no request is submitted while other
+    /// events may happen. Returns true when the pause is over.
     pub(super) fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
         if rest_us == 0 {
             return true;

@@ -232,7 +232,7 @@ pub enum Keeps {
     Luck(u64),
 }
 
-/// Returns all results that a power cut can have for one version at stake.
+/// Returns all results that a power cut can have for one version of a sector at stake.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],

@@ -10,7 +10,7 @@ use mmcq_sim::faults::{Point, Shot};
 pub struct Steps(pub [u64; RecoveryStep::COUNT]);
 
 impl Steps {
-    /// Adds these numbers of steps.
+    /// Adds these numbers of steps to the counts.
     pub fn add(&mut self, more: [u64; RecoveryStep::COUNT]) {
         self.0.iter_mut().zip(more).for_each(|(sum, count)| *sum += count);
     }
@@ -21,7 +21,7 @@ impl Steps {
 pub struct Outcome {
     /// Number of requests that were answered, or cut off by a power cut.
     pub requests: u64,
-    /// Number of power cuts.
+    /// Number of power cuts in the run.
     pub cuts: u64,
     /// Number of answers that were errors.
     pub errors: u64,

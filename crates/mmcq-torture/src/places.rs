@@ -2,11 +2,11 @@
 
 use mmcq_sim::faults::Point;
 
-/// Names of the campaigns' cards: SD and eMMC, with byte and block addresses, with and without a
-/// volatile cache.
+/// Names of the cards that most campaigns use: SD and eMMC, with byte and block addresses, with and
+/// without a volatile cache.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
-/// Range of the cards with a command queue or packed commands in [`EVERY_CARD`].
+/// Range of the indexes of the cards with a command queue or packed commands in [`EVERY_CARD`].
 pub const QUEUED: std::ops::Range<usize> = CARDS.len()..CARDS.len() + 6;
 
 /// Names of all cards: [`CARDS`], then the cards with a command queue or packed commands, and a

@@ -41,7 +41,8 @@ const ENGINES: [(Point, Strike); 8] = [
 /// Faults of the controller's chains.
 const CHAINS: [(Point, Strike); 3] =
     [(Point::List, Strike::Lost), (Point::List, Strike::Fail), (Point::Interrupt, Strike::Lost)];
-/// Largest numbers of requests under way; each case draws one. A queue needs several requests.
+/// Largest numbers of requests under way at a time; each case draws one value. A queue needs
+/// several requests.
 const DEPTHS: [u8; 4] = [4, 8, 16, 32];
 /// Sizes in sectors of the window that requests use: small, so that requests overlap, or large, so
 /// that they do not.

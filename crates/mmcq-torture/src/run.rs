@@ -47,7 +47,7 @@ enum End {
     Cut(Cut),
 }
 
-/// What is left after the power was cut.
+/// State after the power was cut: how the life ended, when, and the card in the slot.
 struct Off {
     end: End,
     at_ns: u64,
@@ -105,7 +105,7 @@ pub(super) struct Run<'r> {
     pub base: u64,
     /// Number of struck faults that this run has already handled.
     pub strikes: usize,
-    /// Whether the card has been brought up.
+    /// Whether the card has been brought up since power-on.
     up: bool,
     /// Number of times that the bouncing card still has to go out or in.
     pub bounces: u8,
@@ -136,7 +136,8 @@ pub(super) struct Run<'r> {
     pub late_failures: usize,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// Number of events of each point at the last step without a fault.
+    /// Number of events of each point after the last step of the machine. At the first fault these
+    /// numbers become the first mark.
     pub quiet: [u64; Point::COUNT],
     /// State at the last event: the sectors at stake, the number of answers, and the number of
     /// requests.

@@ -16,7 +16,8 @@ const FAILURES_MAX: usize = 8;
 /// Number of broken promises at which a campaign stops.
 const BROKEN_MAX: u64 = 64;
 
-/// Returns the text of a violation without its digits, to find violations of the same shape.
+/// Returns the text of a violation without its digits, so that violations that differ only in
+/// numbers have the same shape.
 fn shape(violation: &Violation) -> String {
     violation.to_string().chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -58,7 +59,7 @@ pub struct Score {
     pub classes: BTreeMap<Class, Times>,
     /// Descriptions of the first recoveries that took longer than their budget.
     pub late: Vec<String>,
-    /// Number of things that were left out, by reason.
+    /// Number of power cuts or faults that were not tried, by reason.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
@@ -169,7 +170,7 @@ impl Score {
         outcome.violation.is_none()
     }
 
-    /// Adds the score of another thread.
+    /// Adds the score of another thread to this one.
     pub fn merge(&mut self, other: Score) {
         self.runs += other.runs;
         self.requests += other.requests;
@@ -246,7 +247,7 @@ impl Score {
         self.classes.values().map(|times| times.over).sum()
     }
 
-    /// Records that `count` things were left out for this reason.
+    /// Records that `count` power cuts or faults were not tried, for this reason.
     pub fn left_out(&mut self, what: &'static str, count: u64) {
         if count > 0 {
             *self.left_out.entry(what).or_default() += count;

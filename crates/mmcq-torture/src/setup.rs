@@ -133,7 +133,7 @@ pub struct Setup {
     pub defer: Defer,
     /// Whether the card's volatile cache is on, if it has one.
     pub cache: bool,
-    /// Largest number of requests under way.
+    /// Largest number of requests that are under way at a time.
     pub depth: u8,
     /// Whether the scheduler merges adjacent requests.
     pub merge: bool,

@@ -37,7 +37,7 @@ const BUS_ADDRESSES: [u64; 3] = [0x1000_0000, 0x4000_0000, 0x8000_0000];
 /// Options to open a card reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// The slot of the controller, counted from 0.
+    /// Number of the controller's slot to use, counted from 0.
     pub slot: u8,
     /// Whether to work without an IOMMU (`vfio.enable_unsafe_noiommu_mode`). The controller can
     /// then reach all of the machine's memory. This needs root and a large page.

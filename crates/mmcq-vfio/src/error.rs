@@ -55,7 +55,7 @@ pub enum Error {
         /// The device's address.
         address: Address,
     },
-    /// The user may not open a file.
+    /// The user has no permission to open a file.
     #[error("{path}: permission denied; as root: chown {user} {path}")]
     Permission {
         /// The path of the file.

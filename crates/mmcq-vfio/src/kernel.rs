@@ -190,7 +190,7 @@ pub fn region(device: &File, index: u32) -> io::Result<RegionInfo> {
 }
 
 /// Returns how many interrupts of this kind the device has, and whether the kernel masks each one
-/// after it came. `None`: they cannot be delivered by eventfd.
+/// after it came. `None`: the kernel cannot deliver these interrupts by eventfd.
 pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
     let mut info = IrqInfo { argsz: size_of::<IrqInfo>() as u32, index, ..IrqInfo::default() };
     // SAFETY: the structure is `struct vfio_irq_info`.

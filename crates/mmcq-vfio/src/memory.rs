@@ -155,7 +155,8 @@ impl Memory {
     }
 }
 
-/// Returns whether these can be the first and the last physical page of one contiguous range.
+/// Returns whether the physical addresses `first` and `last` can be those of the first and the last
+/// page of one contiguous range.
 fn are_ends(first: u64, last: u64, page: u64) -> bool {
     last.checked_sub(first) == Some(BYTES as u64 - page)
 }

@@ -67,7 +67,7 @@ fn now_ns() -> u64 {
     ns(ORIGIN.get_or_init(Instant::now).elapsed())
 }
 
-/// Returns a duration in nanoseconds, or the largest `u64` if it does not fit.
+/// Returns a duration as a number of nanoseconds, or the largest `u64` if the number is larger.
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -166,7 +166,8 @@ impl Reader {
         })
     }
 
-    /// Returns the kind of interrupt (pin or message), and how many interrupts came.
+    /// Returns the kind of interrupt (pin or message), and the number of interrupts that have come
+    /// so far.
     pub fn interrupts(&self) -> (Kind, u64) {
         (self.interrupt.kind(), self.interrupts.get())
     }
@@ -176,7 +177,8 @@ impl Reader {
         self.card.get()
     }
 
-    /// Returns EXT_CSD of an eMMC, as it was read last.
+    /// Returns EXT_CSD of an eMMC as the stack last read it from the card; `None` for an SD card or
+    /// without a card.
     pub fn ext_csd(&self) -> Option<[u8; 512]> {
         self.ext_csd.get()
     }
@@ -304,8 +306,8 @@ impl Reader {
         }
     }
 
-    /// Returns how long the caller may wait without an interrupt until [`poll`](Self::poll) must be
-    /// called.
+    /// Returns how long the caller may wait for an interrupt before it must call
+    /// [`poll`](Self::poll).
     pub fn due(&self) -> Duration {
         let deadline = self.stack().with(|engine| engine.next_deadline_ns());
         let ns = deadline.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));

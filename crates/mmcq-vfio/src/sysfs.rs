@@ -115,7 +115,8 @@ impl Sysfs {
         Ok(Found { vendor, device, group, members })
     }
 
-    /// Returns the shell command that binds the device to vfio-pci.
+    /// Returns the shell command that binds the device to vfio-pci; `bound`: another driver has the
+    /// device now.
     fn binding(&self, address: Address, bound: bool, noiommu: bool) -> String {
         let loaded = self.root.join("bus/pci/drivers").join(DRIVER).exists();
         let mut load = if loaded { "" } else { "modprobe vfio-pci && " }.to_owned();

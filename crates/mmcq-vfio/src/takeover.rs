@@ -24,7 +24,7 @@ pub(crate) trait Function {
     /// Switches bus mastering on or off: whether the function may access memory.
     fn set_bus_master(&self, on: bool) -> Result<(), Error>;
 
-    /// Resets the function through the kernel, if the kernel can do that.
+    /// Resets the PCI function by a call of the kernel, if the kernel can reset it.
     fn reset(&self);
 
     /// Returns the number and the registers of each slot that has registers.
@@ -35,7 +35,7 @@ pub(crate) trait Function {
         std::thread::sleep(time);
     }
 
-    /// Makes an error of this function with this text.
+    /// Makes an error about this PCI function with the text `what`.
     fn wrong(&self, what: String) -> Error;
 }
 

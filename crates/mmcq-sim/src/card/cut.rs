@@ -54,11 +54,12 @@ pub enum Kept {
     Old,
     /// The sector has the whole new version.
     New,
-    /// An unreadable sector, until the sector is written again. If the write was reliable: the
-    /// content before the write.
+    /// The sector is unreadable until it is written again. If the write was reliable, the sector
+    /// has its content before the write instead.
     Torn,
-    /// The first half of the new version, and the second half of the content before it. If the
-    /// write was reliable: the content before the write.
+    /// The sector has the first half of the new version, and the second half of its content before
+    /// the write. If the write was reliable, the sector has its whole content before the write
+    /// instead.
     Mixed,
 }
 
@@ -95,7 +96,7 @@ struct Entry {
     /// Whether the cache has lost the version without an error (a fault). A flush does not write
     /// such a version.
     lost: bool,
-    /// Whether [`Journal::tidy`] removes this entry.
+    /// Whether [`Journal::tidy`] removes this entry from the journal at the end of its work.
     goes: bool,
 }
 
@@ -149,8 +150,8 @@ pub(crate) struct Journal {
     seq: u64,
     /// Number of the first version that the present write command brought.
     open: u64,
-    /// Time in ns at which all versions before `open` are safe; `u64::MAX` if some wait for a
-    /// flush.
+    /// Time in ns at which all versions with a number below `open` are safe; `u64::MAX` if some
+    /// wait for a flush.
     all_safe_ns: u64,
     /// Number of entries at which [`Journal::tidy`] next removes the safe ones.
     tidy_at: usize,
@@ -214,7 +215,8 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// Records the content of a sector before a write replaces it.
+    /// Records the content of the sector at byte address `at` of a partition before a write
+    /// replaces it.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
         let before = match medium.short(at) {
             Some(short) => Content::Short(short),
@@ -284,7 +286,8 @@ impl Journal {
         }
     }
 
-    /// Removes erased sectors from the journal: their old content cannot come back.
+    /// Removes `bytes` erased bytes from byte address `at` on from the journal: the old content of
+    /// these sectors cannot come back.
     fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
         let sectors = at / SECTOR_BYTES..(at.saturating_add(bytes)).div_ceil(SECTOR_BYTES);
         self.entries
@@ -441,7 +444,8 @@ pub(crate) fn reset(at_stake: &AtStake) -> Kept {
     if at_stake.stage == Stage::Cached { Kept::Old } else { Kept::New }
 }
 
-/// Reads the sector at this byte address of the medium, into the buffer `room`.
+/// Reads the sector at this byte address of the medium into the buffer `room`, and returns its
+/// content.
 fn read(medium: &mut Medium, at: u64, mut room: Box<Bytes>) -> Content {
     match medium.read(at, &mut room[..]) {
         Ok(()) => Content::Kept(room),

@@ -53,7 +53,7 @@ pub(super) trait Interfaced {
     /// Returns the bus settings that the card's present mode needs.
     fn mode(&self) -> Mode;
 
-    /// Handles all events that were due until this time.
+    /// Handles all events of the card that were due until this time, such as the end of busy.
     fn settle(&mut self, now_ns: u64);
 
     /// Handles a loss of power: everything volatile is lost.

@@ -64,13 +64,13 @@ pub(crate) fn payload_ns(bus: &BusState, bytes: u16) -> u64 {
     clocks_ns(bus, (u64::from(bytes) * 8).div_ceil(lines))
 }
 
-/// Returns the clocks of a block on the data lines: start bit, payload, CRC16, end bit.
+/// Returns the number of clocks of a block on the data lines: start bit, payload, CRC16, end bit.
 pub(crate) fn block_clk(bus: &BusState, bytes: u16) -> u64 {
     let lines = u64::from(bus.width.max(1)) << u32::from(bus.ddr);
     1 + (u64::from(bytes) * 8).div_ceil(lines) + 16 + 1
 }
 
-/// Returns the time in ns of this number of clocks.
+/// Returns the time in ns that this number of clocks of the bus takes.
 pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
     clocks * 1_000_000_000 / u64::from(bus.clock_hz.max(1))
 }
@@ -91,12 +91,12 @@ impl PowerUp {
     /// Time in ns from a reset by RST_n to the first command (tRSCA) [eMMC 6.15.10].
     const RESET_NS: u64 = 200_000;
 
-    /// Starts a power-up at this time.
+    /// Makes the state of a power-up that begins at this time.
     pub(crate) fn on(now_ns: u64) -> Self {
         Self { ready_ns: now_ns.saturating_add(Self::SUPPLY_NS), clocked_ns: None, awake: false }
     }
 
-    /// Starts the waiting time of an eMMC after RST_n was released.
+    /// Makes the state of the waiting time (tRSCA) of an eMMC, which begins when RST_n is released.
     pub(crate) fn after_reset(now_ns: u64) -> Self {
         Self { ready_ns: now_ns.saturating_add(Self::RESET_NS), ..Self::on(now_ns) }
     }

@@ -58,8 +58,8 @@ pub struct BusState {
     pub strobe: bool,
     /// Whether the host holds the reset line of an eMMC (RST_n) low.
     pub reset: bool,
-    /// Distance of the host's sampling point from the middle of the eye, 0 (perfect) to 100
-    /// (wrong); set by tuning.
+    /// Distance of the host's sampling point from the middle of the data eye: 0 (in the middle) to
+    /// 100 (wrong). Tuning changes this distance.
     pub sample_error: u8,
 }
 
@@ -120,7 +120,7 @@ impl Reply {
     /// Reaction without a response and without data.
     pub const SILENT: Self = Self { answer: None, flow: Flow::None, busy_until_ns: None };
 
-    /// Makes a response of 48 bits with a CRC7, without data.
+    /// Makes the reaction to a command with a 48-bit response that has a CRC7, and without data.
     #[must_use]
     pub const fn short(index: u8, content: u32) -> Self {
         Self {
@@ -130,7 +130,8 @@ impl Reply {
         }
     }
 
-    /// Makes an R3 with the operating conditions register; an R3 has no CRC7.
+    /// Makes the reaction to a command with an R3, which holds the operating conditions register
+    /// and has no CRC7.
     #[must_use]
     pub const fn ocr(content: u32) -> Self {
         Self {

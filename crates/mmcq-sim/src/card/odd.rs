@@ -161,7 +161,7 @@ pub struct SpiBytes {
     turn: u8,
 }
 
-/// Keys of an [`SpiBytes`] in a profile.
+/// Keys of the TOML table from which an [`SpiBytes`] is made.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turned {

@@ -68,13 +68,14 @@ pub(crate) struct Task {
     pub(crate) forced: bool,
     /// Whether the task goes before tasks without priority.
     pub(crate) priority: bool,
-    /// Time in ns that its flash unit needs for further tries to read.
+    /// Time in ns that its flash unit needs for further tries to read the task's first page
+    /// (retries).
     pub(crate) retries_ns: u64,
     /// Delay in ns until the task becomes ready; `u64::MAX`: never (a fault).
     pub(crate) late_ns: u64,
     /// Number of blocks by which the card shifts the task's address (a fault).
     pub(crate) astray: i32,
-    /// Whether the card shows the task once as ready before it is (a fault).
+    /// Whether the card shows the task as ready in one answer, before the task is ready (a fault).
     pub(crate) shown: bool,
 }
 
@@ -139,12 +140,13 @@ pub(crate) struct Tasks {
     running: Option<Task>,
     /// Time in ns until which each flash unit reads.
     units_ns: Vec<u64>,
-    /// Time in ns up to which all events are handled.
+    /// Time in ns up to which all events of the queue are handled.
     now_ns: u64,
     /// Earliest time in ns of the next event in the queue; 0: not known.
     next_ns: u64,
     seq: u64,
-    /// Number of the task that the order [`Order::StarvesOne`] holds back.
+    /// Number (in the order of arrival) of the task that the order [`Order::StarvesOne`] holds
+    /// back.
     victim: Option<u64>,
     /// Time in ns at which the card reports errors of a write, and their bits.
     late: Option<(u64, u32)>,
@@ -439,7 +441,7 @@ mod tests {
     }
 
     /// Executes random reads through a queue of this depth as fast as the card allows. Returns the
-    /// time of each in ns.
+    /// mean time of one read in ns.
     fn pace(tasks: &mut Tasks, depth: u8, count: u64) -> u64 {
         let (mut told, mut done, mut now_ns) = (0, 0, 0);
         while done < count {

@@ -133,9 +133,9 @@ pub struct Quirks {
     pub never_ready: bool,
     /// Bits that the card sets in every R1.
     pub status_bits: u32,
-    /// Bytes of EXT_CSD with other values: index and value.
+    /// Bytes of EXT_CSD whose values the profile replaces: index and new value.
     pub ext_csd: Vec<(u16, u8)>,
-    /// Fields of the CSD with other values: highest bit, lowest bit and value.
+    /// Fields of the CSD whose values the profile replaces: highest bit, lowest bit and new value.
     pub csd: Vec<(u8, u8, u64)>,
 }
 
@@ -279,7 +279,8 @@ pub(crate) struct Wear {
 }
 
 impl Wear {
-    /// Returns the byte address in the real flash; `None` if the flash does not have it.
+    /// Returns the byte address in the real flash for byte address `at` of the card; `None` if the
+    /// flash does not have this byte.
     #[inline]
     pub(crate) fn place(&self, at: u64) -> Option<u64> {
         match (self.real_bytes, self.beyond) {

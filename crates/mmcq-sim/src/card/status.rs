@@ -42,7 +42,7 @@ pub(crate) const APP_CMD: u32 = 1 << 5;
 pub enum State {
     /// State after power-up or CMD0.
     Idle = 0,
-    /// The operating conditions are agreed (CMD1 or ACMD41).
+    /// The card has accepted the operating conditions of the host (CMD1 or ACMD41).
     Ready = 1,
     /// The card has sent its CID (CMD2).
     Ident = 2,
@@ -58,9 +58,9 @@ pub enum State {
     Prg = 7,
     /// The card programs while it is not selected.
     Dis = 8,
-    /// Bus test of an eMMC.
+    /// An eMMC is in a bus test (CMD19, CMD14).
     Btst = 9,
-    /// Sleep of an eMMC.
+    /// An eMMC sleeps (CMD5).
     Slp = 10,
     /// Inactive: the card ignores all commands until the next power cycle.
     Ina = 15,

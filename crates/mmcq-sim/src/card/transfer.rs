@@ -24,7 +24,7 @@ pub(crate) struct Read {
     single: bool,
     /// State of the flash pipeline, if the card reads by page.
     reading: Reading,
-    /// Whether the command continues a run of consecutive reads, so that its data are prefetched.
+    /// Whether the command begins where the read before it ended, so that its data are prefetched.
     goes_on: bool,
 }
 
@@ -51,7 +51,8 @@ impl Read {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
-    /// Begins a CMD46: the first page of the task is already in the card's buffer.
+    /// Begins a CMD46, which has `left` blocks: the first page of the task is already in the card's
+    /// buffer.
     pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
         let (unit, reading) = (None, Reading::default());
         let (single, goes_on) = (false, false);
@@ -63,7 +64,7 @@ impl Read {
         !self.single
     }
 
-    /// Reads the next block into `buffer`.
+    /// Reads the next block of the read command from the medium into `buffer`.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -205,7 +206,7 @@ impl Write {
         }
     }
 
-    /// Stores a block that came with a good CRC.
+    /// Stores a received block of the write, whose CRC was good.
     #[inline]
     pub(crate) fn take(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8], now_ns: u64) -> Taken {
         let len = u64::from(self.block);
@@ -329,7 +330,8 @@ impl Write {
     }
 }
 
-/// Returns the byte address this number of blocks away, which stays inside the medium.
+/// Returns the byte address that is `blocks` blocks of `len` bytes after `at` (before it, if
+/// negative), limited to the last block of the medium.
 fn astray(at: u64, blocks: i32, len: u64, medium: &Medium) -> u64 {
     let away = u64::from(blocks.unsigned_abs()).saturating_mul(len);
     let to = if blocks < 0 { at.saturating_sub(away) } else { at.saturating_add(away) };

@@ -33,9 +33,9 @@ impl Checker {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unheard());
     }
 
-    /// Records that a write which was reported complete may not be on the card: the card failed to
-    /// program it, or lost its power before. A flush or durable write may report it. A flush
-    /// without an error confirms that the write is on the card.
+    /// Records that a write which was reported complete is possibly not on the card: the card
+    /// failed to program it, or lost its power before. A flush or durable write may report it. A
+    /// flush without an error confirms that the write is on the card.
     pub fn doubt_writes(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).loosen());
         self.note_reset();

@@ -285,7 +285,7 @@ impl Sector {
         self.owes(told_before)
     }
 
-    /// Records that a complete write of this sector may not be on the card.
+    /// Records that a complete write of this sector is possibly not on the card.
     pub fn loosen(&mut self) {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;

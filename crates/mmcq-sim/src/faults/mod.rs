@@ -128,7 +128,7 @@ pub enum Strike {
     /// A wrong CRC of a response (A1), a read block (A6), or a written block (A7: the card sends
     /// the CRC status 101).
     Crc,
-    /// A wrong end bit (A4, A8).
+    /// A wrong end bit of a response (A4) or of a block (A8).
     EndBit,
     /// A response with a wrong index (A4).
     Index,
@@ -205,7 +205,7 @@ pub struct Shot {
     pub strike: Strike,
 }
 
-/// A fault that strikes at random events of a point.
+/// A fault that strikes events of a point at random.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     point: Point,
@@ -324,13 +324,13 @@ impl Plan {
 pub struct Faults(Option<Rc<RefCell<Plan>>>);
 
 impl Faults {
-    /// Makes a handle without a plan: nothing goes wrong, and nothing is counted.
+    /// Makes a handle without a plan of faults: nothing goes wrong, and nothing is counted.
     #[must_use]
     pub fn none() -> Self {
         Faults(None)
     }
 
-    /// Makes a handle with this plan.
+    /// Makes a handle of this plan of faults.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Faults(Some(Rc::new(RefCell::new(plan))))

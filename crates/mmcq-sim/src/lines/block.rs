@@ -46,7 +46,8 @@ impl Block {
         (self.size - self.at).min(4)
     }
 
-    /// Returns the clock edge at which the lines were last in use.
+    /// Returns the clock edge at which the DAT lines were last in use; if they were not in use yet,
+    /// the edge at `now_ns`.
     pub fn beat(&self, slot: &Slot, now_ns: u64) -> Beat {
         self.beat.unwrap_or_else(|| slot.beat(now_ns))
     }

@@ -40,7 +40,8 @@ pub(crate) trait Issued: Copy {
 pub(crate) enum Step {
     /// The command is on the line.
     Token,
-    /// The response is on the line. `None`: the line is silent until the controller gives up.
+    /// The response is on the line. `None`: no response comes, and the line is silent until the
+    /// controller gives up.
     Response(Option<Answer>),
 }
 
@@ -49,7 +50,7 @@ pub(crate) enum Step {
 pub(crate) struct Active<I> {
     pub issue: I,
     pub step: Step,
-    /// Clock edge at which the present step ends.
+    /// Clock edge at which the command or the response, whichever is on the line now, ends.
     pub beat: Beat,
     pub flow: Flow,
     /// Time in ns of the response's start bit.
@@ -119,7 +120,8 @@ impl<I: Issued> CmdLine<I> {
         Some(beat.ns())
     }
 
-    /// Removes and returns the command on the line, whose present step has ended.
+    /// Removes and returns the command on the line, of which the token or the response has just
+    /// ended.
     pub fn take(&mut self) -> Option<Active<I>> {
         self.active.take()
     }

@@ -115,8 +115,8 @@ impl Slot {
         (bytes as u64 * 8).div_ceil(bits_a_clock)
     }
 
-    /// Returns the time in ns of a timeout of `clocks` after `from_ns`, or never if the awaited
-    /// event at `until_ns` comes first.
+    /// Returns the time in ns at which a timeout of `clocks` clocks after `from_ns` expires;
+    /// [`NEVER`] if the awaited event at `until_ns` comes first.
     pub fn limit_ns(&self, clocks: u64, from_ns: u64, until_ns: u64) -> u64 {
         let limit_ns = from_ns.saturating_add(self.beat(0).plus(clocks).ns());
         if limit_ns < until_ns { limit_ns } else { NEVER }

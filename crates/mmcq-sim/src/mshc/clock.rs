@@ -13,7 +13,7 @@ const UNTUNED_HZ: u32 = 52_000_000;
 const LOW_CLK: u64 = 8;
 /// Interval in ns at which the controller samples the lines after the clock runs again.
 const LOOK_NS: u64 = 100_000;
-/// Largest number of samples after the clock runs again.
+/// Largest number of samples that the controller takes of the lines after the clock runs again.
 const LOOKS: u8 = 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ enum Switch {
     Answered,
     /// The lines are low: software must stop the clock and start it again.
     Low,
-    /// The clock runs again: the card must release the lines. The value says how many times the
-    /// controller samples the lines again before it gives up, without an event for software.
+    /// The clock runs again: the card must release the lines. The value is the number of samples of
+    /// the lines that the controller still takes.
     Rising(u8),
 }
 

@@ -57,7 +57,7 @@ pub(super) struct DatLines {
     pub(super) left: Option<usize>,
     /// Number of bytes that the CPU or memory still has to write to the FIFO.
     pub to_give: usize,
-    /// Time in ns at which the timeout began to count.
+    /// Time in ns at which the data timeout began to count.
     pub(super) waits_since: u64,
     /// Flow of the write that the card had open before this command; `None`: no write was open. A
     /// command without data of its own may carry more data of this write.
@@ -90,7 +90,8 @@ impl DatLines {
         !matches!(self.state, State::Idle | State::Drain)
     }
 
-    /// Returns whether bits are on the data lines.
+    /// Returns whether a block is on the DAT lines, also while the clock is stopped inside the
+    /// block.
     fn moving(&self) -> bool {
         use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
@@ -184,7 +185,7 @@ impl Mshc {
         }
     }
 
-    /// Makes the path idle again.
+    /// Makes the data path idle again.
     fn path_ends(&mut self, now: u64) {
         self.end_hold(now);
         self.set_timer(Timer::Data, NEVER);

@@ -10,7 +10,8 @@ use crate::slot::Core;
 struct Descriptor {
     place: u64,
     control: u32,
-    /// Address and number of bytes left of each of the two buffers.
+    /// For each of the two buffers: the address of the next byte, and the number of bytes that the
+    /// DMA has not used yet.
     buffers: [(u64, u32); 2],
     next: u64,
 }
@@ -76,7 +77,7 @@ impl Idmac {
         waited
     }
 
-    /// Returns the address of the descriptor or of the buffer in use.
+    /// Returns the bus address of the descriptor in use (`which` 0) or of its buffer (1).
     pub fn place(&self, which: u8) -> u32 {
         match (which, &self.current) {
             (0, Some(current)) => current.place as u32,
@@ -96,8 +97,8 @@ impl Idmac {
         }
     }
 
-    /// Returns the enabled interrupt causes. A DesignWare interrupts only by its two summary bits,
-    /// which enabled causes set.
+    /// Returns the interrupt causes of the DMA that are set and enabled. A DesignWare (`sums`)
+    /// interrupts only by its two summary bits, which enabled causes set.
     pub fn pending(&self, sums: bool) -> u32 {
         let causes = self.status & self.enable;
         let sum = |of: u32, sum: u32| if causes & of != 0 { self.enable & sum } else { 0 };
@@ -260,7 +261,7 @@ impl Mshc {
         if self.config.wide_dma { 32 } else { 16 }
     }
 
-    /// Returns the descriptor in use to the CPU.
+    /// Gives the descriptor in use back to the CPU; `sent`: its data went to the card.
     fn close(&mut self, sent: bool) {
         let Some(current) = self.idmac.current.take() else { return };
         self.idmac.fresh = false;

@@ -25,11 +25,12 @@ pub(super) enum Reg {
     Raw,
     Status,
     Threshold,
-    /// CDETECT, and WRTPRT after it (only DesignWare): card detection and write protection.
+    /// CDETECT (only DesignWare): card detection. The register `Protect` (WRTPRT) shows the write
+    /// protection.
     Detect,
     Protect,
-    /// Number of bytes moved on the data lines; the next register: moved between FIFO and memory or
-    /// CPU.
+    /// Register with the number of bytes moved on the data lines. (The register `FifoBytes` counts
+    /// the bytes moved between the FIFO and memory or CPU.)
     LineBytes,
     FifoBytes,
     Version,
@@ -51,7 +52,7 @@ pub(super) enum Reg {
     ListHigh,
     DmaStatus,
     DmaEnable,
-    /// Address of the internal DMA's present descriptor or buffer.
+    /// Register with the bus address of the internal DMA's present descriptor (0) or buffer (1).
     DmaAt(u8),
     Fifo,
     /// A register that the model stores without an effect, such as debouncing.

@@ -79,7 +79,7 @@ pub type Port = crate::port::Port<Mshc>;
 
 crate::port::register_file!(Mshc);
 
-/// Timers of the model. Timers with the same time are handled in this order.
+/// Timers of the model. Timers with the same time are handled in the order of this enum.
 #[derive(Clone, Copy)]
 enum Timer {
     Reset,
@@ -119,8 +119,8 @@ pub struct Mshc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idmac: idmac::Idmac,
-    /// Interrupt causes that were present and enabled at the last update: of the controller, and of
-    /// the internal DMA.
+    /// Interrupt causes that were present and enabled when the interrupt line was last updated: of
+    /// the controller, and of the internal DMA.
     pending: [u32; 2],
 }
 
@@ -217,7 +217,7 @@ impl Mshc {
         self.slot.set_probe(probe);
     }
 
-    /// Handles changes of the lines after any event.
+    /// Handles changes of the lines (busy, card interrupt), after any event of the model.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
             // A card that was removed or has no power does not hold DAT0 low.

@@ -10,7 +10,8 @@ use crate::wire::Beat;
 /// Number of clocks that a reset takes.
 const RESET_CLK: u64 = 2;
 
-/// Values of the registers whose reads and writes have no further effect.
+/// Values of the registers that the model stores. Other registers are computed when the driver
+/// reads them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub control: u32,

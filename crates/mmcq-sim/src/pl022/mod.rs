@@ -75,7 +75,8 @@ pub struct Pl022 {
     send: VecDeque<u16>,
     received: VecDeque<u16>,
     shifting: Option<Shifting>,
-    /// Interrupt events that were present and enabled at the last update, one bit each.
+    /// Interrupt events that were present and enabled when the interrupt line was last updated, one
+    /// bit each.
     pending: u32,
 }
 
@@ -184,7 +185,7 @@ impl Pl022 {
         self.bus.slot_mut().set_alarm(Timer::Timeout as usize, at_ns);
     }
 
-    /// Returns all interrupt events that are present, enabled or not.
+    /// Returns all interrupt events that are present, enabled or not, one bit each as in RIS.
     fn events(&self) -> u32 {
         let mut events = self.regs.latched;
         if self.received.len() >= WORDS / 2 {

@@ -24,13 +24,15 @@ const RESERVED: u32 = 0xfc8;
 pub(super) struct Dma {
     ring: VecDeque<u8>,
     table: Option<Table>,
-    /// Number of bytes left to move; `None`: the DMA is not enabled.
+    /// Number of bytes that the DMA still has to move in this transfer; `None`: the DMA is not
+    /// enabled.
     left: Option<u32>,
-    /// Number of bytes of the present burst, until its timer fires.
+    /// Number of bytes of the burst that the DMA moves now, until the burst's timer fires; `None`:
+    /// no burst.
     moving: Option<usize>,
 }
 
-/// The SG table in use, and the part of its present entry that is left.
+/// The SG table in use, and the part of its present entry that the DMA has not moved yet.
 #[derive(Debug)]
 struct Table {
     to_memory: bool,
@@ -67,8 +69,8 @@ impl Dma {
         self.ring.extend(bytes);
     }
 
-    /// Fills `bytes` from the ring buffer. Returns false, and takes nothing, if it holds fewer
-    /// bytes.
+    /// Fills `bytes` from the ring buffer. Returns false, and takes nothing, if the ring buffer
+    /// holds fewer bytes.
     pub fn pull(&mut self, bytes: &mut [u8]) -> bool {
         let n = bytes.len();
         if self.ring.len() < n {
@@ -202,8 +204,8 @@ impl Rtsx {
         }
     }
 
-    /// Copies the next `n` bytes between the ring buffer and the memory that the table describes,
-    /// and advances the position in the table by `n`.
+    /// Copies `n` bytes between the ring buffer and the memory that the SG table describes, in the
+    /// direction of the table, and advances the position in the table.
     fn move_burst(&mut self, table: &mut Table, n: usize) -> Result<(), Bad> {
         let mut bytes = vec![0; n];
         if table.to_memory && !self.dma.pull(&mut bytes) {

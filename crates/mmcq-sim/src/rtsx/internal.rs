@@ -119,7 +119,8 @@ impl Rtsx {
         }
     }
 
-    /// Handles a write to CARD_STOP: both bits take effect at once and clear themselves.
+    /// Handles a write to CARD_STOP: the bits that end the transfer and clear its errors take
+    /// effect at once, and clear themselves.
     fn card_stop(&mut self, set: u8, now: u64) {
         if set & card::SD_STOP != 0 {
             self.stop_transfer(now);

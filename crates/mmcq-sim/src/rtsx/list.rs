@@ -21,7 +21,7 @@ enum Stage {
     End(bool),
 }
 
-/// The list that is being executed.
+/// The host command list that is being executed, or the last one.
 #[derive(Debug)]
 pub(super) struct List {
     address: u32,

@@ -81,7 +81,7 @@ pub type Port = crate::port::Port<Rtsx>;
 
 crate::port::register_file!(Rtsx);
 
-/// Timers of the model. Timers with the same time are handled in this order.
+/// Timers of the model. Timers with the same time are handled in the order of this enum.
 #[derive(Clone, Copy)]
 enum Timer {
     Pll,

@@ -21,7 +21,8 @@ pub(super) enum Step {
     Idle,
     /// The command is on the line.
     Token,
-    /// The response is on the line. `None`: the line is silent until the chip gives up.
+    /// The response is on the line. `None`: no response comes, and the line is silent until the
+    /// chip gives up.
     Response(Option<Answer>),
     ReadBlock,
     /// The ring buffer has no room for the next block; the clock is stopped.
@@ -232,7 +233,8 @@ impl Rtsx {
             && self.regs.at(card::SHARE_MODE) & 0x0f == card::SHARE_SD
     }
 
-    /// Returns whether the DMA is set up for this transfer.
+    /// Returns whether the driver has set up the DMA (byte count, direction, enable bit) for this
+    /// transfer.
     fn dma_prepared(&self) -> bool {
         let bytes = self.sd.block as u64 * u64::from(self.sd.left);
         let from_card = self.sd.data == Data::Read;

@@ -4,14 +4,15 @@ use super::bits::{int, window as w};
 use super::{Rtsx, Timer};
 use crate::slot::Core;
 
-/// Values of the window's registers whose reads and writes have no further effect.
+/// Values of the window's registers that the model stores. Other registers are computed when the
+/// driver reads them.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     pub list_address: u32,
     list_control: u32,
     pub table_address: u32,
     pub table_control: u32,
-    /// The immediate access in HAIMR; bit 31 is set while it lasts.
+    /// Register HAIMR (immediate access); bit 31 is set while an access lasts.
     access: u32,
     /// Pending bits of BIPR that stay set until the driver clears them.
     pub pending: u32,

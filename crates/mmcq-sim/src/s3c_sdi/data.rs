@@ -73,7 +73,7 @@ impl DatLines {
         }
     }
 
-    /// Returns bits 1:0 of DSTA: data are being received or sent.
+    /// Returns bits 1:0 of DSTA: bit 0 is set while data are received, bit 1 while data are sent.
     pub fn on_bits(&self) -> u32 {
         match (self.state, self.block.read) {
             (State::Idle | State::Armed, _) => 0,
@@ -214,7 +214,7 @@ impl S3cSdi {
         }
     }
 
-    /// Handles the data timeout.
+    /// Handles the data timeout: data, a CRC status or the end of busy did not come in time.
     pub(super) fn data_timeout(&mut self, now: u64) {
         self.data_error(dsta::TIMEOUT, now);
     }

@@ -49,7 +49,7 @@ pub type Port = crate::port::Port<S3cSdi>;
 
 crate::port::register_file!(S3cSdi);
 
-/// Timers of the model. Timers with the same time are handled in this order.
+/// Timers of the model. Timers with the same time are handled in the order of this enum.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -79,7 +79,8 @@ pub struct S3cSdi {
     /// Whether DAT1 was low at the last sample of the edge detector.
     was_low: bool,
     lost_edges: u64,
-    /// Interrupt events that were present and enabled at the last update, one bit each.
+    /// Interrupt events that were present and enabled when the interrupt line was last updated, one
+    /// bit each.
     pending: u32,
     hold_log: Option<HoldLog>,
     dat1_log: Option<Dat1Log>,
@@ -177,7 +178,8 @@ impl S3cSdi {
         self.slot.card().is_some_and(|card| card.interrupt(self.slot.card_ns(now)))
     }
 
-    /// Updates DAT1 and the interrupt events, after any event that may have changed them.
+    /// Reads the level of DAT1 and the interrupt events again, after any event of the model that
+    /// may have changed them.
     fn look_at_card(&mut self, now: u64) {
         let at = self.slot.card_ns(now);
         let low = self.card_low(now);

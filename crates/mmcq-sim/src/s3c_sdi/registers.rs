@@ -9,7 +9,8 @@ use crate::slot::Core;
 /// Mask of the bits in the timer register.
 const TIMER_BITS: u32 = 0x7f_ffff;
 
-/// Values of the registers whose reads and writes have no further effect.
+/// Values of the registers that the model stores. Other registers are computed when the driver
+/// reads them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub con: u32,
@@ -143,7 +144,8 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Returns the value of DCNT: number of blocks and bytes left.
+    /// Returns the value of DCNT: the numbers of blocks and of bytes that are still to be
+    /// transferred.
     fn data_count(&self) -> u32 {
         if !self.dat.active() {
             return 0;
@@ -167,7 +169,7 @@ impl S3cSdi {
             | bit(self.regs.fifo_failed, fsta::FAIL)
     }
 
-    /// Returns whether a write transfer is armed or under way.
+    /// Returns whether a write to the card is armed (DCON was written) or under way.
     fn writing(&self) -> bool {
         self.dat.active() && !self.dat.block.read
     }

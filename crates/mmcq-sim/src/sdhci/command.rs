@@ -66,7 +66,8 @@ enum Sender {
 enum Step {
     /// The command is on the line.
     Token,
-    /// The response is on the line. `None`: the line is silent until the controller gives up.
+    /// The response is on the line. `None`: no response comes, and the line is silent until the
+    /// controller gives up.
     Response(Option<Answer>),
 }
 
@@ -75,7 +76,7 @@ struct Active {
     issue: Issue,
     sender: Sender,
     step: Step,
-    /// Clock edge at which the step ends.
+    /// Clock edge at which the command or the response, whichever is on the line now, ends.
     beat: Beat,
     /// Time in ns of the response's start bit.
     answer_ns: u64,
@@ -87,7 +88,7 @@ struct Active {
 
 #[derive(Debug, Default)]
 pub(super) struct CmdLine {
-    /// Bit Command Inhibit (CMD) of the present state.
+    /// Bit Command Inhibit (CMD) of the Present State register.
     pub inhibit: bool,
     active: Option<Active>,
     /// Earliest time in ns at which the next command can start.
@@ -512,7 +513,7 @@ impl Sdhci {
         self.next_on_line();
     }
 
-    /// Starts the command that waits for the CMD line, if there is one.
+    /// Starts the command that waits until the CMD line is free, if there is one.
     fn next_on_line(&mut self) {
         if self.cmd.active.is_some() {
             return;

@@ -41,12 +41,12 @@ pub struct SdhciConfig {
     pub timeout_clock_hz: u32,
     /// Time in ns after which a software reset bit clears itself.
     pub reset_ns: u64,
-    /// Time in ns until the internal clock, or the PLL, is stable.
+    /// Time in ns from the enable bit until the internal clock, or the PLL, is stable.
     pub clock_stable_ns: u64,
-    /// Time in ns that the 1.8 V regulator needs.
+    /// Time in ns that the 1.8 V regulator needs until it is ready.
     pub signal18_settle_ns: u64,
     /// Fault: whether the 1.8 V regulator never gets ready. Then the bit 1.8V Signaling Enable
-    /// clears itself.
+    /// clears itself soon after the driver has set it.
     pub signal18_fails: bool,
     /// Time in ns after an insertion or removal until card detection is stable.
     pub debounce_ns: u64,
@@ -165,8 +165,8 @@ impl SdhciConfig {
         ..Self::GENERIC_4_20
     };
 
-    /// Returns the built-in parameters with this name (`generic-4.20` or `generic-3.00`); `None`
-    /// for another name.
+    /// Returns the built-in parameters of a controller with this name (`generic-4.20` or
+    /// `generic-3.00`); `None` for another name.
     pub fn preset(name: &str) -> Option<SdhciConfig> {
         match name {
             "generic-4.20" => Some(Self::GENERIC_4_20),

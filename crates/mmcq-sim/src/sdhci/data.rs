@@ -110,7 +110,7 @@ impl DatLines {
         flip(self.block_bytes(), bit);
     }
 
-    /// Returns the bytes of the present block.
+    /// Returns the bytes of the block that is on the lines or in the controller now.
     pub fn block_bytes(&mut self) -> &mut [u8] {
         let n = self.block.min(self.bytes.len());
         &mut self.bytes[..n]
@@ -306,7 +306,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles the response to an R1b command.
+    /// Handles the response to a command with an R1b: from now on the card may be busy.
     pub(super) fn start_busy(&mut self, now: u64) {
         // The abort command may come just after the transfer has ended; then the lines are idle.
         if matches!(self.dat.state, State::Idle | State::Reserved | State::Cut) {

@@ -51,13 +51,14 @@ pub(super) struct Dma {
     stuck: bool,
     /// Fault that strikes the present segment.
     strike: Option<Strike>,
-    /// Whether SDMA is in the middle of a segment.
+    /// Whether SDMA has begun the segment in use (the bytes up to the next SDMA boundary) and has
+    /// not ended it.
     begun: bool,
     /// Address of the next descriptor in a task's list; `None`: register 58h has the address.
     list: Option<u64>,
     /// Address of the next byte that the present descriptor transfers.
     address: u64,
-    /// Number of bytes that the present descriptor still has to transfer.
+    /// Number of bytes that the present descriptor has not transferred yet.
     left: u32,
     int: bool,
     last: bool,
@@ -120,7 +121,8 @@ impl Sdhci {
         self.dma = Dma { engine, ..Dma::default() };
     }
 
-    /// Sets the list of a task, whose descriptors have this many bytes.
+    /// Makes the DMA use the list of transfer descriptors of a task; `list` is the list's bus
+    /// address, `bytes` the length of one descriptor.
     pub(super) fn dma_is_at(&mut self, list: u64, bytes: u8) {
         self.regs.adma_error = 0;
         self.dma = Dma { engine: Engine::Adma2(bytes), list: Some(list), ..Dma::default() };
@@ -140,7 +142,7 @@ impl Sdhci {
         }
     }
 
-    /// Checks after the last block that the ADMA table ends here too.
+    /// Checks after the last block of a transfer that the ADMA table has no further data.
     pub(super) fn dma_finish(&mut self, now: u64) -> Moved {
         let Engine::Adma2(bytes) = self.dma.engine else { return Moved::All };
         match self.adma_tail(bytes, now) {
@@ -248,7 +250,8 @@ impl Sdhci {
         self.dma.ended = self.dma.last;
     }
 
-    /// Raises the DMA interrupt, unless a fault delays or loses it.
+    /// Raises the DMA interrupt (SDMA boundary, or descriptor with the attribute Int), unless a
+    /// fault delays or loses it.
     fn dma_news(&mut self, now: u64) {
         match self.dma.strike.take() {
             Some(Strike::Lost) => {}

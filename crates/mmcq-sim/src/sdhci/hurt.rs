@@ -27,14 +27,17 @@ pub(super) struct Hurt {
     pub spurious: u32,
     /// Earliest time in ns at which the interrupt line can rise; `None`: no delay.
     pub held_ns: Option<u64>,
-    /// Whether the present task gets an error after it was reported complete.
+    /// Whether the present task of the command queue engine gets an error after it was reported
+    /// complete.
     pub red: bool,
-    /// Status bits that are set later: time in ns, and bits.
+    /// Bits of the interrupt status that a fault has delayed: the time in ns at which they are set,
+    /// and the bits.
     late: Vec<(u64, u32)>,
 }
 
 impl Sdhci {
-    /// Applies the faults of SDHCI controllers. Returns the fault if the caller has to apply it.
+    /// Applies a fault whose effect is special to SDHCI controllers (stuck circuit or line, drift).
+    /// Returns any other fault, which the caller has to apply.
     pub(super) fn hurt_by(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
         match strike {
             Strike::Stuck if matches!(point, Point::Command | Point::Response) => {
@@ -87,7 +90,7 @@ impl Sdhci {
         true
     }
 
-    /// Sets status bits after this time in ns.
+    /// Sets these bits of the interrupt status `late_ns` nanoseconds after `now`.
     pub(super) fn raise_after(&mut self, late_ns: u64, bits: u32, now: u64) {
         if late_ns == 0 {
             return self.raise(bits, now);

@@ -61,7 +61,7 @@ pub type Port = crate::port::Port<Sdhci>;
 
 crate::port::register_file!(Sdhci);
 
-/// Timers of the model. Timers with the same time are handled in this order.
+/// Timers of the model. Timers with the same time are handled in the order of this enum.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -113,7 +113,7 @@ pub struct Sdhci {
     card_interrupt: bool,
     /// Whether a card with functions (I/O card) is in the slot, or was.
     functions: bool,
-    /// Interrupt level on DAT1 that the card last had while no data were on the lines.
+    /// Whether the card last requested an interrupt on DAT1 while no data were on the lines.
     card_line: bool,
     hurt: hurt::Hurt,
     first_violation: Option<(u64, &'static str)>,

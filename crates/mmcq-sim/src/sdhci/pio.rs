@@ -58,12 +58,13 @@ impl Buffer {
         self.held() == 0
     }
 
-    /// Adds a block that came from the card.
+    /// Adds a block that came from the card to the buffer.
     pub fn push(&mut self, block: &[u8]) {
         self.bytes.extend_from_slice(block);
     }
 
-    /// Removes a whole block that the host has written. Returns false if there is none.
+    /// Removes a whole block that the host has written from the buffer. Returns false if the buffer
+    /// holds no whole block.
     pub fn pull(&mut self, block: &mut [u8]) -> bool {
         let unfinished = if self.left > 0 { self.block - self.left } else { 0 };
         if self.block == 0 || self.held() - unfinished < self.block {

@@ -6,7 +6,7 @@ use mmcq::host::Width;
 use mmcq::host::sdhci::{self as driver, SdhciQuirks, TransferMode};
 use serde::Deserialize;
 
-/// The built-in profiles, one or two for each of 14 classes of quirks.
+/// Name and TOML text of the built-in profiles, one or two for each of 14 classes of quirks.
 pub const PROFILES: [(&str, &str); 16] = [
     ("no-busy-interrupt", include_str!("../../controllers/no-busy-interrupt.toml")),
     ("broken-timeout", include_str!("../../controllers/broken-timeout.toml")),

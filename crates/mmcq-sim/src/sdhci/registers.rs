@@ -25,7 +25,7 @@ pub(super) struct Registers {
     pub clock: u16,
     pub clock_stable: bool,
     pub timeout: u8,
-    /// Software reset bits whose reset is in progress.
+    /// Software reset bits that still read as 1, since their reset is in progress.
     pub reset: u8,
     pub status: u32,
     pub enable: u32,
@@ -409,7 +409,7 @@ impl Sdhci {
         state & !(u32::from(self.hurt.lines & 0xf) << 20) | self.hurt.stuck
     }
 
-    /// Returns the index in the preset values of the present bus mode [SDHC 2.2.29].
+    /// Returns the preset value (from registers 60h to 6Eh) for the present bus mode [SDHC 2.2.29].
     fn preset(&self) -> u16 {
         let mode = self.regs.host2 & host2::UHS_MODE;
         let index = match (self.regs.at_18v || self.config.uhs_at_33v, mode) {
@@ -420,8 +420,8 @@ impl Sdhci {
         self.config.presets[usize::from(index)]
     }
 
-    /// Returns the value that Clock Control reads as. With preset values enabled, the preset has
-    /// the divider.
+    /// Returns the value that Clock Control reads as. If the driver has enabled preset values, the
+    /// divider comes from the preset value.
     fn shown_clock(&self) -> u16 {
         if self.regs.host2 & host2::PRESET == 0 {
             return self.regs.clock;

@@ -23,7 +23,7 @@ const STOP: u8 = 0xfd;
 /// master can send CMD12.
 const AT_END_BYTES: u8 = 16;
 
-/// What a byte that the card sends belongs to.
+/// Which part of the exchange a byte from the card is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Command,
@@ -93,7 +93,7 @@ impl Front {
 }
 
 impl SpiSlot {
-    /// Returns the byte that the card sends next, and what it belongs to.
+    /// Returns the byte that the card sends next, and which part of the exchange the byte is.
     pub(super) fn speak(&mut self, now_ns: u64) -> (u8, Use) {
         let state = self.card(now_ns, |card, now_ns| (card.in_spi(), card.busy(now_ns)));
         let Some((true, busy)) = state.filter(|_| !self.mute) else {
@@ -155,7 +155,7 @@ impl SpiSlot {
         self.go_on(now_ns);
     }
 
-    /// Handles what follows from the end of a byte.
+    /// Continues after the end of a byte with what is due next, such as the next block of a read.
     fn go_on(&mut self, now_ns: u64) {
         if !self.front.answer.is_empty() {
             return;
@@ -180,7 +180,7 @@ impl SpiSlot {
         }
     }
 
-    /// Prepares the next block of a read once the bus is free.
+    /// Prepares the next block of a read as soon as the bus is free.
     fn next_block(&mut self, len: usize, now_ns: u64) {
         if self.card(now_ns, |card, _| card.spi_is_at_end()) == Some(true) {
             self.front.sending = Sending::AtEnd(0);

@@ -84,10 +84,10 @@ pub struct Habits {
     pub deselect_ends: bool,
     /// Number of busy bytes after the response to CMD55.
     pub busy_after_prefix: u8,
-    /// Whether the card notices that chip select went high only at the next clock.
+    /// Whether the card notices a high chip select only when the next clock comes.
     pub deselect_by_clock: bool,
-    /// Whether a selected card ignores everything if the last byte before was not FFh, because it
-    /// was for another device.
+    /// Whether a selected card ignores everything if the last byte on the bus before its selection
+    /// was not FFh (a byte for another device).
     pub needs_ones: bool,
     /// Whether the card answers its first CMD59 with ILLEGAL_COMMAND.
     pub refuses_first_crc: bool,
@@ -142,7 +142,8 @@ pub struct SpiSlot {
     mute: bool,
     /// Whether chip select went high and the card has not noticed it yet.
     unseen: bool,
-    /// Whether the last byte while chip select was high was not FFh.
+    /// Whether the last byte that was sent while chip select was high, to another device, was not
+    /// FFh.
     foreign: bool,
     /// Whether the card has refused a CMD59.
     refused_crc: bool,
@@ -319,7 +320,8 @@ impl SpiSlot {
         self.drive_line(false, 0, false, now_ns);
     }
 
-    /// Moves a byte between these two clock edges, for a controller model that has its own clock.
+    /// Exchanges a byte with the card between these two clock edges, for a controller model that
+    /// has its own clock.
     pub(crate) fn byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
         let back = match self.selected {
             true => self.selected_byte(out, start, end),

@@ -140,7 +140,8 @@ impl Stm32Sdmmc {
         self.next_read(now);
     }
 
-    /// Writes the block to memory. Returns false if this failed and the data path is stopped.
+    /// Writes the read block to memory by the IDMA. Returns false if this failed; the data path is
+    /// stopped then.
     fn block_to_memory(&mut self, now: u64) -> bool {
         let mut bytes = std::mem::take(&mut self.dat.block.bytes);
         let n = self.dat.block.size;

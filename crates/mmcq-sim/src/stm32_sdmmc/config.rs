@@ -13,7 +13,7 @@ pub enum Version {
     V3,
 }
 
-/// Second mode of the IDMA, besides the single buffer.
+/// Second mode of the IDMA; the first mode is a single buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Buffers {

@@ -186,7 +186,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Updates the register DCOUNT (bytes left).
+    /// Updates the register DCOUNT (number of bytes that are still to be transferred).
     pub(super) fn count_data(&mut self) {
         self.regs.count = self.dat.left.saturating_sub(self.dat.block.at) as u32;
     }

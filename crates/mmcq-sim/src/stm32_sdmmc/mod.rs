@@ -70,7 +70,7 @@ pub type Port = crate::port::Port<Stm32Sdmmc>;
 
 crate::port::register_file!(Stm32Sdmmc);
 
-/// Timers of the model. Timers with the same time are handled in this order.
+/// Timers of the model. Timers with the same time are handled in the order of this enum.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -107,7 +107,8 @@ pub struct Stm32Sdmmc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idma: idma::Idma,
-    /// Interrupt events that were present and enabled at the last update, one bit each.
+    /// Interrupt events that were present and enabled when the interrupt line was last updated, one
+    /// bit each.
     pending: u32,
 }
 
@@ -214,7 +215,7 @@ impl Stm32Sdmmc {
         self.slot.set_probe(probe);
     }
 
-    /// Handles changes of the lines after any event.
+    /// Handles changes of the lines (busy, card interrupt), after any event of the model.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
             // A card that was removed or has no power does not hold DAT0 low.

@@ -7,7 +7,8 @@ use crate::slot::Core;
 /// Mask of the bits in DLEN, DCOUNT and ACKTIME.
 const LENGTH_BITS: u32 = 0x1ff_ffff;
 
-/// Values of the registers whose reads and writes have no further effect.
+/// Values of the registers that the model stores. Other registers are computed when the driver
+/// reads them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub power: u32,
@@ -152,14 +153,14 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Returns whether the buffer with the number `active` is the one in use, of two buffers.
+    /// Returns whether, of two buffers, the one with the number `active` is in use now.
     fn other_buffer(&self, active: u32) -> bool {
         let double = self.config.buffers == Buffers::Double && self.regs.idma_control & idma::MODE != 0;
         double && self.regs.idma_control & idma::SECOND == active
     }
 
-    /// Writes a register. If its path is active (`free` is false), the write is refused and
-    /// counted.
+    /// Writes `value` into the register that `place` selects. If the path that uses the register is
+    /// active (`free` is false), the write is refused and counted.
     fn allow(&mut self, free: bool, value: u32, place: impl Fn(&mut Registers) -> &mut u32) {
         let place = place(&mut self.regs);
         if free {

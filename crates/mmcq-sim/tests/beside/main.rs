@@ -1,5 +1,5 @@
-//! Tests of CMD52 beside data, on the SDHCI model: memory of a combo card or a function's CMD53
-//! keeps the DAT lines busy for a MiB while registers are read.
+//! Tests of CMD52 during data transfers, on the SDHCI model: memory of a combo card or a function's
+//! CMD53 keeps the DAT lines busy for a MiB while registers are read.
 
 mod rig;
 #[path = "../timed/mod.rs"]

@@ -230,14 +230,14 @@ impl Rig {
     }
 
     /// Writes a value into the register that keeps it, and checks that the value can be read back.
-    /// Returns how long that took, in ns.
+    /// Returns how long the CMD52 took, in ns.
     pub fn keeps(&self, value: u8) -> u64 {
         let (result, ns) = self.ask(io_write_read(1, KEEPER, value));
         assert_eq!(result.unwrap().response.r5().data(), value);
         ns
     }
 
-    /// Returns whether the controller has nothing under way.
+    /// Returns whether the engine has no command and no data under way.
     pub fn rests(&self) -> bool {
         self.stack.with(|engine| engine.is_quiet())
     }

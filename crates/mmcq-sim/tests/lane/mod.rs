@@ -90,12 +90,14 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.stack.with(|engine| engine.submit(request, self.time.now())).map_err(|(error, _)| error).unwrap()
     }
 
-    /// Submits a read of eight blocks, in which every byte must have this value.
+    /// Submits a read of eight blocks, in which every byte must have this value. Returns what
+    /// [`finish`](Self::finish) needs: the slot of the request, and this value.
     pub fn read(&self, lba: u64, byte: u8) -> (SlotId, Option<u8>) {
         (self.submit(Request::new(Kind::Read { lba, blocks: 8 }, buffer(8, 0))), Some(byte))
     }
 
-    /// Submits a write of eight blocks, in which every byte has this value.
+    /// Submits a write of eight blocks, in which every byte has this value. Returns the slot of the
+    /// request, and `None` since [`finish`](Self::finish) has no bytes to check.
     pub fn write(&self, lba: u64, byte: u8) -> (SlotId, Option<u8>) {
         (self.submit(Request::new(Kind::Write { lba, blocks: 8 }, buffer(8, byte))), None)
     }
@@ -175,8 +177,9 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.finish(&ids)
     }
 
-    /// Makes a block fail to be programmed, the `nth` of writes in several tasks. Returns how many
-    /// requests failed, which is at most one.
+    /// Makes the `nth` time that the card reads or programs its medium fail, counted from this
+    /// call, among eight reads and two pairs of writes. Returns how many requests failed, at most
+    /// one.
     pub fn late_error(&self, nth: u64) -> usize {
         assert_eq!(self.rounds(1), 0);
         self.faults(Plan::none().shot(Point::Medium, nth, Strike::Fail));

@@ -191,7 +191,7 @@ impl Rig {
         self.time.set(until);
     }
 
-    /// Advances to the next interrupt, for at most `ns`. Returns whether it came.
+    /// Advances to the next interrupt, for at most `ns`. Returns whether the interrupt came.
     pub fn interrupt(&mut self, ns: u64) -> bool {
         if !self.model.borrow().irq() {
             let reached = self.model.borrow_mut().advance(self.now() + ns);
@@ -394,7 +394,7 @@ impl Rig {
         self.model.borrow_mut().set_faults(Faults::new(plan));
     }
 
-    /// Returns the indices of the commands since the last call.
+    /// Returns the indices of the commands on the bus since the last call of this function.
     pub fn said(&self) -> Vec<u8> {
         std::mem::take(&mut *self.commands.borrow_mut())
     }

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 pub type Driver = Surrounded<sdhci::Sdhci<Port, ShadowMemory, 129>, Supply>;
 pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
-/// The faults of the card.
+/// The faults of the card in the rig, and what the card and its supply have seen.
 #[derive(Default)]
 pub struct Ills {
     /// Whether the card loses its supply for a moment at its next command.
@@ -44,7 +44,7 @@ pub struct Ills {
     pub mute: bool,
     /// Whether the card never answers again.
     pub mute_for_ever: bool,
-    /// Clock frequency above which read blocks are damaged.
+    /// Clock frequency in Hz above which read blocks are damaged; `None`: no limit.
     pub reads_up_to_hz: Option<u32>,
     /// Whether read blocks are damaged until the supervisor tunes.
     pub detuned: bool,
@@ -59,9 +59,9 @@ pub struct Ills {
     pub heard: Vec<(u8, u32)>,
     /// Whether the board switches the card's supply, which the controller cannot.
     pub board_switches: bool,
-    /// Whether the supply is off.
+    /// Whether the board has switched the card's supply off.
     pub supply_off: bool,
-    /// Number of times that the supply was switched on.
+    /// Number of times that the board has switched the card's supply on.
     pub switched_on: u32,
 }
 
@@ -261,7 +261,8 @@ impl Rig {
         Rig { time, model, memory, stack, ills, supervisor, waker, events, found, options }
     }
 
-    /// Starts a supervisor, or a new one.
+    /// Starts a supervisor for the card; if the rig has one already, the new supervisor replaces
+    /// it.
     pub fn keep(&self) {
         let card = match self.events.borrow().last() {
             Some(Event::Inserted(Ok(card)) | Event::Changed(card) | Event::Exception { card, .. }) => *card,
@@ -272,7 +273,7 @@ impl Rig {
         self.poll_supervisor();
     }
 
-    /// Drops the supervisor at whatever step it is.
+    /// Drops the supervisor, whichever of its steps is under way.
     pub fn leave(&self) {
         *self.supervisor.borrow_mut() = None;
     }

@@ -20,7 +20,7 @@ impl Log {
     }
 }
 
-/// The card between the bus and the log.
+/// A card inside of a wrapper, which records the commands and the bus changes in the log.
 pub struct Heard {
     card: Box<dyn Card>,
     log: Rc<RefCell<Log>>,

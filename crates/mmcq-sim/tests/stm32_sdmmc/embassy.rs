@@ -36,13 +36,13 @@ const ACCESS_NS: u64 = 40;
 const LOOP_NS: u64 = instructions(4);
 /// Time in ns to enter and leave an interrupt and to call the driver.
 const ENTRY_NS: u64 = instructions(60);
-/// Time in ns for which the stack submits a request on its general path.
+/// Time in ns that the stack needs to submit a request on its general path.
 const SUBMIT_NS: u64 = instructions(263);
-/// Time in ns for which the stack starts a transfer on its general path.
+/// Time in ns that the stack needs to start a transfer on its general path.
 const START_NS: u64 = instructions(729);
-/// Time in ns for which the stack acknowledges an interrupt on its general path.
+/// Time in ns that the stack needs to acknowledge an interrupt on its general path.
 const ACK_NS: u64 = instructions(365);
-/// Time in ns for which the stack hands out a completion on its general path.
+/// Time in ns that the stack needs to hand out a completion on its general path.
 const TAKE_NS: u64 = instructions(105);
 
 const fn instructions(count: u64) -> u64 {
@@ -57,7 +57,7 @@ const COUNT: u64 = 64;
 /// Number of blocks over which random requests are spread: 2 GiB.
 const SPREAD: u64 = 4 << 20;
 
-/// A load: direction, size and order of its requests.
+/// A load, that is, [`COUNT`] requests: their direction, size and order.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     random: bool,
@@ -100,7 +100,7 @@ impl Load {
     }
 }
 
-/// What a load measured.
+/// Times that were measured while a driver executed a load.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     elapsed_ns: u64,

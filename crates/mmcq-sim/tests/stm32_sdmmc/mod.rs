@@ -28,7 +28,7 @@ use std::future::Future;
 use std::rc::Rc;
 use timed::blocks as buffer;
 
-/// A chip, and the settings of the board around it.
+/// A controller model (a chip), and the settings of the board around it.
 #[derive(Clone, Copy)]
 struct Chip {
     model: Stm32SdmmcConfig,

@@ -38,8 +38,9 @@ pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) 
     }
 }
 
-/// Calls `f` as [`fuzz`] does, with other input lengths: from small to the largest, then again from
-/// small. An input too short for `f` does not count; enough other inputs must be long enough.
+/// Calls `f` as [`fuzz`] does, with input lengths that grow from the smallest of `bytes` to the
+/// largest, again and again. An input that is too short for `f` is left out; enough other inputs
+/// must be long enough.
 pub fn sized(
     name: &str,
     inputs: u64,

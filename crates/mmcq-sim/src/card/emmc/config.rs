@@ -64,13 +64,13 @@ pub(super) const TYPE_HS400: u8 = 0x40;
 /// Revision of the standard that the device follows, as EXT_CSD_REV holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Revision {
-    /// eMMC 4.41.
+    /// EXT_CSD_REV of a device of eMMC 4.41.
     V4_41 = 5,
-    /// eMMC 4.5 or 4.51.
+    /// EXT_CSD_REV of a device of eMMC 4.5 or 4.51.
     V4_5 = 6,
-    /// eMMC 5.0 or 5.01.
+    /// EXT_CSD_REV of a device of eMMC 5.0 or 5.01.
     V5_0 = 7,
-    /// eMMC 5.1.
+    /// EXT_CSD_REV of a device of eMMC 5.1.
     V5_1 = 8,
 }
 

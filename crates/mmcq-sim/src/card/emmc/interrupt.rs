@@ -55,7 +55,8 @@ impl EmmcCard {
         }
     }
 
-    /// Returns BKOPS_STATUS: 0 means no background work, 2 and 3 mean urgent work.
+    /// Returns BKOPS_STATUS: 0 means no background work, 1 work that is not urgent, 2 and 3 urgent
+    /// work.
     pub(super) fn background_level(&self) -> u8 {
         let Some(mib) = self.config.quirks.urgent_after_mib else { return 0 };
         let waiting = self.flash.wear.written_bytes - self.background_done_bytes;
@@ -68,7 +69,7 @@ impl EmmcCard {
         }
     }
 
-    /// Starts background work (BKOPS_START). Returns the time that it takes in ns.
+    /// Starts background work (BKOPS_START). Returns the time in ns that the work takes.
     pub(super) fn background_work(&mut self, now_ns: u64) -> u64 {
         let busy_ns = LEVEL_NS * u64::from(self.background_level());
         let bytes = self.flash.wear.written_bytes - self.background_done_bytes;

@@ -50,7 +50,7 @@ enum Transfer {
     Packed,
     /// The data blocks of a packed read.
     PackedRead,
-    /// Frames that the RPMB partition sends, and how many are left.
+    /// Frames that the RPMB partition sends, and the number of frames that it still has to send.
     RpmbRead {
         left: u32,
     },
@@ -86,7 +86,7 @@ pub struct EmmcCard {
     flash: Flash,
     /// Whether the host has written any data since power-up.
     written: bool,
-    /// Number of read commands since the card was made.
+    /// Number of read commands since the model was made.
     reads: u32,
     /// Extra busy time in ns at the end of the present write.
     extra_busy_ns: u64,
@@ -96,7 +96,7 @@ pub struct EmmcCard {
     background: Background,
     /// Time in ns at which RST_n went low; `None`: RST_n is high.
     reset_low_ns: Option<u64>,
-    /// Whether the card was initialised at least once since it was made.
+    /// Whether the device was initialised at least once since the model was made.
     was_up: bool,
     lock: Lock,
     protection: Protection,
@@ -252,7 +252,7 @@ impl EmmcCard {
         Mode { max_hz, width, ddr, signal18, strobe }
     }
 
-    /// Handles all events that were due until this time.
+    /// Handles all events of the device that were due until this time, such as the end of busy.
     fn settle(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));

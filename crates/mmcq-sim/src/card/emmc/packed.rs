@@ -108,8 +108,8 @@ impl Pack {
         (self.status, self.index, self.over) = (FAILED | INDEXED, index.clamp(0, 255) as u8, true);
     }
 
-    /// Parses the header; `blocks` is the number of blocks in CMD23. Returns false if the header is
-    /// not valid.
+    /// Parses the header of a packed command; `blocks` is the number of blocks in CMD23, `writes`
+    /// and `reads` are the largest numbers of entries. Returns false if the header is not valid.
     fn head(&mut self, data: &[u8], blocks: u32, (writes, reads): (u8, u8), sectors: bool) -> bool {
         let word = |n: usize| {
             let bytes = data.get(4 * n..4 * n + 4).and_then(|bytes| bytes.try_into().ok());
@@ -348,7 +348,8 @@ impl EmmcCard {
         }
     }
 
-    /// Sends the next block of a packed read. Returns its time in ns, and whether it is the last.
+    /// Sends the next block of a packed read. Returns the time in ns at which the block starts, and
+    /// whether it is the last one.
     pub(super) fn send_packed(&mut self, buffer: &mut [u8], now_ns: u64) -> Option<(u64, bool)> {
         let &entry = self.pack.entries.get(self.pack.place).filter(|_| !self.pack.over)?;
         let beyond = entry.at.saturating_add(u64::from(entry.blocks) * 512) > self.capacity();

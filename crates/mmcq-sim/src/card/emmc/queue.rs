@@ -89,7 +89,7 @@ impl EmmcCard {
         self.flash.timing().read_first_ns
     }
 
-    /// Ends a task if the data that ended belonged to one.
+    /// Ends the task whose data have just ended; does nothing if the data belonged to no task.
     pub(super) fn task_ended(&mut self, now_ns: u64) {
         let load_ns = self.load_ns();
         if let Some(queue) = &mut self.queue {

@@ -211,7 +211,8 @@ impl Rpmb {
         0
     }
 
-    /// Changes the first block without a request. This is a planted bug, which the tests must find.
+    /// Changes the first block of the RPMB without a request. This is a planted bug, which the
+    /// tests must find.
     #[cold]
     pub(super) fn lie(&mut self) {
         self.data[0] ^= 1;

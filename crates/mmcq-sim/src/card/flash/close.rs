@@ -39,7 +39,7 @@ pub struct Close {
 /// Extra busy time for ending a command in the middle of a long run of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
-    /// Extra busy time in ns at the end of such a write command.
+    /// Extra busy time in ns at the end of a write command that continues a long run.
     pub reopen_ns: u64,
     /// Length in bytes that the run must have at the begin of a command for the extra time to
     /// apply.
@@ -67,7 +67,8 @@ impl Gc {
     }
 }
 
-/// What the times depend on: the present run of writes, and the stalls so far.
+/// State from which the times of a write command follow: the present run of writes, and the garbage
+/// collection stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     /// Byte address at which the last write command ended.
@@ -112,14 +113,14 @@ impl Runs {
     }
 }
 
-/// A written block that may not be in the flash yet, and the content before the write.
+/// A written block that is possibly not in the flash yet, and its content before the write.
 #[derive(Clone, Debug)]
 struct Before {
     at: u64,
     bytes: Box<[u8]>,
 }
 
-/// The newest written blocks that may not be in the flash yet, oldest first.
+/// The newest written blocks, which are possibly not in the flash yet, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unprogrammed {
     blocks: VecDeque<Before>,
@@ -176,7 +177,7 @@ impl Flash {
     }
 
     /// Takes a block of an open write into the cache. Returns the time in ns at which the cache had
-    /// room.
+    /// room for the block.
     pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
         let room_ns = self.make_room(now_ns, len);
         if let Some(bytes) = before {

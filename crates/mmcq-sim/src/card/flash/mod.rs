@@ -93,7 +93,7 @@ pub struct Timing {
 /// Extra busy time of a write command that does not begin where the one before ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scatter {
-    /// Extra busy time in ns at the end of such a command.
+    /// Extra busy time in ns at the end of a write command that does not continue the one before.
     pub busy_ns: u64,
     /// Length in bytes above which a command takes the extra time; the card collects shorter
     /// commands.
@@ -101,7 +101,8 @@ pub struct Scatter {
 }
 
 impl Timing {
-    /// Returns the busy time in ns of a write to a register.
+    /// Returns the busy time in ns after the host has written a register of the card, such as the
+    /// CSD.
     #[must_use]
     pub fn register_ns(&self) -> u64 {
         self.close.map_or(self.write_first_ns, |close| close.close_ns)
@@ -132,7 +133,8 @@ pub struct Flash {
     unprogrammed: Unprogrammed,
     chances: spread::Chances,
     slc: slc::Filled,
-    /// What the flash did since [`Work`] was last taken.
+    /// What the flash did since a caller last took this value
+    /// ([`Card::take_work`](super::Card::take_work)).
     pub(crate) work: Work,
     /// Journal of the written sectors that are not yet safe in the flash.
     pub(crate) journal: Journal,
@@ -188,7 +190,8 @@ impl Flash {
     }
 
     /// Handles the end of a write, or of a part of it, with `bytes` from byte address `at` on.
-    /// Returns the end of busy in ns. With `last` the command's data end here.
+    /// `units` is the number of 4 KiB units that these bytes touch. Returns the end of busy in ns.
+    /// With `last` the command's data end here.
     pub fn write(&mut self, now_ns: u64, at: u64, bytes: u64, units: u64, last: bool) -> u64 {
         self.run = None;
         let programmed = self.programmed_bytes(at, bytes);
@@ -305,7 +308,7 @@ impl Flash {
         self.timing.spread.and_then(|spread| spread.slc)
     }
 
-    /// Returns how much the flash programs in this time, in bytes times 10^9.
+    /// Returns how much the flash programs in a time of `ns` nanoseconds, in bytes times 10^9.
     fn programmed(&self, ns: u64) -> u64 {
         let rate = self.timing.drain_bytes_per_s;
         match self.slc() {

@@ -58,7 +58,7 @@ pub(crate) struct Reading {
     full: bool,
     /// Earliest time in ns at which the next block can start.
     due_ns: u64,
-    /// Time in ns from block to block.
+    /// Time in ns from the start of a block to the start of the next block.
     block_ns: u64,
     /// Time in ns that the host has paused, in which the card could have sent blocks.
     paused_ns: u64,

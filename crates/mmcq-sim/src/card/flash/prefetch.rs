@@ -27,7 +27,7 @@ pub struct Prefetch {
 /// The run of consecutive reads that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// Address up to which the host has read.
+    /// Byte address up to which the host has read.
     next: u64,
     /// Byte address up to which the card had fetched at the time `at_ns`.
     fetched: u64,
@@ -96,7 +96,8 @@ mod tests {
     use super::super::Timing;
     use super::*;
 
-    /// 4 KiB are fetched in 40.96 us, at most three units ahead.
+    /// Prefetching that needs 40.96 us for 4 KiB, and goes at most three units of 4 KiB beyond what
+    /// the host has read.
     const PREFETCH: Prefetch = Prefetch { bytes: 12_288, hit_ns: 10_000, bytes_per_s: 100_000_000 };
 
     fn flash() -> Flash {

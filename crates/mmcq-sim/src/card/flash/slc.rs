@@ -90,6 +90,7 @@ mod tests {
     }
 
     /// Writes this many units of 4096 bytes, each as soon as the unit before is in the write cache.
+    /// Returns the time in ns at which the last unit is in the write cache.
     fn written(flash: &mut Flash, from_ns: u64, units: u64) -> u64 {
         (0..units).fold(from_ns, |now_ns, unit| flash.write(now_ns, unit * 4096, 4096, 1, true))
     }

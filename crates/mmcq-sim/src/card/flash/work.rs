@@ -1,11 +1,12 @@
-//! Work of the flash that the commands on the bus do not tell.
+//! Work of the flash that the commands on the bus do not show, such as retries and garbage
+//! collection.
 
-/// How many times something happened, and how long it took.
+/// How many times an event of the flash happened, and how long these events took together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Number of times that the event happened.
     pub count: u64,
-    /// Sum of the times in ns.
+    /// Sum of the durations of these events in ns.
     pub ns: u64,
 }
 
@@ -30,12 +31,13 @@ pub struct Work {
     pub retries: Times,
     /// Writes that met garbage collection.
     pub collections: Times,
-    /// Bytes that were programmed beyond the SLC cache.
+    /// Number of bytes for which the SLC cache had no room, so that they were programmed at the
+    /// slow rate.
     pub beyond_slc_bytes: u64,
 }
 
 impl Work {
-    /// Adds the work of another run.
+    /// Adds the counts and times of another run to these.
     pub fn add(&mut self, other: &Work) {
         self.flushes.add(other.flushes);
         self.retries.add(other.retries);

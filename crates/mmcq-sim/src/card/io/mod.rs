@@ -202,7 +202,8 @@ impl IoCard {
         }
     }
 
-    /// Handles all events that were due until this time.
+    /// Handles all events of the I/O part that were due until this time, such as a function that
+    /// becomes ready.
     fn settle(&mut self, now_ns: u64) {
         if let Some(transfer) = &self.transfer
             && transfer.end_ns.is_some_and(|end_ns| now_ns >= end_ns)

@@ -202,13 +202,13 @@ impl IoProfile {
         &self.sources
     }
 
-    /// Returns the identity of the card for changes before the card is built.
+    /// Returns the identity of the card, which the caller may change before it builds the card.
     pub fn config_mut(&mut self) -> &mut IoConfig {
         &mut self.config
     }
 
-    /// Returns the behaviour of each function, function 1 first, for changes before the card is
-    /// built.
+    /// Returns the behaviour of each function, function 1 first, which the caller may change before
+    /// it builds the card.
     pub fn behind_mut(&mut self) -> impl Iterator<Item = &mut Behind> {
         self.behind.iter_mut().map(|(behind, ..)| behind)
     }

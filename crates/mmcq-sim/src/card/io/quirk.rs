@@ -51,7 +51,8 @@ pub struct CisBytes {
 }
 
 impl CisBytes {
-    /// Replaces the bytes in their chain. Returns false if the chain is too short.
+    /// Replaces the bytes in the tuple chain of their function. Returns false if the chain is too
+    /// short.
     pub(super) fn put_into(&self, chains: &mut [Vec<u8>]) -> bool {
         let chain = chains.get_mut(usize::from(self.function));
         let place = chain.and_then(|chain| chain.get_mut(self.at..self.at.saturating_add(self.bytes.len())));

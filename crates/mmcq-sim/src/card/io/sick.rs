@@ -9,8 +9,8 @@ use crate::faults::{Point, Strike};
 pub(super) struct Sick {
     /// Whether the function has stopped answering, until the card is reset.
     pub(super) gone: bool,
-    /// Number of further commands to the card for which the interrupt stays asserted; `u32::MAX`:
-    /// for ever.
+    /// Number of further commands to the card for which the interrupt of the function stays
+    /// asserted; `u32::MAX`: for ever.
     pub(super) storm: u32,
     /// Number of bytes that the function withholds: they read as FFh, and the function keeps its
     /// real bytes for later reads.
@@ -49,7 +49,8 @@ impl IoCard {
         None
     }
 
-    /// Counts a command: an interrupt storm ends after a number of commands.
+    /// Counts a command to the card: an interrupt storm of the function ends after a number of
+    /// commands.
     pub(super) fn calm_down(&mut self) {
         for slot in self.slots.iter_mut().filter(|slot| slot.sick.storm != u32::MAX) {
             slot.sick.storm = slot.sick.storm.saturating_sub(1);

@@ -12,7 +12,7 @@ pub(super) struct Transfer {
     pub address: u32,
     /// Number of bytes in a block; a CMD53 in byte mode has one block.
     pub size: u16,
-    /// Number of blocks left; `None`: the transfer lasts until the host aborts it.
+    /// Number of blocks left to transfer; `None`: the transfer lasts until the host aborts it.
     pub left: Option<u32>,
     /// Earliest time in ns at which the first block starts.
     pub first_ns: u64,
@@ -21,7 +21,8 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Returns the address of the next byte, and advances it if the address increments.
+    /// Returns the register address of the next byte, and advances the address if the CMD53 has
+    /// incrementing addresses.
     fn step(&mut self) -> u32 {
         let address = self.address;
         self.address = address.wrapping_add(u32::from(self.increment)) & 0x1_ffff;

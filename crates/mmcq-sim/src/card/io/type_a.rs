@@ -110,7 +110,7 @@ pub struct TypeA {
     busy_ns: u64,
     counts: Handle,
     queue: VecDeque<Waiting>,
-    /// Number of bytes that the host has already read of the first packet.
+    /// Number of bytes of the first packet in the buffer that the host has already read.
     at: usize,
     /// Arrival time in ns of the next packet.
     next_ns: Option<u64>,
@@ -151,7 +151,7 @@ impl TypeA {
         Rc::clone(&self.counts)
     }
 
-    /// Adds the packets that the source has made until this time.
+    /// Adds the packets that the source has made until this time to the card's buffer.
     fn settle(&mut self, now_ns: u64) {
         while let Some(at_ns) = self.next_ns.filter(|&at_ns| at_ns <= now_ns) {
             let mut counts = self.counts.borrow_mut();

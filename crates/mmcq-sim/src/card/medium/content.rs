@@ -12,7 +12,7 @@ pub(crate) type Bytes = [u8; SECTOR];
 /// Content of a sector that can be generated from a short description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
-    /// The content of a medium that was never written.
+    /// The content of a sector that was never written.
     Fill(Fill),
     /// A repeated 8-byte word.
     Word(u64),

@@ -11,10 +11,10 @@ const SMALLEST: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Image {
     file: File,
-    /// Bytes of the file that were read ahead, from `window_at` on.
+    /// Bytes of the file that were read ahead, from byte address `window_at` on.
     window: Vec<u8>,
     window_at: u64,
-    /// Written bytes that are not in the file yet, from `run_at` on.
+    /// Written bytes that are not in the file yet, from byte address `run_at` on.
     run: Vec<u8>,
     run_at: u64,
 }

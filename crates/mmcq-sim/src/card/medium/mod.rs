@@ -213,7 +213,7 @@ impl Medium {
         }
     }
 
-    /// Reads bytes from byte address `at` on.
+    /// Reads bytes of the medium, from byte address `at` on, into `buffer`.
     #[inline]
     pub fn read(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(at, buffer.len() as u64)?;
@@ -242,7 +242,7 @@ impl Medium {
         }
     }
 
-    /// Writes bytes from byte address `at` on.
+    /// Writes `data` to the medium, from byte address `at` on.
     #[inline]
     pub fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
         self.check(at, data.len() as u64)?;

@@ -213,7 +213,7 @@ impl Sparse {
         }
     }
 
-    /// Writes a whole sector.
+    /// Writes the whole sector that begins at byte address `at`.
     #[inline]
     fn write_sector(&mut self, at: u64, data: &Bytes) {
         let (table, page, offset) = place(at);

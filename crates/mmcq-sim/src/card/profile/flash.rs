@@ -343,8 +343,8 @@ fn scatter(place: &Place<'_>, keys: &WriteKeys) -> Result<Option<Scatter>, Profi
     }
 }
 
-/// Returns the times at the end of a write; `None` if the profile has none. `drains` tells whether
-/// the profile has a cache with a rate.
+/// Returns the times that the card needs at the end of a write command; `None` if the profile has
+/// none. `drains` tells whether the profile has a cache with a rate.
 fn close(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<Option<Close>, ProfileError> {
     let Some(close_us) = &keys.close_us else {
         let expected = "only beside `close_us`";

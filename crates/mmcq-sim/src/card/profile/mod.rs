@@ -142,7 +142,7 @@ impl CardProfile {
         }
     }
 
-    /// Returns the quirks of the card for changes before the card is built.
+    /// Returns the quirks of the card, which the caller may change before it builds the card.
     pub fn quirks_mut(&mut self) -> &mut Quirks {
         match &mut self.kind {
             Kind::Sd(config) => &mut config.quirks,
@@ -165,8 +165,8 @@ impl CardProfile {
         &self.sources
     }
 
-    /// Builds the card on this medium. If the medium is larger than the card, the card does not use
-    /// its end.
+    /// Builds the card on this medium. If the medium is larger than the card's capacity, the card
+    /// does not use the last bytes of the medium.
     pub fn build(&self, medium: Medium) -> Result<Box<dyn Card>, ProfileError> {
         let card: Box<dyn Card> = match &self.kind {
             Kind::Sd(_) => Box::new(self.build_sd(medium)?),

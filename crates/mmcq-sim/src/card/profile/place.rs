@@ -13,7 +13,8 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Returns the key of the line of this byte.
+    /// Returns the key of the profile's line that contains byte `at` of the text; `None` if the
+    /// line has no key.
     fn key_at(&self, at: usize) -> Option<&str> {
         let line = self.text.get(..at)?.rsplit('\n').next()?;
         let key = line.split_once('=')?.0.trim();

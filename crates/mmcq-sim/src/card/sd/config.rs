@@ -15,7 +15,7 @@ pub(crate) enum Spec {
     V4,
     V5,
     V6,
-    /// Version 7.xx.
+    /// Version 7.xx of the specification.
     V7,
 }
 
@@ -91,7 +91,7 @@ impl SdConfig {
         sd_cid(&self.identity)
     }
 
-    /// Returns the CSD with the given TRAN_SPEED [SD 5.3].
+    /// Returns the CSD with this value of the field TRAN_SPEED [SD 5.3].
     pub(crate) fn csd(&self, tran_speed: u8) -> [u8; 16] {
         let mut csd = [0u8; 16];
         put(&mut csd, 103, 96, tran_speed.into());

@@ -34,7 +34,7 @@ const WRITE_NS: u64 = 1_000_000;
 /// Time in ns from the power-off notification until the card is ready for it.
 const POWER_OFF_NS: u64 = 5_000_000;
 
-/// Place of an access by CMD48 or CMD49.
+/// Which bytes of a function's extension registers a CMD48 reads or a CMD49 writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     function: u8,
@@ -102,7 +102,8 @@ impl Extensions {
         self.queue == QueueMode::Sequential
     }
 
-    /// Sets the next mode of the queue if its time has come. Returns whether it did.
+    /// Puts a new mode of the command queue into effect if its time (`queue_next`) has come.
+    /// Returns whether the mode has changed.
     pub(super) fn queue_changes(&mut self, now_ns: u64) -> bool {
         let next = self.queue_next.take_if(|next| next.1 <= now_ns);
         self.queue = next.map_or(self.queue, |next| next.0);

@@ -62,11 +62,11 @@ pub struct SdCard {
     medium: Medium,
     flash: Flash,
     extensions: Extensions,
-    /// Number of read commands since the card was made.
+    /// Number of read commands since the model was made.
     reads: u32,
-    /// Extra busy time in ns at the end of the present write.
+    /// Extra busy time in ns at the end of the present write command.
     extra_busy_ns: u64,
-    /// Whether the card was initialised at least once since it was made.
+    /// Whether the card was initialised at least once since the model was made.
     was_up: bool,
     lock: Lock,
     /// Byte 14 of the CSD: COPY, PERM_WRITE_PROTECT and TMP_WRITE_PROTECT.
@@ -147,13 +147,13 @@ impl SdCard {
         }
     }
 
-    /// Returns the medium.
+    /// Returns the medium of the card.
     #[must_use]
     pub fn medium(&self) -> &Medium {
         &self.medium
     }
 
-    /// Returns the medium, to read or prepare it without the bus.
+    /// Returns the medium of the card, to read or prepare it without the bus.
     pub fn medium_mut(&mut self) -> &mut Medium {
         &mut self.medium
     }
@@ -227,7 +227,7 @@ impl SdCard {
         }
     }
 
-    /// Handles all events that were due until this time.
+    /// Handles all events of the card that were due until this time, such as the end of busy.
     fn settle(&mut self, now_ns: u64) {
         if let Some((functions, at_ns)) = self.pending_functions
             && now_ns >= at_ns

@@ -91,7 +91,7 @@ impl SdCard {
         }
     }
 
-    /// Ends a task if the data that ended belonged to one.
+    /// Ends the task whose data have just ended; does nothing if the data belonged to no task.
     pub(super) fn task_ended(&mut self, now_ns: u64) {
         let load_ns = self.load_ns();
         let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty()) else { return };

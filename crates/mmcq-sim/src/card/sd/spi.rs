@@ -82,7 +82,7 @@ impl SpiReply {
         SpiReply { r1, rest: ([0; 4], 0), flow: Flow::None }
     }
 
-    /// Returns the bytes of the response that follow R1.
+    /// Returns the bytes of the response that follow R1 (of an R2, R3 or R7).
     pub(crate) fn rest(&self) -> &[u8] {
         &self.rest.0[..usize::from(self.rest.1)]
     }

@@ -8,7 +8,8 @@ use crate::card::{Card, ReadBlock, SdCard};
 const FIRST_NS: u64 = 171_000;
 const SECOND_NS: u64 = 113_000;
 const ABORT_NS: u64 = 194_000;
-/// Time in ns of a block: 1050 clocks of 208 MHz, and the gap of 191 ns.
+/// Time in ns from the start of a block to the start of the next: 1050 clocks of 208 MHz, and the
+/// gap of 191 ns.
 const BLOCK_NS: u64 = 5_048 + 191;
 /// Number of blocks in the 512 KiB that the card reads ahead.
 const AHEAD_BLOCKS: u64 = 1024;

@@ -211,13 +211,14 @@ impl Rig {
         self.w(self.at.cmd, START | command);
     }
 
-    /// Advances to the next event.
+    /// Advances the model to its next event.
     pub fn step(&mut self) {
         self.now = self.host.next_event_ns().expect("something is to happen").max(self.now);
         self.host.advance(self.now);
     }
 
-    /// Waits until one of these interrupt flags is set.
+    /// Waits until one of these interrupt flags is set. Returns all interrupt flags that are set
+    /// then.
     pub fn until(&mut self, flags: u32) -> u32 {
         for _ in 0..100_000 {
             let raw = self.raw();
@@ -236,14 +237,15 @@ impl Rig {
         self.r(self.at.resp)
     }
 
-    /// Prepares this number of blocks for the CPU.
+    /// Prepares a transfer of this number of blocks whose data the CPU moves.
     pub fn by_cpu(&mut self, blocks: u32) {
         self.w(CONTROL, 1 << 4 | u32::from(self.smhc()) << 31);
         self.w(self.at.block, 512);
         self.w(self.at.count, 512 * blocks);
     }
 
-    /// Prepares this number of blocks for the internal DMA, with its descriptors at `list`.
+    /// Prepares a transfer of this number of blocks whose data the internal DMA moves, with its
+    /// descriptors at bus address `list`.
     pub fn by_dma(&mut self, blocks: u32, list: u64) {
         let internal = if self.smhc() { 0 } else { 1 << 25 };
         self.w(CONTROL, 1 << 5 | 1 << 4 | internal);

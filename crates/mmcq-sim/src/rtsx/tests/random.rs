@@ -64,7 +64,7 @@ fn any_config(u: &mut Unstructured) -> Result<RtsxConfig> {
     })
 }
 
-/// Returns a random list entry, which in most cases makes sense.
+/// Returns a random entry of a host command list; most entries that it returns are valid.
 fn any_entry(u: &mut Unstructured) -> Result<u32> {
     let name = *u.choose(&NAMES)?;
     let data = u.arbitrary()?;

@@ -41,7 +41,8 @@ pub const READ_2: u8 = 0x0e;
 /// Transfer mode in TRANSFER: a tuning command and its block.
 pub const TUNING: u8 = 0x0f;
 
-/// Makes list entries: READ, WRITE, CHECK.
+/// Makes a READ entry of a host command list for this register. (`wr` makes a WRITE entry, `ck` a
+/// CHECK entry.)
 pub fn rd(register: u16) -> u32 {
     u32::from(register & 0x3fff) << 16
 }
@@ -162,15 +163,15 @@ impl Rig {
         panic!("HAIMR stays busy");
     }
 
-    /// Lets this time pass, with or without interrupts.
+    /// Advances the model by this time, whether interrupts come or not.
     pub fn run(&mut self, ns: u64) {
         let until = self.now + ns;
         while self.host.advance(until) < until {}
         self.now = until;
     }
 
-    /// Waits until all these bits or a failure are pending, and acknowledges pending bits. Returns
-    /// all bits that were pending.
+    /// Waits until all these bits of BIPR (pending interrupts), or a failure, are set, and clears
+    /// the set bits. Returns all bits that were set.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10 {
@@ -222,7 +223,8 @@ impl Rig {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }
 
-    /// Sends a command without data. Returns the pending bits afterwards.
+    /// Sends a command without data. Returns the bits of BIPR (pending interrupts) that are set
+    /// afterwards.
     pub fn command(&mut self, index: u8, arg: u32, response: u8) -> u32 {
         let mut list = token(index, arg, response);
         list.push(wr(card::DATA_SOURCE, 1, 1));
@@ -248,7 +250,7 @@ impl Rig {
     }
 
     /// Starts a read through the ring buffer; the DMA starts `late_ns` after the list. Returns the
-    /// pending bits at the end.
+    /// bits of BIPR (pending interrupts) that are set at the end.
     pub fn read(&mut self, command: Option<(u8, u32)>, buffer: &Mapped, late_ns: u64) -> u32 {
         let bytes = buffer.cpu.len() as u32;
         let mode = if command.is_some() { READ_2 } else { READ_3 };
@@ -281,7 +283,7 @@ impl Rig {
     }
 }
 
-/// Returns the list entries that set the command registers and the response type.
+/// Returns the entries of a host command list that set the command registers and the response type.
 pub fn token(index: u8, arg: u32, response: u8) -> Vec<u32> {
     let mut list = vec![wr(sd::CMD0, 0xff, 0x40 | index)];
     list.extend((1..).zip(arg.to_be_bytes()).map(|(i, byte)| wr(sd::CMD0 + i, 0xff, byte)));
@@ -289,7 +291,7 @@ pub fn token(index: u8, arg: u32, response: u8) -> Vec<u32> {
     list
 }
 
-/// Returns the list entries that set byte and block counts, DMA and ring buffer.
+/// Returns the entries of a host command list that set byte and block counts, DMA and ring buffer.
 pub fn data_set_up(bytes: u32, from_card: bool) -> Vec<u32> {
     let [low, high] = ((bytes / 512) as u16).to_le_bytes();
     let mut list = vec![

@@ -33,7 +33,8 @@ pub enum Step {
     Halted,
 }
 
-/// Registers whose reads and writes have no further effect.
+/// Values of the registers that the engine stores. CQCTL and CQIC are computed when the driver
+/// reads them.
 #[derive(Clone, Debug)]
 pub struct Registers {
     pub cfg: u32,
@@ -102,7 +103,7 @@ struct Progress {
     /// Time in ns of the next poll of the card's queue status, after a poll that found no ready
     /// task.
     poll_ns: u64,
-    /// Whether an error has stopped all further commands.
+    /// Whether the engine sends no further command because of an error, until it was halted.
     stopped: bool,
     /// Fault: slot that the engine has reported complete while its data were still being
     /// transferred.

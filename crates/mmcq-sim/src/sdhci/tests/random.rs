@@ -21,7 +21,8 @@ fn any_config(u: &mut Unstructured) -> Result<SdhciConfig> {
     Ok(config)
 }
 
-/// Returns memory full of descriptors that point to each other or into another buffer.
+/// Returns memory full of descriptors that point to each other, or to the buffer at bus address
+/// `data`.
 fn any_tables(u: &mut Unstructured, memory: &ShadowMemory, data: u64) -> Result<Mapped> {
     let mut tables = Mapped::new(memory, vec![0; 512], Direction::Write);
     for entry in tables.cpu.chunks_mut(8) {
@@ -37,7 +38,7 @@ fn any_tables(u: &mut Unstructured, memory: &ShadowMemory, data: u64) -> Result<
     Ok(tables)
 }
 
-/// Returns a random register write, which in most cases makes sense.
+/// Returns a random register write, which in most cases is a valid one.
 fn any_write(u: &mut Unstructured, bus: u64) -> Result<(u16, u8, u32)> {
     let value = u.arbitrary()?;
     Ok(match u.int_in_range(0..=11)? {

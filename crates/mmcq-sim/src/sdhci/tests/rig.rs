@@ -22,7 +22,7 @@ pub struct Script {
     pub r1b_busy_ns: u64,
     /// Commands to which the card does not respond.
     pub deaf_to: Vec<u8>,
-    /// Number of the read block, from 0, that gets a wrong CRC.
+    /// Number of the read block, from 0, that gets a wrong CRC; `None`: no block.
     pub bad_read: Option<u32>,
     /// Number of read blocks after which the card sends no more.
     pub stops_after: Option<u32>,
@@ -199,7 +199,7 @@ impl Mapped {
         Mapped { cpu, bus, direction, memory: memory.clone() }
     }
 
-    /// Ends the mapping. Returns the bytes that the CPU sees then.
+    /// Ends the mapping. Returns the bytes that the CPU sees afterwards.
     pub fn take(mut self) -> Vec<u8> {
         let ptr = NonNull::new(self.cpu.as_mut_ptr()).unwrap();
         self.memory.unmap(self.bus, ptr, self.cpu.len(), self.direction);
@@ -307,7 +307,7 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Lets this time pass, with or without interrupts.
+    /// Advances the model by this time, whether interrupts come or not.
     pub fn run(&mut self, ns: u64) {
         let until = self.now + ns;
         while self.host.advance(until) < until {}
@@ -352,7 +352,8 @@ impl Rig {
         Mapped::new(&self.memory, cpu, direction)
     }
 
-    /// Makes an ADMA2 table from entries of address, length and attributes.
+    /// Makes an ADMA2 table from entries of address, length and attributes; `form` is the length of
+    /// a descriptor in bytes.
     pub fn table(&self, form: usize, entries: &[(u64, u32, u32)]) -> Mapped {
         let mut bytes = Vec::new();
         for &(address, length, attributes) in entries {

@@ -1,4 +1,4 @@
-//! Thousands of requests one after the other, each in the way of a driver: all their data must
+//! Thousands of requests one after the other, each in the steps of a driver: all their data must
 //! arrive.
 
 use super::rig::*;

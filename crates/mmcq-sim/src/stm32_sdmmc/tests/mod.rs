@@ -170,7 +170,7 @@ impl Rig {
         self.r(STA) & !levels
     }
 
-    /// Advances to the next event.
+    /// Advances the model to its next event.
     pub fn step(&mut self) {
         self.now = self.host.next_event_ns().expect("something is to happen").max(self.now);
         self.host.advance(self.now);
@@ -218,7 +218,7 @@ impl Rig {
         Mapped::new(&self.memory, bytes, Direction::Write)
     }
 
-    /// Reads words while the FIFO is not empty.
+    /// Reads words from the FIFO until it is empty, and appends their bytes to `got`.
     pub fn drain(&mut self, got: &mut Vec<u8>) {
         while self.r(STA) & (DPSMACT | RXFIFOE) == DPSMACT {
             got.extend(self.r(FIFO).to_le_bytes());
