@@ -35,21 +35,23 @@ pub use served::{Keeping, Served};
 pub use steady::Steady;
 pub use waiting::Waiting;
 
-/// Slots of mmcq's engine.
+/// Number of request slots of mmcq's engine in a run.
 const SLOTS: usize = mmcq::engine::SLOTS_MAX;
 
-/// Stack that serves the jobs, and whose CPU costs it has.
+/// Stack that serves the jobs, and the stack whose CPU costs are charged for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Linux without a queue.
+    /// Linux's block driver without the software queue (HSQ): it prepares one request while the one
+    /// before is transferred.
     None,
-    /// Linux's software queue, in the order of tags.
+    /// Linux's software queue (HSQ); the next request is the one with the next tag number.
     HsqTag,
-    /// Linux's software queue, first in first out.
+    /// Linux's software queue (HSQ); the next request is the one that arrived first.
     HsqFifo,
     /// Linux's driver for the card's command queue, on a controller with a queue engine (CQHCI).
     LinuxCqe,
-    /// Linux on a host that can continue data. CMD12 ends every multi-block request.
+    /// Linux on a host that can transfer data of an open transfer without a new command. CMD12 ends
+    /// every multi-block request.
     Close,
     /// Linux with the patch of the STREAM thread: a transfer stays open until a request does not
     /// continue it.
@@ -85,12 +87,13 @@ pub enum Setting {
     Adma3,
     /// [`Setting::Adma3`] with the CPU costs of mmcq's own code.
     Adma3Own,
-    /// Physical limit, which wire and card allow: software costs nothing, and batches are perfect.
+    /// Physical limit, which wire and card allow: software costs nothing, and each batch is as long
+    /// as the jobs' depth and the host allow.
     Limit,
 }
 
 impl Setting {
-    /// All settings.
+    /// All settings that a run can have.
     pub const ALL: [Setting; 21] = [
         Setting::None,
         Setting::HsqTag,
@@ -171,8 +174,8 @@ impl Setting {
         }
     }
 
-    /// Returns the reason why the setting cannot run on a host (what the host lacks), and which
-    /// settings can; `None`: it can run.
+    /// Returns the reason why the setting cannot run on a host with the capabilities `caps`, and
+    /// which settings can run there; `None`: this setting can run.
     fn misses(self, caps: &Caps) -> Option<&'static str> {
         match self {
             Setting::Close | Setting::Patch if !caps.continue_data => Some(
@@ -202,7 +205,7 @@ pub enum RunError {
     /// The board cannot be built.
     #[error(transparent)]
     Board(#[from] BoardError),
-    /// A job is not valid, or does not fit.
+    /// A job is not valid, or its file does not fit on the card.
     #[error(transparent)]
     Job(#[from] ParseError),
     /// The files of all jobs do not fit the card.
@@ -220,11 +223,11 @@ pub enum RunError {
     Partition {
         /// Path of the partition's device.
         name: String,
-        /// Reason why jobs do not use it, and what they can use.
+        /// Reason why the job cannot use the partition, and what it can use instead.
         why: String,
     },
-    /// The setting cannot send this flush. The reader's settings cannot flush a card with a cache,
-    /// and no setting of Linux can flush an SD card.
+    /// The setting cannot do the flush that the job asks for. The reader's settings cannot flush a
+    /// card with a cache, and no setting of Linux can flush an SD card.
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
@@ -235,18 +238,20 @@ pub enum RunError {
         /// Name of the setting.
         setting: &'static str,
     },
-    /// The setting does not support these requests: models of Linux discard nothing, and some
-    /// cannot flush a cache.
+    /// The setting does not support some requests of the recorded trace: models of Linux discard
+    /// nothing, and some cannot flush a cache.
     #[error(
         "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
     Recorded {
         /// Name of the setting.
         setting: &'static str,
-        /// Requests that are not supported.
+        /// Kinds of requests that are not supported, as a list with commas (such as
+        /// `discard,flush`).
         without: String,
     },
-    /// The card supports only read, write and flush, but a job needs more.
+    /// The card supports only read, write and flush, but a job needs other requests, such as an
+    /// erase.
     #[error("card {card}: discards and durable writes: {found}; expected --without discard,fua")]
     Extended {
         /// Name of the card.
@@ -254,7 +259,7 @@ pub enum RunError {
         /// Reason why the card does not support more.
         found: String,
     },
-    /// The setting is not made for a host like this board's.
+    /// The board's host lacks a capability that the setting needs.
     #[error("platform {platform}, setting {setting}: the host {misses} (or mmcq, mmcq-own, limit)")]
     Host {
         /// Name of the board.
@@ -288,7 +293,7 @@ pub enum RunError {
         /// What the card or the controller has instead.
         found: String,
     },
-    /// The controller executes no chains.
+    /// The board's controller cannot execute chains (ADMA3), which the setting needs.
     #[error("platform {platform}, setting {setting}: no ADMA3; expected a board with it (adma3-sprd, say)")]
     Chains {
         /// Name of the board.
@@ -299,7 +304,7 @@ pub enum RunError {
     /// A completion was lost, so that jobs wait for ever.
     #[error(transparent)]
     Stuck(#[from] Stuck),
-    /// The stack accessed memory that it must not access.
+    /// The stack accessed memory that it must not access; the text says where.
     #[error("DMA violation: {0}")]
     Memory(String),
 }
@@ -307,15 +312,15 @@ pub enum RunError {
 /// Input of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The jobs, expanded to workers.
+    /// Workers of the jobs: one for each thread, so a job with `numjobs=4` has four.
     pub workers: &'a [FioWorker],
     /// Board on which the jobs run.
     pub platform: &'a Platform,
-    /// Card in place of the board's own.
+    /// Name of the card that replaces the board's own; `None`: the board's own card.
     pub card: Option<&'a str>,
     /// Stack that serves the jobs.
     pub setting: Setting,
-    /// Seed of everything random that is not fio's own.
+    /// Seed of all random numbers of the models. fio's random numbers come from fio's own seeds.
     pub seed: u64,
 }
 
@@ -326,17 +331,17 @@ pub struct Counters {
     pub ios: u64,
     /// Number of flushes that the jobs asked for, including those of durable writes.
     pub flushes: u64,
-    /// Number of data commands.
+    /// Number of commands with data that the host sent to the card.
     pub transfers: u64,
-    /// Number of bytes transferred.
+    /// Number of bytes transferred between host and card.
     pub bytes: u64,
     /// Counters of the bus.
     pub bus: BusStats,
     /// Activity of the card's flash that no command shows.
     pub work: Work,
-    /// Counters of the CPU.
+    /// Counters of the CPU: interrupts, context switches, wake-ups, busy time.
     pub cpu: Counts,
-    /// Number of register reads and writes.
+    /// Number of register reads, and number of register writes, of the host driver.
     pub accesses: (u64, u64),
     /// Time in ns from the first submission to the last completion.
     pub elapsed_ns: u64,
@@ -349,22 +354,23 @@ pub struct Counters {
     pub waiting_ns: u64,
     /// Time in ns in which the stack had no request.
     pub without_ns: u64,
-    /// Number of context switches of each job's own thread.
+    /// For each job, the number of context switches of the job's own thread.
     pub job_switches: Vec<u64>,
     /// Chances of merging: with what each request could have been merged when it arrived.
     pub chances: Chances,
     /// Whether the card is an eMMC.
     pub emmc: bool,
-    /// Counters of the stack itself.
+    /// Counters of the stack that served the jobs, such as merged requests.
     pub stack: Served,
-    /// Rate without begin and end of the run.
+    /// Rate of the run, measured without its beginning and its end.
     pub steady: Steady,
     /// Bytes transferred over time, to compare the run with a limit.
     pub pace: Pace,
 }
 
 impl Counters {
-    /// Adds the counters of another run on the same board. Times and rates are not changed.
+    /// Adds the counts of another run on the same board to these counters. The elapsed time, the
+    /// waiting times and the rates stay those of this run.
     fn add(&mut self, other: &Counters) {
         self.ios += other.ios;
         self.flushes += other.flushes;
@@ -382,7 +388,7 @@ impl Counters {
         self.failed += other.failed;
     }
 
-    /// Returns the mean number of 4 KiB units in a transfer.
+    /// Returns the mean size of a transfer, in units of 4 KiB.
     pub fn merge(&self) -> f64 {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }
@@ -401,7 +407,7 @@ impl Counters {
 /// Results of a finished run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Statistics of each worker, in order.
+    /// Statistics of each worker, in the order of [`Run::workers`].
     pub stats: Vec<Stats>,
     /// Verify errors of the workers, as text.
     pub verify_errors: Vec<String>,
@@ -425,7 +431,7 @@ impl Outcome {
 }
 
 /// Runs the jobs. `medium` replaces generated data on the card. Calls `progress` from time to time
-/// with the numbers of bytes transferred and planned.
+/// with two numbers of bytes: transferred so far, and planned for the whole run.
 pub fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -443,8 +449,9 @@ struct Jobs<'p> {
 }
 
 impl Jobs<'_> {
-    /// Returns an error if the setting does not support the jobs. Models of Linux discard nothing.
-    /// Models with a block driver for SDHCI can flush the cache of an eMMC, but of no other card.
+    /// Returns an error if the setting does not support the jobs, otherwise `None`. Models of Linux
+    /// discard nothing. Models with a block driver for SDHCI can flush the cache of an eMMC, but of
+    /// no other card.
     fn refused(run: &Run<'_>, flush: FlushBy) -> Option<RunError> {
         // If the card has no cache, Linux's block layer ends a flush at once.
         let flushes_well = run.setting.may_flush(flush);

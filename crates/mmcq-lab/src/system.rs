@@ -21,27 +21,27 @@ use mmcq_sim::world::{Device, Queue, Stream};
 pub enum Step {
     /// The worker takes a request from the scheduler.
     Take,
-    /// The driver admits the request, or refuses it.
+    /// The driver admits the taken request, or refuses it.
     Admit,
-    /// The request is prepared.
+    /// The worker has prepared the request.
     Prepared,
-    /// The end of the previous transfer has been noticed.
+    /// The worker has noticed the end of the previous transfer.
     Finished,
     /// The status of the card has arrived.
     Polled,
-    /// The block layer completes requests.
+    /// The block layer completes finished requests.
     Complete,
-    /// A transfer is tried again after the controller was busy.
+    /// The front end tries a transfer again that the busy controller refused.
     Retry,
-    /// The threaded half of the interrupt handler.
+    /// The threaded half of the interrupt handler runs.
     IrqThread,
-    /// The deferred half of the interrupt handler.
+    /// The deferred half of the interrupt handler runs.
     Tasklet,
-    /// The work item of a host driver that does everything in one work item.
+    /// The work item runs, of a host driver that does everything in one work item.
     HostWork,
     /// A spinning job polls the controller.
     Look(u32),
-    /// A job's I/O is ready to be passed to the stack.
+    /// A job's I/O is prepared, and the job passes it to the stack.
     Submit(u32),
 }
 
@@ -61,11 +61,11 @@ pub enum Action {
 pub enum Event {
     /// An event of the CPU.
     Cpu(CpuEvent),
-    /// The controller's interrupt reaches its core.
+    /// The controller's interrupt reaches the core that handles it.
     Irq,
     /// A timer of the front end has expired. The number tells outdated timers from the present one.
     Timer(u64),
-    /// The sleep of a job is over.
+    /// The sleep of the job with this number is over.
     Alarm(u32),
 }
 
@@ -80,19 +80,19 @@ pub trait Front {
     /// Submits an I/O of a job, in the job's own context.
     fn submit(&mut self, sys: &mut System, io: Io);
 
-    /// Handles the controller's interrupt.
+    /// Handles the controller's interrupt, in interrupt context.
     fn irq(&mut self, sys: &mut System);
 
-    /// Executes a step whose cost has been spent, on this core.
+    /// Executes a step on this core, after the step's CPU cost has been spent.
     fn act(&mut self, sys: &mut System, step: Step, core: u8);
 
-    /// Handles a timer that expired, in interrupt context.
+    /// Handles the front end's timer that has expired, in interrupt context.
     fn timer(&mut self, sys: &mut System, number: u64) {
         let _ = (sys, number);
     }
 
-    /// Called when a job has nothing to do before an I/O is done or before `until_ns`. Returns true
-    /// if the job must stay awake; the front end has then given it a step to execute.
+    /// Called when a job has nothing to do until one of its I/Os is done, or until `until_ns`.
+    /// Returns true if the job must stay awake; the front end has then given it a step to execute.
     fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
         let _ = (sys, job, until_ns);
         false
@@ -104,11 +104,11 @@ pub trait Front {
     }
 }
 
-/// Time in ns from one thread to the next that fio releases at its start; each release is a system
-/// call.
+/// Time in ns between the starts of two job threads: fio releases one after the other, by a system
+/// call each.
 const RELEASE_NS: u64 = 10_000;
 
-/// Machine without the stack: CPU, time, costs, memory and events.
+/// Machine without the stack: CPU, virtual time, costs, memory and events.
 pub struct System {
     /// Queue of future events.
     pub queue: Queue<Event>,
@@ -116,23 +116,23 @@ pub struct System {
     pub cpu: Cpu<Action>,
     /// Virtual time that the running code has reached.
     pub time: Time,
-    /// CPU costs of the software.
+    /// CPU costs of the software around the stack.
     pub costs: Costs,
-    /// Random stream for wake-ups of kernel threads.
+    /// Random stream for the delays of kernel threads that are woken.
     pub wakes: Stream,
-    /// Random stream for wake-ups of the worker through the work queue.
+    /// Random stream for the delays of the worker when the work queue wakes it.
     pub hops: Stream,
     /// Core that handles the controller's interrupt.
     pub irq_core: u8,
-    /// Memory of the I/Os' data.
+    /// Memory with the data of the I/Os.
     pub buffers: Buffers,
-    /// State of the controller's interrupt line at the start of the current action.
+    /// State of the controller's interrupt line when the present action began.
     pub line: Line,
-    /// Log of I/Os, called with `None` at a submission, or with true for success at a completion.
+    /// Function that is called at each submission of an I/O, and at each completion.
     pub log: Option<IoLog>,
-    /// Log of I/Os that the driver takes from the scheduler.
+    /// Function that is called when the driver takes an I/O from the scheduler.
     pub driver_log: Option<DriverLog>,
-    /// Log of transfers that were held for the tail of a batch.
+    /// Function that is called when a hold for the tail of a batch ends.
     pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
@@ -142,7 +142,8 @@ pub struct System {
     locked_until_ns: u64,
 }
 
-/// Function that is called with an I/O, the time in ns, and true for success if the I/O is done.
+/// Function that is called with an I/O, its result, and the time in ns. The result is `None` at the
+/// submission, and true for success at the completion.
 pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
 
 /// Function that is called with an I/O that the driver has taken, and the time in ns.
@@ -153,7 +154,7 @@ pub type DriverLog = Box<dyn FnMut(&Io, u64)>;
 pub struct Line {
     /// Whether the interrupt line is asserted.
     pub up: bool,
-    /// Time in ns of the controller's next event; `None`: none is due.
+    /// Time in ns of the controller's next event; `None`: no event is planned.
     pub next_ns: Option<u64>,
 }
 
@@ -167,7 +168,7 @@ struct JobThread {
 }
 
 impl System {
-    /// Adds `log` to the log of I/Os; a log that is already set is called first.
+    /// Adds `log` to the log of I/Os: a function that is already set is called first, then `log`.
     pub fn also_tell(&mut self, mut log: IoLog) {
         let mut before = self.log.take();
         self.log = Some(Box::new(move |io, result, now_ns| {
@@ -222,18 +223,18 @@ impl System {
         self.locked_until_ns = self.time.now();
     }
 
-    /// Masks the controller's interrupt line until [`unmask`](Self::unmask).
+    /// Masks the controller's interrupt at the CPU until [`unmask`](Self::unmask).
     pub fn mask(&mut self) {
         self.heard_from_ns = u64::MAX;
     }
 
-    /// Unmasks the controller's interrupt line, at the virtual time that the running code has
+    /// Unmasks the controller's interrupt at the CPU, at the virtual time that the running code has
     /// reached.
     pub fn unmask(&mut self) {
         self.heard_from_ns = self.time.now();
     }
 
-    /// Returns whether the job has completed I/Os that it has not taken.
+    /// Returns whether the job has completed I/Os that it has not yet taken.
     pub fn has_completions(&self, job: u32) -> bool {
         !self.jobs[job as usize].done.is_empty() || self.done.iter().any(|(io, _)| io.job == job)
     }
@@ -243,31 +244,31 @@ impl System {
         self.jobs[job as usize].asleep && !self.has_completions(job)
     }
 
-    /// Returns the job's thread.
+    /// Returns the thread of the job with this number.
     pub fn job_thread(&self, job: u32) -> Thread {
         self.jobs[job as usize].thread
     }
 
-    /// Records that the job's I/O has been submitted, so that the job may go on.
+    /// Records that the I/O of this job has been submitted, so that the job may go on.
     pub fn submitted(&mut self, job: u32) {
         self.cpu.go_on(self.jobs[job as usize].thread, 0, Action::Next(job));
     }
 
-    /// Completes an I/O and wakes its job.
+    /// Completes an I/O with the result `ok`, and wakes its job.
     pub fn complete(&mut self, io: Io, ok: bool) {
         self.note(&io, Some(ok));
         self.done.push((io, ok));
     }
 
-    /// Records that the driver has taken these I/Os from the scheduler, and now decides their
-    /// order.
+    /// Records that the driver has taken these I/Os from the scheduler. From now on the driver
+    /// decides their order.
     pub fn taken(&mut self, ios: &[Io]) {
         if let Some(log) = &mut self.driver_log {
             ios.iter().for_each(|io| log(io, self.time.now()));
         }
     }
 
-    /// Returns the number of context switches of each job's own thread.
+    /// Returns for each job the number of context switches of the job's own thread.
     pub fn job_switches(&self) -> Vec<u64> {
         self.jobs.iter().map(|job| self.cpu.switches_of(job.thread)).collect()
     }
@@ -278,7 +279,7 @@ impl System {
         }
     }
 
-    /// Wakes a kernel thread that sleeps until an event.
+    /// Wakes a kernel thread that sleeps; the thread then executes `step`.
     pub fn wake(&mut self, thread: Thread, step: Step) {
         let latency = self.costs.wake.draw(&mut self.wakes);
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
@@ -290,7 +291,8 @@ impl System {
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
     }
 
-    /// Wakes a worker through the work queue, preferably on this core.
+    /// Wakes a worker through the work queue, preferably on this core; the worker then executes
+    /// `step`.
     pub fn hop(&mut self, thread: Thread, core: u8, step: Step) {
         let latency = self.costs.hop.draw(&mut self.hops);
         self.cpu.prefer(thread, core);
@@ -307,7 +309,7 @@ impl System {
         self.cpu.defer(core, self.time.now(), cost_ns, Action::Step(step), &mut self.queue);
     }
 
-    /// Runs until every job has finished. Returns the time in ns at the end.
+    /// Runs the machine until every job has finished. Returns the time in ns at the end.
     pub fn run<F: Front>(
         &mut self,
         front: &mut F,
@@ -535,6 +537,6 @@ impl System {
 pub struct Stuck {
     /// Time in ns at which no event was left.
     pub at_ns: u64,
-    /// Number of jobs that wait.
+    /// Number of jobs that wait for I/Os.
     pub running: u32,
 }

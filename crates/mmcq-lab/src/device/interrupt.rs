@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-/// Interrupt pin, with the eventfd of the client.
+/// Interrupt pin of the PCI device, with the eventfd by which the server notifies the client.
 #[derive(Debug, Default)]
 pub struct Pin {
     signal: Option<File>,
@@ -30,7 +30,7 @@ impl Pin {
         self.tell()
     }
 
-    /// Masks the pin: the client is not notified.
+    /// Masks the pin: the client is not notified until [`unmask`](Self::unmask).
     pub fn mask(&mut self) {
         self.masked = true;
     }
@@ -41,7 +41,7 @@ impl Pin {
         self.tell()
     }
 
-    /// Notifies the client at any level and mask, as a test of the eventfd.
+    /// Notifies the client whatever the level and the mask are, as a test of the eventfd.
     pub fn test(&mut self) -> io::Result<()> {
         match &mut self.signal {
             Some(signal) => write(signal),

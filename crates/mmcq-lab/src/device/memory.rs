@@ -10,15 +10,16 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// Largest number of ranges that a client may have mapped at a time. Each needs a file descriptor.
+/// Largest number of ranges of guest memory that a client may have mapped at a time. Each needs a
+/// file descriptor.
 pub const RANGES_MAX: usize = 512;
 
-/// Reason why a range is refused.
+/// Reason why a client's request to map a range is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The range is empty, wraps around, or lies beyond the largest file offset.
     Range,
-    /// The range overlaps a mapped one.
+    /// The range overlaps a range that is already mapped.
     Overlap,
     /// The largest number of ranges ([`RANGES_MAX`]) is mapped already.
     TooMany,
@@ -36,7 +37,7 @@ struct Range {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Ranges by bus address, without overlaps.
+    /// Mapped ranges, each with its bus address; no two of them overlap.
     ranges: Vec<Range>,
     bus_master: bool,
     refused: u64,
@@ -77,8 +78,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Unmaps the ranges that lie inside this one. Returns false, and unmaps nothing, if a range
-    /// crosses its border.
+    /// Unmaps the ranges that lie inside the given range. Returns false, and unmaps nothing, if a
+    /// mapped range lies only in part inside it.
     pub fn unmap(&self, bus: u64, bytes: u64) -> bool {
         let end = bus.saturating_add(bytes);
         let outside = |range: &Range| range.bus >= end || range.bus + range.bytes <= bus;
@@ -102,15 +103,15 @@ impl GuestMemory {
         self.0.borrow_mut().bus_master = on;
     }
 
-    /// Returns the number of accesses to addresses without memory, and a text about the first of
-    /// them.
+    /// Returns the number of device accesses to addresses without memory, and a text about the
+    /// first such access.
     pub fn refused(&self) -> (u64, Option<String>) {
         let inner = self.0.borrow();
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Splits an access into pieces, each in one range. Calls `step` with the file, the offset in
-    /// it, and the place of the piece in the access.
+    /// Splits an access by the device into pieces, each in one mapped range. Calls `step` with the
+    /// file, the offset in the file, and the position of the piece in the access.
     fn access(
         &self,
         write: bool,
@@ -142,7 +143,8 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns the next piece of an access, as far as one range reaches.
+    /// Returns the piece of an access that begins after its first `done` bytes, as far as one
+    /// mapped range reaches.
     fn piece(
         &self,
         write: bool,

@@ -68,20 +68,21 @@ pub fn platform(name: &str) -> Result<Platform, String> {
     Platform::load(name).map_err(|error| error.to_string())
 }
 
-/// Summary of a connection.
+/// Summary of a client's connection after its end.
 #[derive(Debug)]
 pub struct Summary {
     /// Counters of the bus.
     pub stats: BusStats,
     /// Number of the guest driver's violations of the standard.
     pub violations: u64,
-    /// Number of accesses to addresses without memory, and a text about the first of them.
+    /// Number of device accesses to addresses without memory, and a text about the first such
+    /// access.
     pub refused: (u64, Option<String>),
     /// Reason why the connection ended, if the client did not close it.
     pub error: Option<String>,
 }
 
-/// Controls a device from outside while it serves.
+/// Controls a device from another thread while the device serves.
 pub struct Control {
     listener: UnixListener,
     state: Arc<Mutex<State>>,
@@ -94,7 +95,7 @@ struct State {
     asked: Vec<Asked>,
 }
 
-/// Action at the slot that was requested from outside.
+/// Action at the card slot that another thread requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// A short loss of the card's power.
@@ -105,7 +106,7 @@ enum Asked {
     Begin,
 }
 
-/// Largest number of actions that may wait; further ones are dropped.
+/// Largest number of requested actions that may wait; further ones are dropped.
 const ASKED_MAX: usize = 16;
 
 impl State {
@@ -126,7 +127,8 @@ impl Control {
         self.ask(Asked::Swap);
     }
 
-    /// Requests the start of the schedule. A schedule that has started continues.
+    /// Requests the start of the schedule of events at the slot. A schedule that has started simply
+    /// continues.
     pub fn begin(&self) {
         self.ask(Asked::Begin);
     }
@@ -138,7 +140,7 @@ impl Control {
         }
     }
 
-    /// Stops the server, so that the machine loses its card.
+    /// Stops the server. The client's machine then loses the device with its card.
     pub fn stop(&self) {
         let mut state = State::of(&self.state);
         state.stopped = true;
@@ -162,7 +164,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Builds the device, and listens at `path`. The error is one line of text.
+    /// Builds the device, and makes a socket at `path` that waits for the client. The error is one
+    /// line of text.
     pub fn new(setup: Setup, path: &Path) -> Result<Self, String> {
         let Setup { platform, card, medium, id, schedule, hold } = setup;
         let ControllerConfig::Sdhci(config) = platform.controller else {
@@ -177,7 +180,7 @@ impl Device {
         Ok(Device { model, schedule, hold, memory, config: space, listener, name })
     }
 
-    /// Sets the log that receives everything on the bus.
+    /// Sets the log that receives every event on the bus between controller and card.
     pub fn set_log(&mut self, log: Box<dyn FnMut(BusEvent)>) {
         self.model.set_log(Some(log));
     }

@@ -58,7 +58,7 @@ pub struct ConfigSpace {
     /// Size in bytes of the region at the first base address register.
     bar_bytes: u32,
     bytes: [u8; CONFIG_BYTES],
-    /// Mask of the writable bits of each byte.
+    /// For each byte of the space, a mask of the bits that software may write.
     writable: [u8; CONFIG_BYTES],
 }
 
@@ -87,7 +87,7 @@ impl ConfigSpace {
         space
     }
 
-    /// Resets the space to its state after power-on.
+    /// Resets the configuration space to its state after power-on.
     pub fn reset(&mut self) {
         *self = Self::with_bar(self.id, self.bar_bytes);
     }
@@ -112,7 +112,8 @@ impl ConfigSpace {
         true
     }
 
-    /// Writes the writable bits. Returns false if the access is not inside the configuration space.
+    /// Writes those bits of `data` that are writable. Returns false if the access is not inside the
+    /// configuration space.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(at) = place(offset, data.len()) else {
             return false;
@@ -128,25 +129,26 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[COMMAND], self.bytes[COMMAND + 1]])
     }
 
-    /// Returns whether the device answers at its base address (Memory Space of the command
-    /// register).
+    /// Returns whether the device answers at its base address: bit Memory Space of the command
+    /// register.
     pub fn memory_space(&self) -> bool {
         self.command() & MEMORY_SPACE != 0
     }
 
-    /// Returns whether the device may access memory (Bus Master of the command register).
+    /// Returns whether the device may access memory: bit Bus Master of the command register.
     pub fn bus_master(&self) -> bool {
         self.command() & BUS_MASTER != 0
     }
 
-    /// Returns whether the device must not assert its interrupt (Interrupt Disable of the command
-    /// register).
+    /// Returns whether the device must not assert its interrupt: bit Interrupt Disable of the
+    /// command register.
     pub fn interrupt_disabled(&self) -> bool {
         self.command() & INTERRUPT_DISABLE != 0
     }
 }
 
-/// Returns the first byte's index of an access; `None` if the access is not inside the space.
+/// Returns the index of an access's first byte in the space; `None` if the access is not inside the
+/// space.
 fn place(offset: u64, len: usize) -> Option<usize> {
     let at = usize::try_from(offset).ok()?;
     (at.checked_add(len)? <= CONFIG_BYTES).then_some(at)

@@ -5,9 +5,9 @@
 
 /// Size in bytes of a message's header.
 pub const HEADER_BYTES: usize = 16;
-/// Size in bytes of the longest accepted message.
+/// Size in bytes of the longest message that the server accepts.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// Size in bytes of the longest read or write of a region.
+/// Size in bytes of the longest read or write of a region in one message.
 pub const ACCESS_BYTES_MAX: usize = 4096;
 /// Largest number of file descriptors in a message.
 pub const DESCRIPTORS_MAX: usize = 8;
@@ -23,7 +23,7 @@ pub mod dma {
     pub const READ: u32 = 1;
     /// The device may write the range.
     pub const WRITE: u32 = 1 << 1;
-    /// In an unmap request: unmap all ranges.
+    /// Flag of an unmap request: unmap all ranges of the client.
     pub const ALL: u32 = 1 << 1;
 }
 
@@ -43,12 +43,12 @@ pub mod irqs {
     pub const TRIGGER: u32 = 1 << 5;
 }
 
-/// A message's header.
+/// Header of a vfio-user message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Message number that the client chose; its answer has the same number.
     pub id: u16,
-    /// Number of the command.
+    /// Number of the command that the message asks for.
     pub command: u16,
     /// Size in bytes of header and payload together.
     pub bytes: u32,
@@ -117,7 +117,8 @@ pub enum Request<'a> {
         /// Minor version of the protocol.
         minor: u16,
     },
-    /// Maps a range of memory. Without a file descriptor only the client can access the range.
+    /// Maps a range of the client's memory for the device. Without a file descriptor only the
+    /// client can access the range.
     DmaMap {
         /// Flags of the request, as in [`dma`].
         flags: u32,
@@ -128,7 +129,7 @@ pub enum Request<'a> {
         /// Length of the range in bytes.
         bytes: u64,
     },
-    /// Unmaps a range of memory.
+    /// Unmaps a range of the client's memory.
     DmaUnmap {
         /// Flags of the request, as in [`dma`].
         flags: u32,
@@ -137,7 +138,7 @@ pub enum Request<'a> {
         /// Length of the range in bytes.
         bytes: u64,
     },
-    /// Asks for the numbers of regions and interrupts.
+    /// Asks how many regions and kinds of interrupts the device has.
     DeviceInfo,
     /// Asks for the properties of this region.
     RegionInfo(u32),
@@ -149,7 +150,7 @@ pub enum Request<'a> {
         flags: u32,
         /// Kind of interrupt: pin, MSI, MSI-X, error or device request.
         index: u32,
-        /// Number of the first interrupt.
+        /// Number of the first interrupt of this kind that the request concerns.
         start: u32,
         /// Number of interrupts that the request concerns.
         count: u32,
@@ -161,16 +162,16 @@ pub enum Request<'a> {
     RegionRead {
         /// Number of the region.
         region: u32,
-        /// Offset of the first byte.
+        /// Offset in the region of the first byte to read.
         offset: u64,
-        /// Number of bytes, at most [`ACCESS_BYTES_MAX`].
+        /// Number of bytes to read, at most [`ACCESS_BYTES_MAX`].
         count: usize,
     },
     /// Writes to a region of the device (registers or configuration space).
     RegionWrite {
         /// Number of the region.
         region: u32,
-        /// Offset of the first byte.
+        /// Offset in the region of the first byte to write.
         offset: u64,
         /// Bytes to write to the region.
         data: &'a [u8],
@@ -251,7 +252,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Reads numbers one after the other. Returns zeros after the end of the bytes.
+/// Reads the numbers of a payload one after the other. Returns zeros after the end of the payload.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

@@ -26,22 +26,23 @@ const IRQS: u32 = 5;
 const PIN: u32 = 0;
 /// Offset of SDHCI's Software Reset register, and its bit that resets everything.
 const SOFTWARE_RESET: (u16, u32) = (0x2f, 1);
-/// Largest number of controller events that are handled before the socket is polled again.
+/// Largest number of controller events that the server handles before it polls the socket again.
 const EVENTS_MAX: u32 = 10_000;
 
 /// Longest interval between two checks for actions that were requested from outside.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Clock that gives the model's time.
+/// Clock that gives the present virtual time of the controller model.
 pub trait Clock {
     /// Returns the time in ns since the clock began.
     fn now_ns(&self) -> u64;
 
-    /// Waits for a message, at most until this time. Returns false if the time came first.
+    /// Waits for a message on the socket, at most until the time `until_ns`. Returns false if no
+    /// message came before.
     fn wait(&self, socket: &Socket, until_ns: Option<u64>) -> io::Result<bool>;
 }
 
-/// Clock that gives the model real time.
+/// Clock by which the model's virtual time equals real time.
 pub struct Wall(Instant);
 
 impl Wall {
@@ -145,7 +146,8 @@ impl<'a, C: Clock> Server<'a, C> {
         self.clock.now_ns()
     }
 
-    /// Executes all events that are due, and notifies the client of the interrupt.
+    /// Executes all events that are due at the controller and in the schedule, and notifies the
+    /// client of the interrupt.
     fn catch_up(&mut self) -> io::Result<()> {
         let now = self.now_ns();
         let mut events = 0;
@@ -290,7 +292,8 @@ impl<'a, C: Clock> Server<'a, C> {
         Ok(Ok(Vec::new()))
     }
 
-    /// Reads from a region. Returns false if this access is not possible.
+    /// Reads from a region of the device into `data`. Returns false if the region does not allow
+    /// this access.
     fn read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> bool {
         match region {
             CONFIG => self.config.read(offset, data, self.model.irq()),
@@ -310,7 +313,8 @@ impl<'a, C: Clock> Server<'a, C> {
         }
     }
 
-    /// Writes to a region. Returns false if this access is not possible.
+    /// Writes `data` to a region of the device. Returns false if the region does not allow this
+    /// access.
     fn write(&mut self, region: u32, offset: u64, data: &[u8]) -> bool {
         match region {
             CONFIG => {

@@ -44,13 +44,13 @@ impl Socket {
     }
 }
 
-/// Returns whether a write would not block.
+/// Returns whether a write to the file would not block.
 pub fn writable_now(file: &File) -> io::Result<bool> {
     ready(file.as_raw_fd(), libc::POLLOUT, Some(Duration::ZERO))
 }
 
-/// Waits at most `limit` for one of these events. Returns false if the time has passed. Errors and
-/// a closed connection always count as events.
+/// Waits at most `limit` for one of these poll events at the descriptor. Returns false if the time
+/// has passed. Errors and a closed connection always count as events.
 fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: descriptor, events, revents: 0 };
     let limit = limit.map(|limit| libc::timespec {

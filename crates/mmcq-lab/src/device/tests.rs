@@ -35,7 +35,7 @@ const RESET: u16 = 13;
 const BAR: u32 = 0;
 const CONFIG: u32 = 7;
 
-/// Result of the server when it ended.
+/// Result of the server when it has ended.
 type End = Result<(), String>;
 
 /// Virtual clock: each message takes 1 us, and without a message the time jumps to the next event.
@@ -155,7 +155,8 @@ impl Client {
         self.ask(REGION_WRITE, &access(region, offset, count, data)).map(drop)
     }
 
-    /// Reads a register until its masked value is `wanted`; virtual time passes meanwhile.
+    /// Reads a register until its value under `mask` is `wanted`; virtual time passes meanwhile.
+    /// Returns the last value.
     fn until(&mut self, offset: u64, mask: u32, wanted: u32) -> u32 {
         self.when(offset, |value| value & mask == wanted)
     }
@@ -264,7 +265,7 @@ fn told(event: &mut File) -> bool {
     event.read(&mut [0; 8]).is_ok()
 }
 
-/// Waits until the eventfd has a notification.
+/// Waits until the server has notified the client through the eventfd.
 fn hear(event: &mut File) {
     let mut poll = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one `pollfd`, which lives through the call.
@@ -370,7 +371,7 @@ fn dma_goes_to_the_memory_that_the_client_passed() {
     assert_eq!(client.end(), Ok(()));
 }
 
-/// Checks the server's error when a client sends these bytes first.
+/// Checks that the server ends with this error when a client sends these bytes first.
 fn refused(bytes: &[u8], expected: &str) {
     let mut client = Client::silent();
     client.socket.write_all(bytes).unwrap();

@@ -16,7 +16,7 @@ pub struct Lost {
     pub torn: u64,
 }
 
-/// Supply voltage of the card: when it is cut, and what the cut did.
+/// Supply voltage of the card: when the power is cut, and what the cut did to the data.
 pub struct Supply {
     /// Time in ns after the program's start at which the power is cut; `None`: at no time.
     pub at_ns: Option<u64>,
@@ -37,7 +37,7 @@ impl Supply {
         Supply { at_ns, after_flush, controller, luck, runs: false, failed: None }
     }
 
-    /// Starts the timer of the power cut. Returns true if a time is set and the timer was not
+    /// Starts the timer of the power cut. Returns true if a cut time is set and the timer was not
     /// running.
     pub fn begins(&mut self) -> bool {
         self.at_ns.is_some() && !std::mem::replace(&mut self.runs, true)

@@ -12,14 +12,15 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval between two checks whether an interrupted program has ended.
+/// Interval between two checks whether a program has ended that a signal interrupted.
 const STEP: Duration = Duration::from_millis(50);
 /// Number of checks before the signal is forwarded to the program. A program on a terminal has
 /// received the signal already.
 const FORWARD_AT: u32 = 4;
 /// Number of checks before the program is killed.
 const KILL_AT: u32 = 100;
-/// Largest number of rounds of killing processes that are left: each round may orphan more of them.
+/// Largest number of rounds in which processes that the program left behind are killed: each round
+/// may orphan more of them.
 const ROUNDS: u32 = 64;
 
 /// Sends a signal to a process, if it has not ended.
@@ -45,8 +46,8 @@ impl Watch {
         Signals::new([SIGINT, SIGTERM])
     }
 
-    /// Watches this program. After the first signal the program may end by itself. A second signal,
-    /// or five seconds, kill the program.
+    /// Watches this program while it runs. After the first signal the program may end by itself.
+    /// After a second signal, or after five seconds, the watch kills the program.
     pub fn over(mut signals: Signals, program: i32, shared: Arc<Shared>) -> Self {
         let handle = signals.handle();
         let closed = handle.clone();

@@ -33,7 +33,7 @@ const REFUSED: [(&str, &str); 11] = [
     ("exec_postrun", "its time is not the card's; expected jobs without it"),
 ];
 
-/// Option of one fio job, or of all jobs.
+/// Option as it was given to fio, for one job or for all jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Given {
     name: String,
@@ -66,7 +66,7 @@ fn find(fio: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// Returns a fio program whose clock the laboratory can replace.
+/// Returns the path of a fio program whose clock the laboratory can replace.
 ///
 /// # Errors
 /// There is no fio, or its version or kind is not supported.
@@ -143,8 +143,8 @@ pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
     Ok(asked)
 }
 
-/// Returns the file names that job files give in their common section. `--showcmd` shows these
-/// names as if each were a job.
+/// Returns the file names that fio's job files give in the section common to all jobs. `--showcmd`
+/// shows these names as if each were a job.
 fn names_of_all(arguments: &[OsString]) -> Vec<String> {
     let files = arguments.iter().filter(|word| !word.as_bytes().starts_with(b"-"));
     let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
@@ -188,7 +188,7 @@ impl Section {
         files_each: 1,
     };
 
-    /// Handles an option about files or their lengths.
+    /// Handles an option of this section if the option is about files or their lengths.
     fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
         let number = || value.parse().map_err(|_| format!("fio's {option}={value}: expected a number"));
         match option {
@@ -221,7 +221,8 @@ impl Section {
         Ok(names.into_iter().map(|name| (Path::new(directory).join(name), bytes)).collect())
     }
 
-    /// Adds the job's devices and files to `asked`. Returns false if the job names no file.
+    /// Ends the section: adds the job's devices and files to `asked`. Returns false if the job
+    /// names no file.
     fn close(self, asked: &mut Asked) -> Result<bool, String> {
         if let Some(directory) = &self.directory {
             for (path, bytes) in self.made(directory)? {

@@ -1,11 +1,11 @@
-//! Decides how to wait for another process's next action: by polling or by sleeping.
+//! Decides how this process waits for another process's next action: by polling or by sleeping.
 
 use std::cell::Cell;
 
-/// Number of polls before a sleep.
+/// Number of polls of the other process's action before this process sleeps.
 const SPINS: u32 = 3000;
-/// Largest credit of polling, and its start value. A wait that polls in vain costs two, one that
-/// polls with success gains one. Without credit the process sleeps after one poll.
+/// Largest credit of polling, and its start value. A wait whose polling is in vain costs two, one
+/// whose polling succeeds gains one. Without credit the process sleeps after one poll.
 const LUCK: u32 = 8;
 /// Number of waits after which a process without credit tries to poll again.
 const RETRY: u32 = 64;
@@ -24,8 +24,8 @@ impl Default for Luck {
 }
 
 impl Luck {
-    /// Polls until `came` returns true. Returns false if the action has not come; then the caller
-    /// must sleep.
+    /// Polls until `came` returns true, which says that the other process has acted. Returns false
+    /// if that has not happened in time; then the caller must sleep.
     pub fn spins(&self, came: impl Fn() -> bool) -> bool {
         let (left, times) = (self.left.get(), self.times.get().wrapping_add(1));
         self.times.set(times);

@@ -42,7 +42,7 @@ const FILE_ALIGN: u64 = 1 << 20;
 /// Program to run, and the paths by which it sees the card.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The program and its arguments.
+    /// The program's path and its arguments.
     pub words: Vec<OsString>,
     /// Paths that represent the whole card, or a boot area of an eMMC.
     pub devices: Vec<PathBuf>,
@@ -65,22 +65,22 @@ pub struct Program {
 pub struct Ended {
     /// Exit status of the program.
     pub status: ExitStatus,
-    /// Use of the card by the program.
+    /// How much the program used the card.
     pub tally: Tally,
-    /// Counters of the machine.
+    /// Counters of the simulated machine.
     pub counters: Counters,
     /// Sectors that the power cut damaged; `None`: the power was not cut.
     pub cut: Option<Lost>,
     /// Whether the program never called the laboratory.
     pub absent: bool,
-    /// Number of the signal to this process that ended the program; `None`: no signal.
+    /// Number of the signal to this process that ended the program; `None`: no signal came.
     pub interrupted: Option<i32>,
 }
 
 /// Reason why a program did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The board, or the run, failed.
+    /// The board cannot be built, or the run of its machine failed.
     #[error(transparent)]
     Run(#[from] RunError),
     /// Something that the program needs does not exist, or the program cannot be started; the text
@@ -90,7 +90,7 @@ pub enum ExecError {
 }
 
 /// Runs a program; `medium` replaces generated data on the card. A signal that ends this process
-/// ends the program first. Processes that the program started end with it.
+/// ends the program first. Processes that the program started are ended together with the program.
 ///
 /// # Errors
 /// The program cannot be started, something that it needs does not exist, or the board cannot be

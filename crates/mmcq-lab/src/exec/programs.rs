@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time without a command after which the state of the job's thread is read from the kernel.
+/// Time for which a job may post no command before the laboratory reads the state of the job's
+/// thread from the kernel.
 const LOOK: Duration = Duration::from_millis(20);
-/// Number of such reads after which a job that waits for something outside the laboratory lets
-/// other jobs run.
+/// Number of such reads of the state after which a job that waits for something outside the
+/// laboratory lets other jobs run.
 const LOOKS: u32 = 3;
 /// Time in ns for which a job that waits for something outside the laboratory lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
@@ -28,8 +29,8 @@ const EFAULT: i64 = 14;
 /// Error number for an invalid argument, as the program sees it.
 const EINVAL: i64 = 22;
 
-/// Key of an I/O within its job: address, blocks, direction, and whether it is of a boot area. I/Os
-/// with equal keys are interchangeable.
+/// Key by which an ended I/O is found in its job: address, blocks, direction, and kind (such as a
+/// read of a boot area). I/Os with equal keys are interchangeable.
 type Key = (u64, u32, Direction, How);
 
 fn key(io: &Io) -> Key {
@@ -38,14 +39,14 @@ fn key(io: &Io) -> Key {
 
 #[derive(Default)]
 struct Job {
-    /// Number of commands of the job that were handled.
+    /// Number of commands of the job that the laboratory has handled.
     seen: u32,
     /// Whether the job's last command has no answer yet.
     asks: bool,
     /// Whether the job waited for something outside the laboratory when its state was last read.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
-    /// Number of I/Os taken out of the job's ring.
+    /// Number of I/Os that the laboratory has taken out of the job's ring.
     taken: u32,
     /// Number of the job's I/Os that are done.
     done: u32,
@@ -54,10 +55,10 @@ struct Job {
     finished: bool,
 }
 
-/// Largest number of threads of a program.
+/// Largest number of threads that a program may have.
 pub const JOBS_MAX: u32 = 64;
 
-/// Use of the card by a program.
+/// How much a program has used the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Number of reads, writes and flushes.
@@ -72,7 +73,7 @@ pub struct Tally {
     pub now_ns: u64,
 }
 
-/// The threads of a program.
+/// The threads of a program, as jobs of the machine.
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
@@ -124,7 +125,7 @@ impl Programs {
         }
     }
 
-    /// Returns whether the run has ended while the program had not.
+    /// Returns whether the laboratory ended the run before the program ended.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_over()
     }
@@ -138,7 +139,7 @@ impl Programs {
         self.shared.word(Word::Over).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the number of the job that cuts the power and otherwise sleeps.
+    /// Returns the number of the extra job that only cuts the card's power: it sleeps until then.
     fn supply_job(&self) -> u32 {
         self.shared.background() + 1
     }
@@ -191,8 +192,9 @@ impl Programs {
         }
     }
 
-    /// Returns the number of the boot area in which an I/O begins (0: the user area), the offset of
-    /// the I/O there, and the size of that area, both in bytes; `None`: it is behind all areas.
+    /// Returns where an I/O begins: the number of the boot area (0: the user area), the offset of
+    /// the I/O in this area, and the size of the area, both in bytes; `None`: the I/O begins behind
+    /// all areas.
     fn area(&self, asked: &Asked) -> Option<(u8, u64, u64)> {
         let Some(behind) = asked.offset.checked_sub(self.sectors * 512) else {
             return Some((0, asked.offset, self.sectors * 512));
@@ -251,7 +253,8 @@ impl Programs {
         None
     }
 
-    /// Records the result of an I/O for the job, which sees it when it runs next.
+    /// Records the result of the I/O at this ring place for the job, which sees the result when it
+    /// runs next.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);

@@ -22,8 +22,8 @@ use std::time::Duration;
 pub const FILES_MAX: usize = 64;
 /// Length of the longest path in bytes.
 pub const PATH_BYTES_MAX: usize = 159;
-/// Largest number of I/Os of a job under way. Each has a place in the ring, and a cell for its
-/// data.
+/// Largest number of I/Os that a job has under way. Each has a place in the job's ring, and a cell
+/// for its data.
 pub const RING: u32 = 256;
 /// Size of a cell in bytes; longer data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;
@@ -36,7 +36,7 @@ const SLOTS_AT: usize = 16384;
 const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;
-/// Offset of the identities of the files' stand-ins.
+/// Offset in the shared memory of the identities of the files' stand-ins.
 const STANDINS_AT: usize = FILES_AT + FILES_MAX * FILE_BYTES;
 const STANDIN_FDS_AT: usize = STANDINS_AT + FILES_MAX * 3 * 8;
 const LOCK_FDS_AT: usize = STANDIN_FDS_AT + FILES_MAX * 3 * 4;
@@ -52,7 +52,7 @@ const STATE_FREE: u32 = 0;
 const STATE_READY: u32 = 2;
 const STATE_KNOWN: u32 = 3;
 
-/// Word of the head, by its index.
+/// Word in the head of the shared memory, by its index.
 #[derive(Clone, Copy)]
 pub enum Word {
     /// Counter that increases when a job may begin.
@@ -64,7 +64,7 @@ pub enum Word {
     Front = 8,
 }
 
-/// Word of a slot, by its index.
+/// Word in a job's slot of the shared memory, by its index.
 #[derive(Clone, Copy)]
 enum Of {
     Posted = 0,
@@ -85,7 +85,7 @@ enum Of {
 pub enum Command {
     /// The job waits until this number of its I/Os are done.
     Wait(u64),
-    /// The job sleeps until this time.
+    /// The job sleeps until this virtual time in ns.
     Sleep(u64),
     /// The job has ended.
     End,
@@ -113,7 +113,7 @@ pub struct Asked {
     pub bytes: u32,
     /// Address of the data in the program's memory.
     pub address: u64,
-    /// Place of the I/O in the ring of its job.
+    /// Place of the I/O in the ring of requested I/Os of its job.
     pub place: u32,
     /// Whether the data are in the cell of that place, not at `address`.
     pub in_cell: bool,
@@ -196,7 +196,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Returns the path at which programs find the memory.
+    /// Returns the path at which the program finds the shared memory.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
@@ -206,7 +206,7 @@ impl Shared {
         self.jobs
     }
 
-    /// Returns a word of the head by its name.
+    /// Returns a word in the head of the shared memory.
     pub fn word(&self, word: Word) -> &AtomicU32 {
         &self.words[word as usize]
     }
@@ -258,7 +258,7 @@ impl Shared {
         (of(Of::Pid), of(Of::Tid))
     }
 
-    /// Returns the numbers of the jobs that may begin. Later calls do not return these numbers
+    /// Returns the numbers of the jobs that may begin now. Later calls do not return these numbers
     /// again.
     pub fn begin(&self) -> Vec<u32> {
         let may = |job: &u32| {
@@ -284,7 +284,8 @@ impl Shared {
         self.of(job, Of::Posted).load(Ordering::Acquire)
     }
 
-    /// Waits until a job has posted more than `seen` commands. Returns false after the time limit.
+    /// Waits until a job has posted more than `seen` commands. Returns false if it has not within
+    /// the time `at_most`.
     pub fn wait_posted(&self, job: u32, seen: u32, at_most: Duration) -> bool {
         let heard = self.of(job, Of::Heard);
         heard.store(1, Ordering::SeqCst);
@@ -293,7 +294,8 @@ impl Shared {
         came
     }
 
-    /// Waits until a word differs from `seen`. Returns false after the time limit.
+    /// Waits until a word has another value than `seen`. Returns false if it has not within the
+    /// time `at_most`.
     pub fn wait(&self, word: &AtomicU32, seen: u32, at_most: Duration) -> bool {
         if word.load(Ordering::SeqCst) != seen {
             return true;
@@ -320,8 +322,8 @@ impl Shared {
         }
     }
 
-    /// Returns the I/O at index `at` of a job's ring; `None`: there is none. `Some(Err)` has the
-    /// ring place of an invalid I/O.
+    /// Returns the I/O at index `at` of a job's ring of requested I/Os; `None`: there is none.
+    /// `Some(Err)` has the ring place of an invalid I/O.
     pub fn take(&self, job: u32, at: u32) -> Option<Result<Asked, u32>> {
         if at == self.of(job, Of::Head).load(Ordering::Acquire) {
             return None;
@@ -342,8 +344,8 @@ impl Shared {
         Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// Records that an I/O of a job is done. `result` is the number of bytes, or a negative error
-    /// number.
+    /// Records at index `at` of a job's ring of completed I/Os that the I/O of this place is done.
+    /// `result` is the number of bytes, or a negative error number.
     pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
         let to = DONE_AT + (at % RING) as usize * 16;
         self.long(job, to).store(place.into(), Ordering::Relaxed);
@@ -356,22 +358,22 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Reads whole words from a cell.
+    /// Reads whole words from the data cell of a ring place into `into`.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
     }
 
-    /// Writes whole words to a cell.
+    /// Writes whole words from `from` to the data cell of a ring place.
     fn write_cell(&self, job: u32, place: u32, from: &[u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(from.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
     }
 
-    /// Reads the data that a job wants to write. Returns false if the program has no memory at that
-    /// address.
+    /// Copies the data that a job wants to write from the program to `into`. Returns false if the
+    /// program has no memory at that address.
     pub fn fetch(&self, job: u32, asked: &Asked, into: &mut [u8]) -> bool {
         if asked.in_cell {
             self.read_cell(job, asked.place, into);
@@ -380,8 +382,8 @@ impl Shared {
         read_memory(self.thread(job).0, asked.address, into)
     }
 
-    /// Stores the data that a job has read. Returns false if the program has no memory at that
-    /// address.
+    /// Copies the data that a job has read from `from` to the program. Returns false if the program
+    /// has no memory at that address.
     pub fn bring(&self, job: u32, asked: &Asked, from: &[u8]) -> bool {
         if asked.in_cell {
             self.write_cell(job, asked.place, from);
@@ -390,7 +392,8 @@ impl Shared {
         write_memory(self.thread(job).0, asked.address, from)
     }
 
-    /// Lets a job continue. The job then sees `done` of its I/Os as done.
+    /// Lets a job continue that waits for the laboratory. The job then sees `done` of its I/Os as
+    /// done.
     pub fn release(&self, job: u32, done: u32) {
         self.of(job, Of::DoneHead).store(done, Ordering::Release);
         let released = self.of(job, Of::Released);
@@ -406,7 +409,7 @@ impl Shared {
     }
 }
 
-/// Returns the low and the high half of a word.
+/// Returns the low and the high half of a 64-bit word.
 fn two(word: u64) -> [u32; 2] {
     let bytes = word.to_ne_bytes();
     let [a, b, c, d, e, f, g, h] = bytes;
@@ -423,8 +426,8 @@ impl Drop for Shared {
     }
 }
 
-/// Reads a program's memory. Returns false if the program has no memory at the address, or has
-/// ended.
+/// Reads a program's memory at `address` into `into`. Returns false if the program has no memory
+/// there, or has ended.
 fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
@@ -433,8 +436,8 @@ fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     moved.cast_unsigned() == into.len()
 }
 
-/// Writes a program's memory. Returns false if the program has no memory at the address, or has
-/// ended.
+/// Writes `from` to a program's memory at `address`. Returns false if the program has no memory
+/// there, or has ended.
 fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };

@@ -11,10 +11,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Large file position that a suitable folder must be able to keep.
+/// Large file position that the kernel must be able to keep for a folder, or the folder cannot be a
+/// stand-in.
 const FAR: u64 = (1 << 42) + 512;
 
-/// Folder whose name was removed.
+/// Folder whose name was removed after it was opened.
 pub struct Folder {
     file: File,
     pub device: u64,
@@ -32,18 +33,18 @@ impl Folder {
 pub struct Standin {
     /// Folders for descriptors that read, that write, and that do both.
     pub folders: [Folder; 3],
-    /// File that carries the record locks of all processes.
+    /// File that carries the record locks (`fcntl`) of all processes on the card's file.
     locks: File,
 }
 
 impl Standin {
-    /// Returns the descriptor number in this process of the file with the locks.
+    /// Returns the number in this process of the descriptor of the file with the locks.
     pub fn locks_number(&self) -> u32 {
         self.locks.as_raw_fd().cast_unsigned()
     }
 }
 
-/// Makes stand-ins for this number of files.
+/// Makes stand-ins for this number of the card's files.
 ///
 /// # Errors
 /// No file system on this machine has folders that keep a file position.

@@ -1,5 +1,5 @@
-//! Chooses jobs that determine the free values: jobs to run on the board before a fit, and jobs
-//! that would add to the present figures.
+//! Chooses jobs that determine the free values of a fit: jobs to run on the board before the fit,
+//! and jobs whose figures would add information to the figures that there are.
 
 use super::free::Free;
 use super::measured::{Figure, Load, What, in_words, size};
@@ -37,7 +37,8 @@ const JOBS: [(&str, u64, u32); 20] = [
 const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+fsync", 64, 1)];
 /// Largest number of jobs that are proposed.
 const JOBS_MOST: usize = 12;
-/// Factor within which each value must be known; jobs are added until this is reached.
+/// Factor within which each value must be known (two standard deviations); jobs are added until all
+/// values are.
 const KNOWN: f64 = 1.06;
 /// Standard deviation, in logarithms, of the weak pull of each value to its start value, as in the
 /// solver. Without the pull, the uncertainty of the values would be infinite before the first job.
@@ -48,13 +49,13 @@ const DIFFERENCE: f64 = 0.05;
 pub struct Open<'a> {
     /// Board, card and stack of the model.
     pub bench: &'a Bench,
-    /// All free values, even those with steps.
+    /// All free values, including those that are limited to steps.
     pub free: &'a [Free],
     /// Indices of the free values that the solver handles, which are those without steps.
     pub smooth: &'a [usize],
     /// Values that were found, as changes `key=value`.
     pub changes: &'a [String],
-    /// Logarithms of the values that the solver found.
+    /// Logarithms of the free values that the solver found, in the order of `smooth`.
     pub at: &'a [f64],
     /// Information matrix of the figures (inverse of the values' covariance).
     pub information: &'a DMatrix<f64>,
@@ -62,7 +63,7 @@ pub struct Open<'a> {
     pub noise: f64,
 }
 
-/// Returns a job, with the figure (a rate) that it would give.
+/// Returns a job as a load, with the figure (a rate) that the job would give.
 fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
     let (rw, fsync) = parted(rw);
     let at = Place::Whole("mmcq fit".to_owned());
@@ -104,12 +105,13 @@ fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
 
 const FILE_SIZE: &str = "256M";
 
-/// Splits a job's kind into the value of `rw=` and the number of writes after which it flushes.
+/// Splits a job's kind, such as `randwrite+fsync`, into the value of `rw=` and the number of writes
+/// after which the job flushes.
 fn parted(rw: &'static str) -> (&'static str, &'static str) {
     rw.strip_suffix("+fsync").map_or((rw, "0"), |rw| (rw, "1"))
 }
 
-/// Returns the jobs to choose from for these values.
+/// Returns the jobs to choose from for a fit of these free values.
 fn candidates(free: &[Free]) -> Vec<(&'static str, u64, u32)> {
     let durable = free.iter().any(|free| free.key.ends_with("flash.cache.flush_us"));
     JOBS.into_iter().chain(DURABLE.into_iter().filter(|_| durable)).collect()
@@ -119,8 +121,8 @@ fn name((rw, kib, depth): (&str, u64, u32)) -> String {
     format!("{}-{}-depth{depth}", rw.replace('+', "-"), size(kib * 1024))
 }
 
-/// Returns the Jacobian of the jobs to choose from: one row for each job, one column for each
-/// value.
+/// Returns the Jacobian of the jobs to choose from: the derivative of each job's figure (row) by
+/// each value (column), in logarithms.
 fn rows(
     bench: &Bench,
     free: &[Free],
@@ -152,8 +154,8 @@ fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64)
     information + row.transpose() * row / (noise * noise)
 }
 
-/// Returns, for each of these values, the job that would determine it best; `None` if no job helps
-/// enough.
+/// Returns, for each value in `values`, the job whose figure would determine this value best;
+/// `None` if no job helps enough.
 ///
 /// # Errors
 /// The model cannot run the jobs; the error is one line.
@@ -182,7 +184,8 @@ pub fn more(
     Ok(jobs)
 }
 
-/// Returns the jobs to run on the board, as a fio job file whose comments say what each job is for.
+/// Returns the jobs to run on the board before a fit, as a fio job file whose comments say which
+/// values each job determines.
 ///
 /// # Errors
 /// The model cannot run the jobs; the error is one line.

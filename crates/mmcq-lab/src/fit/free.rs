@@ -21,7 +21,7 @@ const USUAL: [&str; 14] = [
     "flash.cache.program_us",
     "flash.cache.flush_us",
 ];
-/// Factor within which a value without a range is searched.
+/// Factor by which a value without a range in its file may become larger or smaller in the fit.
 const FACTOR: f64 = 16.0;
 /// Lower bound as a share of the start value, for ranges that begin at 0: the solver needs
 /// logarithms.
@@ -36,13 +36,14 @@ const WHOLE: [&str; 4] = ["_kib", "_hz", "capacity_mib", "_blocks"];
 pub struct Free {
     /// Key of the value, as in `--set`.
     pub key: String,
-    /// Unit, which follows from the key's name.
+    /// Unit of the value, which follows from the ending of its key.
     pub unit: &'static str,
     /// Start value of the fit.
     pub before: f64,
     /// Lower and upper bound of the value during the fit.
     pub bounds: [f64; 2],
-    /// Values that are allowed; empty: all values within the bounds.
+    /// The only values that are allowed, such as powers of two; empty: all values within the
+    /// bounds.
     pub steps: Vec<f64>,
     /// Kind of the value in its file before the fit, for example `prior`.
     pub kind: String,
@@ -50,17 +51,17 @@ pub struct Free {
 }
 
 impl Free {
-    /// Returns whether the value belongs to the card, not to the board.
+    /// Returns whether the value is in the card's file; false: in the board's file.
     pub fn of_card(&self) -> bool {
         self.key.starts_with(CARD)
     }
 
-    /// Returns the change `key=value` that sets this value.
+    /// Returns the change `key=value` that gives this key the number `value`.
     pub fn change(&self, value: f64) -> String {
         format!("{}={}", self.key, self.shown(value))
     }
 
-    /// Returns the value as text for a file.
+    /// Returns the number `value` as text for a file of a board or card.
     pub fn shown(&self, value: f64) -> String {
         if self.whole {
             return format!("{}", value.round());

@@ -18,17 +18,18 @@ use std::sync::Arc;
 pub use trace::Class;
 pub(super) use trace::figure as of_trace;
 
-/// Size in bytes of the largest file of figures, since json+ has every bucket of a histogram.
+/// Size in bytes of the largest file of figures that is read. It is large since json+ has every
+/// bucket of a histogram.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Quantity that a figure measures.
+/// Quantity of which a figure gives the measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// Mean rate of a direction in MiB/s.
     Rate,
-    /// Mean time from submission to completion in us.
+    /// Mean time in us from the submission of an I/O to its completion.
     Mean,
-    /// Time from submission to completion in us that this percentage of the I/Os does not exceed.
+    /// Time in us from submission to completion that this percentage of the I/Os does not exceed.
     Percentile(f64),
     /// Median time in us from the driver to the completion (D2C), of a class of a trace's requests.
     Device(Class),
@@ -64,18 +65,20 @@ pub struct Figure {
     pub name: String,
     /// Quantity that the figure measures.
     pub what: What,
-    /// Direction that the figure measures.
+    /// Direction (read or write) of the I/Os that the figure measures.
     pub dir: Dir,
-    /// Sections of the load that the figure covers: the first, and the one after the last.
+    /// Range of the load's job sections that the figure covers: the index of the first section, and
+    /// the index after the last.
     pub sections: (usize, usize),
-    /// Largest block size of this direction in bytes.
+    /// Largest block size in bytes that the jobs use in the figure's direction.
     pub block_bytes: u64,
     /// Measured value, in the unit of [`Figure::what`].
     pub measured: f64,
 }
 
 impl Figure {
-    /// Returns whether both figures are the same measurement, equal to the last digit.
+    /// Returns whether this figure and `other` are the same measurement, with values that are equal
+    /// to the last digit.
     pub fn is_again(&self, other: &Figure) -> bool {
         let of = |figure: &Figure| (figure.what, figure.dir, figure.block_bytes, figure.measured);
         self.name == other.name && of(self) == of(other)
@@ -102,13 +105,13 @@ pub struct Load {
 /// Which figures of a file to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// Percentiles of fio's completion times to read, in addition to rates.
+    /// Percentiles of fio's completion times to read as figures, in addition to rates.
     pub percentiles: &'a [f64],
-    /// Jobs for rows that have no jobs of their own.
+    /// Job file for rows of a sweep that do not name their own jobs.
     pub job: Option<&'a JobFile>,
 }
 
-/// Reads the figures of a file.
+/// Reads the figures of a file, as loads with the jobs that gave them.
 ///
 /// # Errors
 /// The file cannot be used; the error is one line with the place and what was expected.
@@ -149,8 +152,8 @@ pub fn read_text(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>
     }
 }
 
-/// Splits the figures into those of these block sizes and all others. Without sizes, all figures
-/// are in the first part.
+/// Splits the loads' figures into those with one of the block sizes `blocks`, and all others.
+/// Without sizes, all figures are in the first part.
 ///
 /// # Errors
 /// A text is not a size, or no figure has this size; the error is one line.
@@ -175,7 +178,7 @@ pub fn parts(all: Vec<Load>, blocks: &[String]) -> Result<(Vec<Load>, Vec<Load>)
     Ok((of(true), of(false)))
 }
 
-/// Makes a job from its options; `place` names it in errors.
+/// Makes a job from its options; `place` says in error messages where the job was read.
 fn job<'a>(
     name: &str,
     place: &str,

@@ -23,7 +23,7 @@ use solve::{Problem, Solution};
 
 /// Ratio of the residuals to the noise above which the fit is repeated from other start values.
 const DOUBTFUL: f64 = 4.0;
-/// Factors by which all start values are multiplied for these repetitions.
+/// Factors by which all start values are multiplied when the fit is repeated.
 const ELSEWHERE: [f64; 4] = [0.33, 0.6, 1.7, 3.0];
 
 /// Input of a fit.
@@ -38,7 +38,7 @@ pub struct Task {
     /// Loads that are held out: the values are not fitted to them, but the result is compared with
     /// them.
     pub held: Vec<Load>,
-    /// Smallest standard deviation that is expected of a figure, as a share.
+    /// Smallest standard deviation that is expected of a figure, as a share of the figure.
     pub noise: f64,
 }
 
@@ -46,7 +46,7 @@ pub struct Task {
 /// with steps are fixed in a space.
 struct Space<'a> {
     free: &'a [Free],
-    /// For each free value with steps, its present step; `None` for the others.
+    /// For each free value that is limited to steps, its present step; `None` for the other values.
     steps: Vec<Option<f64>>,
 }
 
@@ -55,7 +55,8 @@ impl Space<'_> {
         self.free.iter().enumerate().filter(|(at, _)| self.steps[*at].is_none())
     }
 
-    /// Returns all values at a point of the solver.
+    /// Returns all free values at the point `at`, which has the logarithms of the values without
+    /// steps.
     fn values(&self, at: &[f64]) -> Vec<f64> {
         let mut at = at.iter();
         self.steps.iter().map(|step| step.unwrap_or_else(|| at.next().map_or(1.0, |x| x.exp()))).collect()
@@ -66,10 +67,12 @@ impl Space<'_> {
     }
 }
 
-/// Text for a figure that only a card with read-ahead can reach.
+/// Text for a measured figure that only a card with read-ahead can reach, while the model's card
+/// has none.
 const NO_READ_AHEAD: Option<&str> =
     Some("the model cannot: this card reads nothing ahead (prefetch_kib, prefetch_us, prefetch_mib_s)");
-/// Difference from the measured rate, as a share, that noise cannot explain.
+/// Share of the measured rate by which the model may be slower; noise cannot explain a larger
+/// difference.
 const TOO_SLOW: f64 = 0.05;
 
 /// Returns whether the model is clearly slower than a measured rate of sequential reads.
@@ -80,7 +83,7 @@ fn is_too_slow_in_sequence(load: &Load, held: &Held) -> bool {
 }
 
 impl Task {
-    /// Fits the values; calls `told` with the number of runs of the model that begin.
+    /// Fits the values; before runs of the model, calls `told` with their number.
     ///
     /// # Errors
     /// There are too few figures, or the model cannot run a load; the error is one line.
@@ -138,7 +141,8 @@ impl Task {
         self.report(best, &ranges, told)
     }
 
-    /// Runs the solver with these steps fixed, and returns its solution.
+    /// Runs the solver, with the values that have steps fixed at `steps`, from the start point
+    /// `from`. Returns these steps and the solution.
     fn at(
         &self,
         steps: &[Option<f64>],
@@ -233,7 +237,8 @@ impl Task {
 }
 
 impl Solution {
-    /// Returns the weighted sum of squares of the residuals, by which steps are compared.
+    /// Returns the cost of the solution without the division by its scale, so that solutions with
+    /// different steps can be compared.
     fn squares(&self) -> f64 {
         self.cost * self.scale * self.scale
     }

@@ -13,10 +13,10 @@ use mmcq_sim::parallel;
 
 /// Largest number of bytes that a run of the model transfers, unless [`LEAST_IOS`] need more.
 const MOST_BYTES: u64 = 32 << 20;
-/// Smallest number of I/Os in a run, since a steady rate needs some completions.
+/// Smallest number of I/Os in a run of the model, since a steady rate needs some completions.
 const LEAST_IOS: u64 = 6;
-/// Longest run in ns of a load with several jobs. Such jobs are not cut by bytes, since the slower
-/// job would be alone when the faster has ended.
+/// Longest run in ns of a load with several jobs. Such jobs are limited by time, not by bytes:
+/// otherwise the slower job would run alone after the faster has ended.
 const TOGETHER_NS: u64 = 1_000_000_000;
 
 /// Everything on which the model runs the jobs.
@@ -44,7 +44,8 @@ impl Bench {
         self.changes.iter().filter(|change| !change.starts_with(JOB)).cloned().collect()
     }
 
-    /// Returns whether the card's file describes its read-ahead or its pages.
+    /// Returns whether the card's file describes how the card reads ahead, or the size of its flash
+    /// pages.
     ///
     /// # Errors
     /// The board or the card cannot be loaded; the error is one line.
@@ -149,8 +150,8 @@ impl Bench {
     }
 }
 
-/// Makes jobs as short as the model allows. Returns true if the jobs were longer, so that the
-/// steady rate must be used as the rate of the whole job.
+/// Makes jobs as short as the model allows. Returns true if a job was longer before, so that the
+/// steady rate of the short run must be used as the rate of the whole job.
 fn cut(jobs: &mut [Job], ios: u64) -> bool {
     for job in &mut *jobs {
         // No ramp time is needed, since the steady rate leaves the beginning out.

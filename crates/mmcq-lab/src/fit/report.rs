@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub struct Value {
     /// Key of the value, as in `--set`.
     pub key: String,
-    /// Unit, which follows from the key's name.
+    /// Unit of the value, which follows from the ending of its key.
     pub unit: &'static str,
     /// Start value of the fit.
     pub before: f64,
@@ -46,13 +46,14 @@ impl Value {
         }
     }
 
-    /// Sets the interval from half of its width in logarithms.
+    /// Sets the 95 % interval from half of its width in logarithms. `traded`: key of the other
+    /// value if only a combination of both is determined.
     pub(super) fn said(&mut self, half: f64, traded: Option<String>) {
         self.interval = half.is_finite().then(|| [self.after * (-half).exp(), self.after * half.exp()]);
         self.traded = traded.filter(|_| !self.determined());
     }
 
-    /// Returns whether the jobs determine the value.
+    /// Returns whether the fitted jobs determine the value.
     pub fn determined(&self) -> bool {
         let Some([least, most]) = self.interval else { return false };
         match self.steps {
@@ -61,12 +62,12 @@ impl Value {
         }
     }
 
-    /// Returns whether the jobs determine the value at least within a factor of two.
+    /// Returns whether the fitted jobs determine the value within a factor of two or better.
     pub fn is_of_the_jobs(&self) -> bool {
         self.interval.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
     }
 
-    /// Returns the uncertainty as text: a percentage, or the range of steps.
+    /// Returns the uncertainty of the value as text: a percentage, or the range of steps.
     fn uncertainty(&self) -> String {
         match self.interval {
             None => "?".to_owned(),
@@ -156,11 +157,11 @@ pub struct Fit {
     pub fitted: Vec<Held>,
     /// Figures that were held out.
     pub held: Vec<Held>,
-    /// Standard deviation of a figure around the model, as a share.
+    /// Standard deviation, as a share, of the measured figures around the model's figures.
     pub scale: f64,
 }
 
-/// Returns the mean size of the relative errors.
+/// Returns the mean of the absolute relative errors of the model's figures.
 pub fn mean_error(figures: &[Held]) -> f64 {
     figures.iter().map(|held| held.error().abs()).sum::<f64>() / figures.len().max(1) as f64
 }
@@ -169,16 +170,17 @@ fn worst(figures: &[Held]) -> Option<&Held> {
     figures.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()))
 }
 
-/// Weight below which a figure is marked: it does not agree with the others.
+/// Weight below which the report marks a figure, since it does not agree with the other figures.
 const ODD: f64 = 0.5;
 
 impl Fit {
-    /// Returns the mean size of the errors of the held-out figures; `None`: nothing was held out.
+    /// Returns the mean of the absolute relative errors of the held-out figures; `None`: nothing
+    /// was held out.
     pub fn held_error(&self) -> Option<f64> {
         (!self.held.is_empty()).then(|| mean_error(&self.held))
     }
 
-    /// Returns one line about the quality of the fit.
+    /// Returns one line of text about the quality of the fit.
     pub fn verdict(&self) -> String {
         let said = |figures: &[Held]| {
             let worst = worst(figures).map_or(String::new(), |held| {
@@ -205,7 +207,8 @@ impl Fit {
         }
     }
 
-    /// Returns advice if the held-out figures differ from the model by more than noise explains.
+    /// Returns advice for the user if the held-out figures differ from the model by more than noise
+    /// explains; otherwise `None`.
     pub fn advice(&self) -> Option<&'static str> {
         let fixed = !self.values.iter().any(|value| value.key.starts_with("cost."));
         let far = self.held_error()? > 2.0 * self.scale.max(0.01);
@@ -215,7 +218,7 @@ impl Fit {
         )
     }
 
-    /// Returns the result as readable text.
+    /// Returns the result of the fit as readable text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let wide = self.values.iter().map(|value| value.key.len()).max().unwrap_or(0).max(5);
@@ -263,7 +266,7 @@ impl Fit {
         out
     }
 
-    /// Returns the result as JSON.
+    /// Returns the result of the fit as JSON.
     pub fn json(&self) -> Json {
         let value = |value: &Value| {
             json!({

@@ -9,7 +9,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item};
 /// Name of the table that has the intervals of a file's values.
 const INTERVAL: &str = "interval";
 
-/// Returns the uncertainty of these values as text.
+/// Returns the uncertainty of these fitted values as text, for the source of a table.
 fn said(values: &[&Value]) -> String {
     let one = |value: &&Value| {
         let name = value.key.rsplit('.').next().unwrap_or(&value.key);
@@ -33,8 +33,8 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
     (0.0 <= least && least < most).then_some([least, most])
 }
 
-/// Returns the card's file with the fitted values of the card. The table's source then begins with
-/// `fit` and names the figures.
+/// Returns the text of the card's file with the fitted values of the card. The source of the
+/// changed table then begins with `fit` and names the figures.
 ///
 /// # Errors
 /// The card's file cannot be read; the error is one line.
@@ -103,7 +103,7 @@ fn inside(value: &Value, steps: &[&str]) -> bool {
     path.split_last().is_some_and(|(_, table)| table == steps)
 }
 
-/// Returns the board's file, complete, with the fitted values of the board.
+/// Returns the text of the whole board file with the fitted values of the board.
 ///
 /// # Errors
 /// The board's file cannot be read, or refuses a value; the error is one line.

@@ -12,7 +12,7 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 pub const DETERMINED: f64 = 1.25;
 /// Standard deviation of the pull to the start value, in logarithms: a factor of four.
 const PULL: f64 = 1.386;
-/// Residual in standard deviations above which Huber's weights decrease.
+/// Size of a residual, in standard deviations, above which Huber's weights decrease.
 const HUBER: f64 = 1.5;
 /// Step of the finite differences, in logarithms. It is large because the model's results change in
 /// small jumps.
@@ -21,18 +21,20 @@ const DIFFERENCE: f64 = 0.02;
 const DIFFERENCE_LAST: f64 = 0.03;
 /// Largest change of a value in one step of the search, in logarithms.
 const STEP_MOST: f64 = 1.1;
-/// Largest number of steps of the search; each makes the sum of squares smaller.
+/// Largest number of steps of the search; each step makes the cost smaller.
 const STEPS_MOST: usize = 25;
 /// Step, in logarithms, below which the search ends.
 const STEP_LEAST: f64 = 1e-3;
-/// Relative decrease of the cost below which the search ends.
+/// Relative decrease of the cost in one step below which the search ends.
 const GAIN_LEAST: f64 = 1e-3;
 /// How often a step is tried again with more damping before the search ends.
 const SHORTENED_MOST: usize = 6;
-/// Eigenvalue of the information below which a combination of values is not determined.
+/// Eigenvalue of the information matrix below which the figures do not determine a combination of
+/// values.
 const NOTHING: f64 = 1e-9;
 
-/// The model: computes logarithms of figures at each of these points.
+/// Model function: computes for each given point (logarithms of the values) the logarithms of the
+/// model's figures.
 pub type Model<'a> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> + 'a;
 
 /// Least-squares problem: figures, start values and bounds, all in logarithms.
@@ -40,7 +42,7 @@ pub type Model<'a> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> + '
 pub struct Problem<'a> {
     /// Logarithms of the measured figures.
     pub measured: &'a [f64],
-    /// Logarithms of the start values, to which the values are pulled.
+    /// Logarithms of the start values; a weak pull holds each value near its start value.
     pub before: &'a [f64],
     /// Lower and upper bound of each value, in logarithms.
     pub bounds: &'a [(f64, f64)],
@@ -59,9 +61,11 @@ pub struct Solution {
     pub weights: Vec<f64>,
     /// Derivative of each figure (row) by each value (column), in logarithms.
     pub jacobian: DMatrix<f64>,
-    /// Standard deviation of a figure, from the residuals; never below the expected noise.
+    /// Standard deviation of a measured figure, computed from the residuals; never below the
+    /// expected noise.
     pub scale: f64,
-    /// Robust sum of squares at the solution.
+    /// Cost at the solution: the robust (Huber) sum of squares of the residuals, and the squares of
+    /// the pull.
     pub cost: f64,
     /// Half of the width of each value's 95 % interval, in logarithms; infinite: these figures do
     /// not determine the value.
@@ -71,7 +75,8 @@ pub struct Solution {
     pub traded: Vec<Option<usize>>,
 }
 
-/// Finds the values that agree best, and starts the search at `from`.
+/// Finds the values with which the model's figures agree best with the measured figures. The search
+/// starts at `from`.
 ///
 /// # Errors
 /// As the model's.
@@ -90,7 +95,8 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
     problem.solution(at, figures, model)
 }
 
-/// Takes steps that reduce the cost, until they are short or gain little.
+/// Takes steps from the point `at` that reduce the cost, until a step is short or reduces the cost
+/// little.
 fn descend(
     problem: &Problem<'_>,
     mut at: Vec<f64>,
@@ -145,8 +151,8 @@ impl Problem<'_> {
         figures.iter().zip(self.measured).map(|(model, measured)| model - measured)
     }
 
-    /// Returns the standard deviation by the median of the residuals, which a few bad figures do
-    /// not change.
+    /// Returns the standard deviation of the residuals, computed from the median of their sizes,
+    /// which a few bad figures do not change.
     fn scale(&self, figures: &[f64]) -> f64 {
         let mut sizes: Vec<f64> = self.residuals(figures).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);
@@ -168,8 +174,8 @@ impl Problem<'_> {
         self.residuals(figures).map(|residual| (HUBER * scale / residual.abs().max(1e-12)).min(1.0)).collect()
     }
 
-    /// Returns the derivatives by forward differences, or by backward differences at the upper
-    /// bound.
+    /// Returns the derivatives of the model's figures by the values: by forward differences, or by
+    /// backward differences if a value is at its upper bound.
     fn jacobian(
         &self,
         at: &[f64],
@@ -271,11 +277,12 @@ impl Problem<'_> {
     }
 }
 
-/// Weight of the expected noise in [`Solution::scale`]: as much as this number of residuals.
+/// Weight of the expected noise in [`Solution::scale`]: the noise counts as much as this number of
+/// residuals.
 const EXPECTED: f64 = 4.0;
 
-/// Returns the information of the rows of a Jacobian, which is the inverse of the values'
-/// covariance.
+/// Returns the information matrix of figures whose derivatives are the rows of `jacobian`. Its
+/// inverse is the covariance of the values.
 pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMatrix<f64> {
     let count = jacobian.ncols();
     DMatrix::from_fn(count, count, |a, b| {
@@ -284,8 +291,8 @@ pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMat
     })
 }
 
-/// Returns the variance of each value, infinite if it is not determined, and the value that it can
-/// be traded for most.
+/// Returns for each value its variance (infinite if it is not determined), and the index of the
+/// value with which it can be traded most.
 pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
     let count = information.ncols();
     let eigen = SymmetricEigen::new(information.clone());
@@ -312,7 +319,7 @@ pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
     (variances, traded)
 }
 
-/// Returns Student's t of the 95 % interval for this number of degrees of freedom.
+/// Returns the factor of Student's t for a 95 % interval with this number of degrees of freedom.
 pub fn quantile(freedom: usize) -> f64 {
     const FIRST: [f64; 12] =
         [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
@@ -326,7 +333,7 @@ pub fn quantile(freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Model of times with two parts: a fixed one, and one in proportion to the size.
+    /// Model for tests: a figure is a time with a fixed part and a part in proportion to the size.
     fn affine(points: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> {
         let sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0];
         Ok(points

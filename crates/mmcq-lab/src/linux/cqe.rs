@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 /// Pause between two status polls of the CQHCI engine, in clocks of the engine's timer. This is the
 /// controller's reset value, which Linux does not change.
 pub const POLL_CLOCKS: u32 = 4096;
-/// Largest number of tasks under way: 31 of the 32 slots. The last slot belongs to the direct
-/// command.
+/// Largest number of tasks that the driver has in the CQHCI engine: 31 of the 32 slots. The last
+/// slot belongs to the direct command.
 const DEPTH: usize = 31;
 
 /// Work that is under way in one slot of mmcq's engine.
@@ -60,8 +60,8 @@ pub struct Cqe<H: Host, const N: usize> {
 }
 
 impl<H: Host, const N: usize> Cqe<H, N> {
-    /// Makes the driver on a machine. `depth`: tasks that the card's queue has; `max_bytes`: size
-    /// of the largest request.
+    /// Makes the driver on the machine `sys`. `depth`: number of tasks that the card's queue can
+    /// hold; `max_bytes`: size of the largest request.
     pub fn new(
         stack: Stack<(NoLock, H, Profile), N>,
         elevator: Elevator,
@@ -90,7 +90,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Sets whether the card has a cache that is on.
+    /// Sets whether the card has a cache that is switched on.
     #[must_use]
     pub fn with_cache(self, has_cache: bool) -> Self {
         Cqe { has_cache, ..self }
@@ -109,7 +109,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Puts the worker to sleep when it can take no request, unless it was woken meanwhile.
+    /// Ends a turn of the worker that found nothing to send. If the worker was woken during its
+    /// turn, it takes the next request; otherwise it sleeps.
     fn rest(&mut self, sys: &mut System) {
         if std::mem::take(&mut self.kicked) {
             sys.go_on(self.worker, 0, Step::Take);
@@ -118,7 +119,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Returns the buffer of a request's data for mmcq's engine, and the task.
+    /// Turns a request into a task. Returns the buffer that mmcq's engine transfers, and the task.
     fn task(&mut self, sys: &mut System, request: Request) -> (DmaBuf, Task) {
         if let [io] = request.ios[..] {
             return (sys.buffers.lend(io.buffer), Task::Lent(request));
@@ -182,8 +183,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         self.set_timer(sys, work.next_deadline_ns);
     }
 
-    /// Sets the timer of the engine's next deadline. A set timer is never moved to a later time: if
-    /// it expires too early, it is set again.
+    /// Sets the machine's timer to mmcq's next deadline. A set timer is never moved to a later
+    /// time: if it expires before the deadline, it is set again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
         self.timer_ns = at_ns;
@@ -191,7 +192,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         sys.queue.push(at_ns.max(sys.time.now()), Event::Timer(self.timer));
     }
 
-    /// Lets the worker take its next task. A waiting flush goes first; only one flush is under way.
+    /// Lets the worker take its next work from the scheduler. A waiting flush goes first; only one
+    /// flush is under way at a time.
     fn take(&mut self, sys: &mut System) {
         self.kicked = false;
         let price_ns = sys.costs.dispatch_ns + sys.costs.prep_ns;
@@ -213,7 +215,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Submits what the worker took, after the time of its preparation.
+    /// Submits to mmcq's engine the request that the worker took, when the time of its preparation
+    /// has passed.
     fn prepared(&mut self, sys: &mut System) {
         sys.lock();
         match self.taken.take() {
@@ -236,7 +239,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         sys.go_on(self.worker, 0, Step::Take);
     }
 
-    /// Completes one finished task in the soft interrupt, and wakes the worker if more wait.
+    /// Completes one finished task in the soft interrupt. Wakes the worker if more requests wait in
+    /// the scheduler.
     fn complete(&mut self, sys: &mut System, core: u8) {
         match self.finished.pop_front() {
             Some((Task::Flush(ios), ok)) => {

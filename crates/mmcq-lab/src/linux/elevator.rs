@@ -18,16 +18,18 @@ pub struct Request {
     pub blocks: u32,
     /// I/Os that were merged into this request, in the order of their addresses.
     pub ios: Vec<Io>,
-    /// Number of this request among the waiting ones, unique in the scheduler.
+    /// Number that identifies this request; no other request of the scheduler has it.
     id: u64,
-    /// Place in the order of arrival. A merged request keeps the place of the older one.
+    /// Position of the request in the order of arrival. If two requests are merged, the result has
+    /// the position of the older one.
     arrival: u64,
     /// Time in ns at which the oldest of the request's I/Os arrived.
     came_ns: u64,
-    /// Time in ns at which the request expires, so that the scheduler serves it before others.
+    /// Time in ns at which the request expires. From then on the scheduler dispatches it before
+    /// requests that have not expired.
     expires_ns: u64,
-    /// Number of the request's last entry into the hash of end addresses; a higher number is more
-    /// recent.
+    /// Number that the request got when it was last entered into the hash of end addresses; later
+    /// entries have higher numbers.
     hashed: u64,
 }
 
@@ -40,7 +42,7 @@ impl Request {
 /// Statistics of a disk, `[read, write]`, as in /proc/diskstats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Number of complete requests, `[read, write]`.
+    /// Number of requests that have completed, `[read, write]`.
     pub ios: [u64; 2],
     /// Number of I/Os and requests that were merged into another request, `[read, write]`.
     pub merges: [u64; 2],
@@ -55,9 +57,11 @@ pub struct Tunables {
     pub max_blocks: u32,
     /// Largest number of I/Os in a request.
     pub max_segments: usize,
-    /// Number of requests in a batch of one direction.
+    /// Largest number of requests of one direction that are dispatched before the scheduler chooses
+    /// the direction again.
     pub fifo_batch: u32,
-    /// Number of times that reads may be preferred while writes wait.
+    /// Number of batches of reads that may go before waiting writes; then a batch of writes
+    /// follows.
     pub writes_starved: u32,
     /// Time in ns from arrival after which a request expires, `[read, write]`.
     pub expire_ns: [u64; 2],
@@ -110,18 +114,18 @@ impl Elevator {
         self.tunables.max_blocks
     }
 
-    /// Returns whether no request waits.
+    /// Returns whether no request waits in the scheduler.
     pub fn is_empty(&self) -> bool {
         self.sorted.iter().all(Vec::is_empty)
     }
 
-    /// Returns the number of requests that wait.
+    /// Returns the number of requests that wait in the scheduler.
     pub fn waiting(&self) -> usize {
         self.sorted.iter().map(Vec::len).sum()
     }
 
-    /// Inserts an I/O. Returns true if it became a request of its own, which the driver must be
-    /// notified of; false if it was merged into a waiting one.
+    /// Inserts an I/O into the scheduler. Returns true if the I/O became a request of its own, of
+    /// which the driver must be notified; false if it was merged into a waiting request.
     pub fn insert(&mut self, io: Io, now_ns: u64) -> bool {
         let dir = index(io.direction);
         self.sequence += 1;
@@ -206,7 +210,7 @@ impl Elevator {
         Some(request)
     }
 
-    /// Counts a completed request and takes its memory back.
+    /// Adds a completed request to the statistics, and reuses the memory of its list of I/Os.
     pub fn completed(&mut self, request: Request, now_ns: u64) {
         let (dir, mut ios) = (index(request.direction), request.ios);
         self.disk.ios[dir] += 1;
@@ -229,9 +233,9 @@ impl Elevator {
             && request.ios.len() + ios <= self.tunables.max_segments
     }
 
-    /// Returns the request that an I/O can merge into, and true if the I/O goes behind it. The
-    /// request that grew last is tried first, then the most recent with a fitting end address, then
-    /// one with a fitting start.
+    /// Returns the index of the waiting request that an I/O can merge into, and whether the I/O
+    /// comes behind it (true) or before it (false). The request that grew last is tried first, then
+    /// the most recent one that ends where the I/O begins, then one that begins where the I/O ends.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
         let requests = &self.sorted[dir];
         let io_end = io.lba + u64::from(io.blocks);
@@ -252,7 +256,8 @@ impl Elevator {
         requests.iter().position(|r| r.lba == io_end).filter(|&i| fits(&requests[i])).map(|i| (i, false))
     }
 
-    /// Merges two neighbouring requests if the second begins where the first ends.
+    /// Merges the waiting requests at the indices `first` and `second` if the second begins where
+    /// the first ends, and if both together are not too large.
     fn join(&mut self, dir: usize, first: usize, second: usize) {
         let (a, b) = (&self.sorted[dir][first], &self.sorted[dir][second]);
         if a.end() != b.lba || !self.fits(a, b.blocks, b.ios.len()) {

@@ -13,17 +13,18 @@ use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
 use std::collections::VecDeque;
 
-/// Number of requests in flight up to which one more is admitted.
+/// Number of requests in flight up to which the queue admits one more.
 const DEPTH: u32 = 2;
 /// Number of slots, as many as there are tags.
 const SLOTS: u32 = 64;
 /// Time in ns after which a refused request is tried again although nothing has completed.
 const RESOURCE_DELAY_NS: u64 = 3_000_000;
-/// First pause in ns between two polls for the end of a flush; doubles up to [`LAST_PAUSE_NS`].
+/// First pause in ns between two polls of the card's status while a flush lasts. Each further pause
+/// is twice as long, up to [`LAST_PAUSE_NS`].
 const FIRST_PAUSE_NS: u64 = 32_000;
 const LAST_PAUSE_NS: u64 = 32_768_000;
 
-/// Order in which queued requests are dispatched.
+/// Order in which the queue dispatches its requests to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The queue picks the request whose tag follows the tag of the last request. If no such
@@ -49,7 +50,7 @@ enum Worker {
     Running,
 }
 
-/// A flush in progress. The worker waits for its end.
+/// A flush in progress, and the I/Os that asked for it. The worker waits for its end.
 struct Flushing {
     ios: Vec<Io>,
     /// Whether the flush command was sent to the card.
@@ -59,7 +60,7 @@ struct Flushing {
     pause_ns: u64,
 }
 
-/// Model of the queue in front of a port.
+/// Model of Linux's software queue; it sends its requests to the controller through a port.
 pub struct Hsq<P> {
     /// Port to the controller.
     pub port: P,
@@ -72,16 +73,17 @@ pub struct Hsq<P> {
     irq_thread: Thread,
     retry_thread: Thread,
     retrying: bool,
-    /// Whether the worker must run again when a request completes.
+    /// Whether the worker must run again when a request completes, since the queue refused its last
+    /// request.
     restart: bool,
     /// Requests that were taken out of the scheduler, but refused by the queue. The worker sends
     /// them first when it runs again, and nothing merges into them any more.
     refused: VecDeque<Request>,
     /// Flushes that wait until no request is in flight.
     flushes: Vec<Io>,
-    /// The flush in progress, with the flushes that it serves.
+    /// The flush in progress, with the I/Os that asked for it; `None`: there is none.
     flushing: Option<Flushing>,
-    /// Whether the card has a cache, so that the block layer passes flushes on.
+    /// Whether the card has a cache. Only then does the block layer pass flushes on to the driver.
     has_cache: bool,
     taken: Option<(Request, u32)>,
     in_flight: u32,
@@ -99,7 +101,8 @@ pub struct Hsq<P> {
 }
 
 impl<P: Port> Hsq<P> {
-    /// Makes the queue on a machine.
+    /// Makes the queue on the machine `sys`. The seed determines the random pauses before retries
+    /// and the tag hints.
     pub fn new(port: P, settings: Settings, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let worker = sys.cpu.spawn(Priority::Normal);
         let retry_thread = sys.cpu.spawn(Priority::Normal);
@@ -136,7 +139,7 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// Sets whether the card has a cache that is on.
+    /// Sets whether the card has a cache that is switched on.
     #[must_use]
     pub fn with_cache(self, has_cache: bool) -> Self {
         Hsq { has_cache, ..self }
@@ -199,7 +202,7 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// Completes the active transfer, then starts the next.
+    /// Completes the transfer that the controller has ended, then starts the next one.
     fn finalize(&mut self, sys: &mut System, core: u8) {
         sys.time.charge(sys.costs.done_ns);
         let Some(tag) = self.active.take() else { return };
@@ -213,7 +216,8 @@ impl<P: Port> Hsq<P> {
         self.pump(sys);
     }
 
-    /// Handles what the controller has finished.
+    /// Handles the operation that the port reports as finished: a transfer, a status poll or a
+    /// flush.
     fn heard(&mut self, sys: &mut System, ended: Ended) {
         match (ended, &mut self.flushing) {
             (Ended::Transfer { ok }, _) => self.ended(sys, ok),
@@ -229,9 +233,9 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// Begins a flush, which bypasses the scheduler and the queue, and waits until no request is in
-    /// flight. The worker polls the card's status first, since a write may be reported before the
-    /// card has ended it.
+    /// Begins a flush, which bypasses the scheduler and the queue, if no request is in flight;
+    /// otherwise the next completion tries again. The worker polls the card's status first, since a
+    /// write may be reported before the card has ended it.
     fn begin_flush(&mut self, sys: &mut System) {
         if self.in_flight > 0 {
             // Each completion runs the worker again.
@@ -277,7 +281,7 @@ impl<P: Port> Hsq<P> {
         sys.unlock();
     }
 
-    /// Puts a request back in front of all waiting requests, and frees its tag.
+    /// Puts a request that the queue refused in front of all waiting requests, and frees its tag.
     fn refuse(&mut self, sys: &mut System, request: Request, tag: Option<u32>) {
         self.refusals += 1;
         if let Some(tag) = tag {

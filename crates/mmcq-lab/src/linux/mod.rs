@@ -19,7 +19,7 @@ mod standin;
 use crate::system::System;
 use elevator::Request;
 
-/// An operation that the controller finished.
+/// An operation that the controller has finished, with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A transfer of data.
@@ -50,7 +50,7 @@ pub trait Port {
         let _ = sys;
     }
 
-    /// Handles an interrupt. Returns the operation that has finished, if any.
+    /// Handles an interrupt of the controller. Returns the operation that has finished, if any.
     fn irq(&mut self, sys: &mut System) -> Option<Ended>;
 
     /// Returns whether the controller would refuse a transfer now, because the card is busy.
@@ -64,8 +64,8 @@ pub trait Port {
         None
     }
 
-    /// Handles a timer of the port that has expired. Returns the operation that has finished, if
-    /// any.
+    /// Handles a timer of the port that has expired; `number` is the timer's. Returns the operation
+    /// that has finished, if any.
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {
         let _ = (sys, number);
         None

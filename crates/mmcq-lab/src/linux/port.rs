@@ -17,13 +17,14 @@ use mmcq::task::Stack;
 /// Timeout in ns of a command without data.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 
-/// Port that sends one operation at a time through mmcq's engine.
+/// Port that sends one operation at a time to the controller through mmcq's engine.
 pub struct EnginePort<H: Host> {
     /// mmcq's engine, used for raw phases.
     pub raw: Raw<H>,
     target: CardParams,
     memory: Memory,
-    /// The request under way; `None` for a status poll.
+    /// The request whose data are transferred; `None` during a status poll, a flush, or without an
+    /// operation.
     under_way: Option<Request>,
     /// Whether a flush is under way.
     flushing: bool,
@@ -35,7 +36,7 @@ pub struct EnginePort<H: Host> {
     pub errors: u64,
 }
 
-/// Buffer in one piece for all data of a request.
+/// Contiguous buffer for the data of all I/Os of a request.
 pub(super) struct Memory {
     pub piece: Option<DmaBuf>,
     owner: Pieces,
@@ -80,7 +81,8 @@ impl Drop for Memory {
     }
 }
 
-/// Returns the command of a request, its data, and the longest time in ns that the card may need.
+/// Returns the data command of a request (CMD17, CMD18, CMD24 or CMD25), its data, and the longest
+/// time in ns that the card may need.
 pub(super) fn data_command(target: &CardParams, request: &Request) -> (Command, Data, u64) {
     let (lba, blocks) = (request.lba as u32, request.blocks);
     let address = if target.block_addressed { lba } else { lba.wrapping_mul(512) };

@@ -7,10 +7,11 @@ use mmcq::engine::{Completion, DmaBuf, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Host, Phase};
 use mmcq::task::Stack;
 
-/// First number of the timers of a port; a front end numbers its own timers from 0.
+/// Smallest timer number that a port uses. The front ends (queue, worker) number their own timers
+/// from 0.
 const TIMERS: u64 = 1 << 63;
 
-/// mmcq's engine, used for raw phases.
+/// Sender of raw phases through mmcq's engine.
 pub struct Raw<H: Host> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), 1>,
@@ -20,12 +21,12 @@ pub struct Raw<H: Host> {
 }
 
 impl<H: Host> Raw<H> {
-    /// Makes the sender from an engine whose card is in the transfer state.
+    /// Makes the sender from an engine whose card is in the state `tran`.
     pub fn new(stack: Stack<(NoLock, H, Profile), 1>) -> Self {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 
-    /// Starts a phase. If the engine refuses the phase, its memory is returned.
+    /// Starts a phase. If the engine refuses the phase, returns the memory of the phase's data.
     pub fn start(
         &mut self,
         sys: &mut System,
@@ -49,8 +50,8 @@ impl<H: Host> Raw<H> {
         }
     }
 
-    /// Sets the timer of the engine's next deadline. A set timer is never moved to a later time: if
-    /// it expires too early, it is set again.
+    /// Sets the machine's timer to the engine's next deadline. A set timer is never moved to a
+    /// later time: if it expires before the deadline, it is set again.
     fn set_timer(&mut self, sys: &mut System) {
         let deadline_ns = self.stack.with(|e| e.next_deadline_ns());
         let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
@@ -74,7 +75,7 @@ impl<H: Host> Raw<H> {
         self.stack.with(|e| e.take(id))
     }
 
-    /// Handles an interrupt. Returns the completion of the phase if it has ended.
+    /// Handles an interrupt of the controller. Returns the completion of the phase if it has ended.
     pub fn irq(&mut self, sys: &mut System) -> Option<Completion> {
         let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.ended(sys, work)

@@ -26,13 +26,13 @@ use mmcq_sim::cpu::{Priority, Thread};
 const IDLE_NS: u64 = 150_000_000;
 /// Number of the timer that closes an idle transfer; no other timer uses it.
 const IDLE_TIMER: u64 = 1 << 62;
-/// Longest busy in ns after the CMD12 of a read [SD 4.12.4.2]. The limit for a write comes from the
-/// card.
+/// Longest busy in ns after the CMD12 of a read [SD 4.12.4.2]. After the CMD12 of a write, the
+/// card's own timeout counts.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// Card status that the patch returns instead of asking the card: READY_FOR_DATA, state `tran`.
 const READY: u32 = 0x900;
 
-/// Time at which CMD12 ends a multi-block transfer.
+/// Moment at which the driver ends a multi-block transfer by CMD12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// CMD12 ends the transfer after every request.
@@ -41,13 +41,13 @@ pub enum Close {
     Late,
 }
 
-/// What the work item has to do.
+/// Operation that the work item must do: a transfer, a status poll or a flush.
 enum Task {
     Transfer(Request),
     Status,
 }
 
-/// Round that the chip executes, or the pause after it.
+/// Round that the reader's chip executes now, or the pause after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
     /// No round is in progress: the work item takes the next task.
@@ -70,7 +70,7 @@ struct Open {
     next_lba: u64,
 }
 
-/// Model of the driver.
+/// Model of Linux's driver for the card reader.
 pub struct Reader<H: Host> {
     raw: Raw<H>,
     target: CardParams,
@@ -85,7 +85,7 @@ pub struct Reader<H: Host> {
     ended: Option<Completion>,
     ok: bool,
     open: Option<Open>,
-    /// Time in ns at which the open transfer is closed if no request comes.
+    /// Time in ns at which the driver closes the open transfer if no request comes before.
     idle_at_ns: u64,
     idle_timer: bool,
     close_due: bool,
@@ -153,7 +153,8 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the task. If an open transfer cannot be continued by it, closes that transfer first.
+    /// Begins the task of the work item. If an open transfer cannot be continued by it, closes that
+    /// transfer first. Returns what has ended, if anything.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
@@ -191,7 +192,7 @@ impl<H: Host> Reader<H> {
         self.start(sys, Round::Data, phase, timeout_ns);
     }
 
-    /// Handles the end of the round that transfers data.
+    /// Handles the end of the round that transfers data. Returns what has ended, if anything.
     fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
         let Some(Task::Transfer(request)) = &self.task else { return None };
         self.ok = well(&completion);
@@ -212,7 +213,7 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task and the work item, and returns what has ended.
+    /// Ends the task and the work item, and returns `ended` for the caller.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {
@@ -233,8 +234,8 @@ impl<H: Host> Reader<H> {
         self.close_due = false;
     }
 
-    /// Sets the timer that closes an idle transfer, if it is not running. If it expires too early,
-    /// it is set again.
+    /// Sets the timer that closes an open transfer without requests, if the timer is not running.
+    /// If it expires too early, it is set again.
     fn set_idle_timer(&mut self, sys: &mut System) {
         if !std::mem::replace(&mut self.idle_timer, true) {
             sys.queue.push(self.idle_at_ns, Event::Timer(IDLE_TIMER));

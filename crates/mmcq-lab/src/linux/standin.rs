@@ -284,7 +284,8 @@ enum Setting {
     Ours,
 }
 
-/// Runs the jobs. Returns the rate in MiB/s, the mean number of I/Os in a transfer, and the jobs.
+/// Runs the jobs through a model of Linux on this card. Returns the rate in MiB/s, the mean number
+/// of I/Os in a transfer, and the jobs.
 fn run(
     card: Card,
     costs: Costs,

@@ -22,7 +22,8 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Makes an allocator of 1 to 64 tags for this number of cores. The hints start at random.
+    /// Makes an allocator of `depth` tags (1 to 64) for a machine with this number of cores. The
+    /// hints start at random words.
     pub fn new(depth: u32, cores: usize, stream: &mut Stream) -> Self {
         let depth = depth.clamp(1, 64);
         // The bitmap has at least four words, if there are at least four tags.

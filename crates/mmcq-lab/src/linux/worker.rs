@@ -11,7 +11,8 @@ use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
 use std::collections::BTreeMap;
 
-/// First pause in ns between two status polls; doubles up to [`LAST_PAUSE_NS`].
+/// First pause in ns between two polls of the card's status. Each further pause is twice as long,
+/// up to [`LAST_PAUSE_NS`].
 const FIRST_PAUSE_NS: u64 = 32_000;
 const LAST_PAUSE_NS: u64 = 32_768_000;
 
@@ -19,16 +20,16 @@ const LAST_PAUSE_NS: u64 = 32_768_000;
 enum State {
     Idle,
     Running,
-    /// Sleeps until the transfer in progress has ended.
+    /// The worker sleeps until the transfer in progress has ended.
     WaitTransfer,
-    /// Sleeps until the card's status has arrived.
+    /// The worker sleeps until the card's status has arrived.
     WaitStatus,
 }
 
 /// Work that the worker sends to the card.
 enum Work {
     Transfer(Request),
-    /// A flush of the card's cache; the I/Os are all that had asked for a flush when it began.
+    /// A flush of the card's cache, for all I/Os that had asked for a flush when it began.
     Flush(Vec<Io>),
 }
 
@@ -39,7 +40,7 @@ struct Active {
     pause_ns: u64,
 }
 
-/// Model of the worker in front of a port.
+/// Model of Linux's worker thread, which sends its requests to the controller through a port.
 pub struct Worker<P> {
     /// Port to the controller.
     pub port: P,
@@ -49,11 +50,11 @@ pub struct Worker<P> {
     prepared: Option<Work>,
     /// I/Os that asked for a flush which has not begun.
     flushes: Vec<Io>,
-    /// Number of requests that the worker still has to take, of the requests that waited when it
-    /// last checked the scheduler. mq-deadline hands out all of them together, and a flush that
-    /// arrives meanwhile is handled after them.
+    /// Number of requests that the worker still takes before it handles a flush: all that waited
+    /// when it last checked the scheduler. mq-deadline hands them out together, so a flush that
+    /// arrives later comes after them.
     batch: usize,
-    /// Whether the card has a cache, so that the block layer passes flushes on.
+    /// Whether the card has a cache. Only then does the block layer pass flushes on to the driver.
     has_cache: bool,
     active: Option<Active>,
     finished: Option<Active>,
@@ -61,13 +62,14 @@ pub struct Worker<P> {
     pauses: Stream,
     /// Size of the largest request in blocks; a longer I/O is split.
     max_blocks: u32,
-    /// I/Os that were split, by the number of their buffer: the I/O, the number of pieces still to
-    /// do, and whether all pieces succeeded so far.
+    /// I/Os that were split, by the number of their buffer. Each entry has the whole I/O, the
+    /// number of its pieces that have not completed, and whether all completed pieces succeeded.
     pieces: BTreeMap<u32, (Io, u32, bool)>,
 }
 
 impl<P: Port> Worker<P> {
-    /// Makes the worker on a machine.
+    /// Makes the worker on the machine `sys`. The seed determines the random pauses between status
+    /// polls.
     pub fn new(port: P, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let thread = sys.cpu.spawn(Priority::Normal);
         Worker {
@@ -88,7 +90,7 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Sets whether the card has a cache that is on.
+    /// Sets whether the card has a cache that is switched on.
     #[must_use]
     pub fn with_cache(self, has_cache: bool) -> Self {
         Worker { has_cache, ..self }
@@ -99,7 +101,7 @@ impl<P: Port> Worker<P> {
         self.elevator.disk()
     }
 
-    /// Takes the next request out of the scheduler.
+    /// Takes the next request out of the scheduler; `None`: no request waits.
     fn dispatch(&mut self, sys: &System) -> Option<Request> {
         if self.batch == 0 {
             self.batch = self.elevator.waiting();
@@ -116,7 +118,8 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Completes an I/O, or one piece of a split I/O.
+    /// Completes an I/O for its job. If `io` is a piece of a split I/O, the whole I/O completes
+    /// with its last piece.
     fn complete(&mut self, sys: &mut System, io: Io, ok: bool) {
         let Some((whole, left, all_ok)) = self.pieces.get_mut(&io.buffer) else {
             return sys.complete(io, ok);
@@ -129,8 +132,8 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Handles the end of the request before the present one, if there was one. After a write,
-    /// polls the card's status; otherwise goes on.
+    /// Handles the end of the previous work, if there was any. If that was a write or a flush,
+    /// polls the card's status; otherwise starts the prepared work.
     fn over(&mut self, sys: &mut System) {
         let programs = self.active.as_ref().is_some_and(|active| match &active.work {
             Work::Transfer(request) => request.direction == Direction::Write,
@@ -164,7 +167,8 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Handles what the controller has finished: wakes the thread that waits for it.
+    /// Handles the operation that the port reports as finished, and wakes the worker that waits for
+    /// it.
     fn ended(&mut self, sys: &mut System, ended: Ended) {
         sys.time.charge(sys.costs.done_ns);
         match (ended, &mut self.active) {

@@ -13,11 +13,14 @@ use std::rc::Rc;
 /// all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
-    /// Number of requests that arrived when no other request was under way.
+    /// Number of requests that arrived when no other request was under way (submitted and not
+    /// complete).
     pub alone: u64,
-    /// Number of requests that arrived when all others under way were not adjacent on the card.
+    /// Number of requests that arrived when others were under way, but none of them was adjacent on
+    /// the card.
     pub elsewhere: u64,
-    /// Number of requests that arrived when an adjacent one with the other direction was under way.
+    /// Number of requests that arrived when an adjacent request was under way, but with the other
+    /// direction (read or write).
     pub other_way: u64,
     /// Number of requests that were adjacent to one under way, but both together would be too long
     /// for a transfer.
@@ -29,7 +32,8 @@ pub struct Chances {
     /// Number of requests that continue the previous request and arrived when no other was under
     /// way.
     pub pauses: u64,
-    /// Sum in ns of the pauses before the requests in `pauses`, counted from the end of all others.
+    /// Sum in ns of the pauses before the requests in `pauses`. A pause begins when the last
+    /// request under way has ended.
     pub pause_ns: u64,
 }
 
@@ -39,8 +43,8 @@ impl Chances {
         self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
     }
 
-    /// Returns the reasons why requests were not merged, each with their number. `merged`: number
-    /// of requests that were merged.
+    /// Returns the reasons why requests were not merged, each with the number of such requests.
+    /// `merged`: number of requests that were merged.
     pub fn reasons(&self, merged: u64) -> [(&'static str, u64); 5] {
         // A request between two others can be merged even if it was adjacent to neither when it
         // arrived.
@@ -117,11 +121,11 @@ impl State {
     }
 }
 
-/// Watches the requests of a machine.
+/// Watches the requests of a machine and counts their chances of merging.
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
-    /// Returns the counts of the chances of merging.
+    /// Returns the counts of the chances of merging so far.
     pub fn take(&self) -> Chances {
         self.0.borrow().seen
     }

@@ -33,21 +33,22 @@ use std::sync::Arc;
 
 /// Size in bytes of the longest transfer of a host: the block count has 16 bits.
 const TRANSFER_BYTES: u64 = 65_535 * 512;
-/// Smallest number of batches in a run, since a single batch has no rate.
+/// Smallest number of batches in a run at the limit, since a single batch has no rate.
 const BATCHES: u64 = 8;
 
 /// Jobs in the form that is fastest for wire and card.
 pub(super) struct Perfect {
     /// Workers that represent the jobs.
     pub(super) workers: Vec<Worker>,
-    /// For each of these workers, how many requests of the jobs one of its requests represents.
+    /// For each worker in `workers`, how many requests of the jobs one request of this worker
+    /// represents.
     requests: Vec<u64>,
-    /// For each worker of the jobs, the index of the worker that represents it.
+    /// For each worker of the jobs, the index in `workers` of the worker that represents it.
     stands: Vec<usize>,
 }
 
 impl Perfect {
-    /// Makes the fastest form of these workers.
+    /// Makes the fastest form of the jobs' workers.
     pub(super) fn of(workers: &[Worker]) -> Self {
         let mut pools: Vec<(usize, u64)> = Vec::new();
         let mut stands = Vec::new();
@@ -69,20 +70,22 @@ impl Perfect {
         Perfect { workers: made, requests, stands }
     }
 
-    /// Makes these workers run unchanged, request by request.
+    /// Makes the form in which the jobs' workers run unchanged: each request is sent as it is,
+    /// without batches.
     fn as_they_are(workers: &[Worker]) -> Self {
         let count = workers.len();
         Perfect { workers: workers.to_vec(), requests: vec![1; count], stands: (0..count).collect() }
     }
 
-    /// Returns whether the workers are unchanged, request by request.
+    /// Returns whether this form equals the jobs' own workers, so that no request became a batch.
     fn is_plain(&self, workers: &[Worker]) -> bool {
         let mut pairs = self.workers.iter().zip(workers);
         self.workers.len() == workers.len() && pairs.all(|(made, old)| Arc::ptr_eq(&made.job, &old.job))
     }
 }
 
-/// Returns whether the job is only a closed loop that is sequential over a file.
+/// Returns whether the job only reads or writes a file sequentially in a closed loop, without
+/// pauses, flushes or checks.
 fn is_plain(job: &Job) -> bool {
     let in_order = !job.rw.random && job.rw_every <= 1 && job.rw_add_bytes == 0 && job.number_ios.is_none();
     let paced = job.thinktime_ns > 0
@@ -195,7 +198,7 @@ impl Lane {
     }
 }
 
-/// Returns the rate in bytes per ns.
+/// Returns the rate of a run in bytes per ns.
 fn rate(outcome: &Outcome) -> f64 {
     outcome.counters.bytes as f64 / outcome.counters.elapsed_ns.max(1) as f64
 }
@@ -208,10 +211,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit: on each lane; the fastest result is the limit. On lanes that give
-/// the card several requests at a time, the jobs run both in batches and one by one, since the
-/// card's units may read single requests in parallel. Where workers became one, the first of them
-/// gets the statistics of all.
+/// Runs the jobs at their limit: on each lane, of which the fastest result is the limit. On lanes
+/// that give the card several requests at a time, the jobs run both in batches and one by one,
+/// since the card's flash units may read single requests in parallel. If one worker represents
+/// several, the first of these gets the statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -241,8 +244,8 @@ pub(super) fn run(
     best.ok_or_else(|| RunError::Memory("no lane".to_owned()))
 }
 
-/// Returns the outcome that is faster, otherwise the first. In a shorter run the other might be
-/// faster, so the result depends on the seed if either outcome does.
+/// Returns the outcome with the higher rate; if both are equal, `first`. With another seed the
+/// other outcome might be faster, so the result depends on the seed if either outcome does.
 fn better(first: Outcome, other: Outcome) -> Outcome {
     let seeded = first.seeded || other.seeded;
     let (mut best, also) = if rate(&other) > rate(&first) { (other, first) } else { (first, other) };
@@ -250,8 +253,8 @@ fn better(first: Outcome, other: Outcome) -> Outcome {
     Outcome { seeded, ..best }
 }
 
-/// Runs each worker alone at its limit. The total time is that of all bytes at the sum of their
-/// rates.
+/// Runs each worker alone at its limit, and adds the results. The total time is the number of all
+/// bytes divided by the sum of the workers' rates.
 fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outcome, RunError> {
     let (mut all, mut bytes_per_ns) = (None::<Outcome>, 0.0);
     for worker in run.workers {
@@ -278,7 +281,8 @@ fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outco
     Ok(all)
 }
 
-/// Returns the changes of a card's file that remove all random events.
+/// Returns the changes `key=value` of a card's file that remove all random events (repeated reads,
+/// garbage collection).
 fn without_chance(profile: &CardProfile) -> Vec<String> {
     let Some(spread) = profile.flash().spread else { return Vec::new() };
     let shares = [("read_retry_share", spread.retries), ("gc_share", spread.collections)];
@@ -286,7 +290,7 @@ fn without_chance(profile: &CardProfile) -> Vec<String> {
     given.map(|(key, _)| format!("flash.spread.{key}=0")).collect()
 }
 
-/// Runs these workers on one lane; `None`: board and card do not have the lane.
+/// Runs the workers of this form on one lane; `None`: board and card do not have the lane.
 fn on_lane(
     run: &Run<'_>,
     lane: Lane,

@@ -10,20 +10,20 @@ use crate::system::{Io, Next, Workload};
 use mmcq::host::Direction;
 use std::collections::BTreeMap;
 
-/// A fio I/O under way.
+/// A fio I/O that was submitted and is not complete.
 #[derive(Clone, Copy)]
 enum UnderWay {
     Io(FioIo, u64),
     Sync(FioSync, u64),
-    /// The flush after a durable write.
+    /// The flush that follows a durable write and makes it durable.
     Durable(FioIo, u64),
 }
 
-/// Key of an I/O within its job: address, length, direction and kind. I/Os with equal keys are
-/// interchangeable.
+/// Key by which an ended I/O is found in its job: address, length, direction and kind. I/Os with
+/// equal keys are interchangeable.
 type Key = (u64, u32, Direction, How);
 
-/// Key of a flush.
+/// Key of a flush, which has no address.
 const FLUSH: Key = (u64::MAX, 0, Direction::Write, How::Plain);
 
 fn key(io: &Io) -> Key {
@@ -39,18 +39,19 @@ fn flush(job: u32) -> Io {
 pub(super) struct Load<'a> {
     pub(super) states: Vec<JobState>,
     workers: &'a [FioWorker],
-    /// First block of each file of each worker.
+    /// For each worker, the first block on the card of each of its files.
     files: Vec<Vec<u64>>,
-    /// Boot area of each file of each worker; 0: the user area.
+    /// For each worker, the number of the boot area that each of its files is; 0: the file is in
+    /// the user area.
     areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
     /// For each job, durable writes whose flush has not begun.
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
-    /// For each job in a flow, the number of its transfers.
+    /// For each job in a flow (fio's `flow=`), the number of I/Os that it has begun.
     flowed: Vec<u64>,
-    /// Time in ns of an I/O with the I/O engine `null`.
+    /// Time in ns that an I/O takes with fio's I/O engine `null`, which transfers nothing.
     null_ns: u64,
     max_bytes: usize,
     depth: usize,
@@ -78,11 +79,11 @@ const NULL_LEAST_NS: u64 = 100;
 /// not given.
 const FLOW_LOOK_NS: u64 = 1_000;
 
-/// Alignment in bytes of files, as in a file system.
+/// Alignment in bytes of each file's start on the card, as in a file system.
 const FILE_ALIGN: u64 = 1 << 20;
 
-/// Returns whether the device is a partition of an eMMC's own: mmcblk0boot0, mmcblk0rpmb,
-/// mmcblk0gp0.
+/// Returns whether the device name is that of an eMMC's hardware partition: mmcblk0boot0,
+/// mmcblk0rpmb, mmcblk0gp0.
 pub fn is_partition(device: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let Some(rest) = device.strip_prefix("/dev/mmcblk") else { return false };
@@ -91,7 +92,8 @@ pub fn is_partition(device: &str) -> bool {
         && (part == "rpmb" || ["boot", "gp"].iter().any(|name| part.strip_prefix(name).is_some_and(digits)))
 }
 
-/// Returns the number of the boot area for this device name.
+/// Returns the number of the eMMC's boot area that this device name means; `None`: the name means
+/// no boot area.
 pub(crate) fn boot_area(device: &str) -> Option<u8> {
     match device.rsplit_once("boot") {
         Some((_, "0")) => Some(1),
@@ -219,7 +221,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Returns whether a flush follows a write of this job.
+    /// Returns whether a flush follows a write of this job; `how` is the kind of the write.
     fn is_flushed_after(&self, job: usize, how: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,
@@ -228,7 +230,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns whether a file of a job is a boot area.
+    /// Returns whether any file of any job is a boot area.
     pub(super) fn reads_boot(&self) -> bool {
         self.areas.iter().flatten().any(|area| *area > 0)
     }
@@ -243,8 +245,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns the step of a job that must wait since it had more than its share of its flow;
-    /// otherwise `None`.
+    /// Returns what a job must do while it waits, if it has transferred more than its share of its
+    /// flow (fio's `flow=`); `None`: the job need not wait.
     fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {
@@ -268,7 +270,8 @@ impl<'a> Load<'a> {
         Some(Next::Until(now_ns.saturating_add(pause_ns)))
     }
 
-    /// Applies `exitall`: ends the other workers together with this job.
+    /// Applies fio's `exitall` when this job ends: stops the other workers that the job's
+    /// `exit_what` names.
     fn exit_all(&mut self, job: usize) {
         let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
         if !own.job.exitall {
@@ -284,8 +287,8 @@ impl<'a> Load<'a> {
         ends.into_iter().for_each(|j| self.states[j].stop());
     }
 
-    /// Returns the next step of a job with the I/O engine `null`. Its I/O is done when the job has
-    /// done its own part.
+    /// Returns the next step of a job with fio's I/O engine `null`. Such an I/O is complete at
+    /// once, without the stack.
     fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
         let mut at_ns = now_ns;
         for _ in 0..NULL_BATCH {

@@ -1,4 +1,5 @@
-//! Bytes transferred over the time of a run, to compare runs of any length with a limit.
+//! Bytes transferred over the time of a run, to compare a run of any length with the run of its
+//! limit.
 //!
 //! Two runs of one job differ at their start and end. The run of a limit fills the card's cache
 //! with its first batch, and drains half of it during the last one. A run of another setting does
@@ -11,19 +12,22 @@
 
 use super::Counters;
 
-/// Number of points that are stored. At twice as many, every second point is dropped.
+/// Number of points of a curve that are kept at least. When twice as many are stored, every second
+/// point is dropped.
 const POINTS: usize = 1024;
 
-/// Bytes over time; for a limit, one curve for each lane.
+/// Bytes transferred over the time of a run; for a limit, one curve for each lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     curves: Vec<Curve>,
 }
 
-/// Bytes over time. The number of points is limited, however long the run is.
+/// Bytes transferred over the time of one run. The number of points is limited, however long the
+/// run is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Curve {
-    /// Points: bytes, and time in ns from the start.
+    /// Points of the curve: number of bytes transferred so far, and time in ns from the start of
+    /// the run.
     points: Vec<(u64, u64)>,
     /// Number of bytes between two stored points.
     step: u64,
@@ -31,7 +35,7 @@ struct Curve {
 }
 
 impl Pace {
-    /// Records that `bytes` have been transferred `after_ns` after the start.
+    /// Records that `bytes` in total have been transferred `after_ns` after the start of the run.
     pub(super) fn moved(&mut self, bytes: u64, after_ns: u64) {
         if self.curves.is_empty() {
             self.curves.push(Curve::default());

@@ -19,15 +19,16 @@ use mmcq::engine::{Acknowledge, DmaBuf, FlushBy, StaysOpen};
 use mmcq::spec::ext_csd::ExtCsd;
 use mmcq_sim::card::Medium;
 
-/// Size of Linux's largest request in blocks.
+/// Size in blocks of the largest request that Linux's models send.
 const LINUX_BLOCKS: u32 = 1024;
 
-/// Work on a board, whose stack depends on the setting.
+/// Work to do on a board that is built and whose card is up. The type of the board's stack depends
+/// on the setting.
 pub trait Visit {
     /// Result of the work.
     type Out;
 
-    /// Does the work.
+    /// Does the work on the board of the run.
     ///
     /// # Errors
     /// The run does not come to its end.
@@ -36,8 +37,8 @@ pub trait Visit {
         Board<N>: Serve<N>;
 }
 
-/// Builds the board of a run as its setting needs it, brings its card up, and calls `visit`. The
-/// setting `limit` is the board without costs.
+/// Builds the board of a run as its setting needs it, brings its card up, and calls `visit`. With
+/// the setting `limit` the board has no CPU costs.
 ///
 /// # Errors
 /// The board cannot be built, or the work fails.
@@ -123,7 +124,8 @@ pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V
     }
 }
 
-/// Runs a load on a board: by a model of Linux (one slot, one operation at a time) or by mmcq.
+/// Runs a load on a board: by a model of Linux (one slot of the engine, one operation at a time) or
+/// by mmcq.
 pub trait Serve<const N: usize> {
     /// Runs the load. Returns the time in ns at which it ended, and the counters of the stack.
     fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck>;
@@ -216,13 +218,13 @@ impl Serve<SLOTS> for Board<SLOTS> {
     }
 }
 
-/// Returns the largest number of blocks of a transfer that carries several requests.
+/// Returns the largest number of blocks that a transfer may have if it carries several requests.
 fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     let ours = || board.stack.with(|e| e.caps().max_blocks.min(e.caps().max_bytes / 512));
     if setting.is_linux() { LINUX_BLOCKS } else { ours() }
 }
 
-/// Load that counts its own I/Os.
+/// Load that counts its own I/Os, flushes and failures.
 pub trait Carried: Workload {
     /// Returns the load's own counts.
     fn counted(&self) -> Counted;
@@ -237,22 +239,22 @@ pub struct Counted {
     pub flushes: u64,
     /// Number of I/Os and flushes that failed.
     pub failed: u64,
-    /// Rate without begin and end.
+    /// Rate of the load, measured without the beginning and the end of the run.
     pub steady: Steady,
 }
 
-/// Result of a machine that has ended.
+/// Result of a machine whose run has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Counters of the run.
     pub counters: Counters,
     /// Time in ns at which the run ended.
     pub end_ns: u64,
-    /// Whether another seed may have given other figures.
+    /// Whether a run with another seed may give other figures.
     pub seeded: bool,
 }
 
-/// Runs the load on a machine that begins with this number of jobs.
+/// Runs the load on a machine made from the board. `jobs`: number of the load's jobs at the start.
 ///
 /// # Errors
 /// A completion is lost, or the stack accesses memory that it must not access.

@@ -1,4 +1,4 @@
-//! Rules by which a younger request may overtake, in each setting.
+//! Rules by which a younger request may overtake an older one, in each setting.
 
 use super::Setting;
 use crate::platform::Platform;
@@ -6,7 +6,8 @@ use crate::recorded::passed::Rules;
 use mmcq::sched::Any;
 
 impl Setting {
-    /// Returns the rules by which a younger request may overtake on this board.
+    /// Returns the rules by which a younger request may overtake an older one with this setting on
+    /// this board.
     pub fn rules(self, platform: &Platform) -> Rules {
         let linux = "mq-deadline goes upwards by address, in batches";
         // Linux's block layer joins flushes as well, and none of its requests waits for one.

@@ -4,22 +4,22 @@ use crate::linux::elevator::DiskUse;
 use mmcq::engine::{Close, Stats};
 use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
 
-/// Whether a transfer stays open for a request that may continue it.
+/// Whether a transfer stays open after its request, for a next request that may continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
     /// The host cannot transfer data without a command, so no transfer stays open.
     #[default]
     Cannot,
-    /// The setting closes each transfer.
+    /// The setting closes each transfer at the end of its request.
     Closes,
-    /// A transfer stays open for some time.
+    /// A transfer stays open for some time after its request.
     Holds,
 }
 
 /// Counters of a stack. Some exist only for certain stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
-    /// Number of transfers that continued an open one, without a command.
+    /// Number of transfers that continued an open transfer, so that the host sent no new command.
     pub continued: u64,
     /// Whether a transfer stays open for the next request.
     pub keeping: Keeping,
@@ -29,7 +29,8 @@ pub struct Served {
     pub engine: Option<Stats>,
     /// Starts that mmcq's engine held for the tail of a batch.
     pub holds: Holds,
-    /// Whether the host had claimed that it can continue a data transfer, but failed to.
+    /// Whether the host driver had claimed that it can continue a data transfer, but then failed
+    /// to.
     pub continue_lost: bool,
     /// Counters of the card's command queue, if it was on.
     pub tasks: Option<TaskStats>,
@@ -48,8 +49,8 @@ impl Served {
         self.disk.map(|disk| disk.merges.iter().sum()).unwrap_or_else(by_engine)
     }
 
-    /// Makes the counters of a run by mmcq's engine. `before`: the engine's counters when the card
-    /// was up; no start is held before that.
+    /// Makes the counters of a run by mmcq's engine: the difference between `now` and `before`,
+    /// which are the engine's counters after the card was brought up. No start is held before that.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut stats = now;
         for (count, earlier) in stats.closed.iter_mut().zip(before.closed) {
@@ -70,7 +71,7 @@ impl Served {
     }
 }
 
-/// Returns the reason in words why open transfers were closed.
+/// Returns in words the reason `close` for which mmcq's engine closed an open transfer.
 pub fn reason(close: Close) -> &'static str {
     match close {
         Close::Break => "the next request does not continue it",

@@ -1,8 +1,8 @@
 //! Steady rate of a run. It leaves out the start, when caches are empty and jobs start one after
 //! the other, and the end, when jobs run out of work.
 
-/// Rate between a quarter and seven eighths of the planned bytes: the slope of bytes over time, by
-/// least squares over all completions.
+/// Rate of a run between a quarter and seven eighths of its planned bytes: the slope of bytes over
+/// time, by least squares over all completions.
 ///
 /// A rate between only two moments would have an error by the batch that ends at one of them; the
 /// slope does not.
@@ -24,7 +24,7 @@ impl Steady {
         Steady { from: planned / 4, to: planned / 8 * 7, ..Steady::default() }
     }
 
-    /// Records that this number of bytes has been transferred by now.
+    /// Records that this number of bytes in total has been transferred at the time `now_ns`.
     pub(super) fn moved(&mut self, bytes: u64, now_ns: u64) {
         if !(self.from..=self.to).contains(&bytes) {
             return;
@@ -40,7 +40,8 @@ impl Steady {
         self.ns_bytes += x * y;
     }
 
-    /// Returns the rate in MiB/s; `None` if all completions were at the same time.
+    /// Returns the rate in MiB/s; `None` if fewer than three completions were measured, or all at
+    /// the same time.
     pub fn mib_per_s(&self) -> Option<f64> {
         let spread = self.points * self.ns_ns - self.ns * self.ns;
         let slope = (self.points * self.ns_bytes - self.ns * self.bytes) / spread;

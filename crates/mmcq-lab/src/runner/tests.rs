@@ -105,7 +105,7 @@ fn a_seed_gives_the_same_run_again() {
 
 const CONTEXTS: [&str; 4] = ["irq", "tasklet", "thread", "spin"];
 
-/// Runs a job file on a board, with this context calling mmcq's engine.
+/// Runs a job file on a board; `advance` names the context that calls mmcq's engine.
 fn moved_from(advance: &str, board: &str, text: &str) -> Outcome {
     let platform = Platform::load_with(board, &[format!("stack.advance={advance}")]).unwrap();
     let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
@@ -116,7 +116,7 @@ fn moved_from(advance: &str, board: &str, text: &str) -> Outcome {
     outcome
 }
 
-/// Figures per I/O of random reads of 4 KiB by this number of jobs.
+/// Figures per I/O of random reads of 4 KiB by a given number of jobs.
 struct Reads {
     rate: f64,
     interrupts: f64,

@@ -6,23 +6,23 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Number of idle periods that are stored, since a later bus event may overlap them.
+/// Number of idle periods that are stored, since a later bus event may overlap the last of them.
 const IDLES_KEPT: usize = 4;
 
-/// Measurement of a run. All clones share one measurement.
+/// Measurement of the time without work in one run. All clones share one measurement.
 #[derive(Clone)]
 pub struct Waiting(Rc<RefCell<State>>);
 
 struct State {
-    /// Number of requests that the stack has.
+    /// Number of requests that the stack has at present.
     inside: u32,
     idle_from_ns: u64,
-    /// Last periods without a request: start and end in ns.
+    /// Last periods in which the stack had no request: start and end in ns.
     idles: VecDeque<(u64, u64)>,
     /// Periods in which wires were in use and which a later idle period may overlap.
     bus: VecDeque<(u64, u64)>,
     waited_ns: u64,
-    /// Time in ns in which the stack had no request.
+    /// Total time in ns in which the stack had no request so far.
     without_ns: u64,
 }
 

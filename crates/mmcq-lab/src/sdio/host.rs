@@ -1,4 +1,5 @@
-//! The host driver with its CPU costs: register accesses, and the software that calls the driver.
+//! The host driver of the SDIO experiment with its CPU costs: register accesses, and the software
+//! that calls the driver.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -44,7 +45,7 @@ impl Port {
         self.charge(offset, self.costs.get().register_write_ns);
     }
 
-    /// Returns how many bytes are in the FIFO.
+    /// Returns the number of bytes in the controller's data FIFO.
     pub fn fifo_bytes(&self) -> u32 {
         self.read32(regs::FSTA) & regs::FSTA_COUNT
     }
@@ -87,22 +88,22 @@ impl Priced {
         })
     }
 
-    /// Sets the costs of calls from now on.
+    /// Sets what the driver's calls cost from now on.
     pub fn set_costs(&self, costs: Costs) {
         self.port.costs.set(costs);
     }
 
-    /// Returns the costs of calls.
+    /// Returns what the driver's calls cost at present.
     pub fn costs(&self) -> Costs {
         self.port.costs.get()
     }
 
-    /// Returns the register port.
+    /// Returns the register port, through which the driver accesses the controller.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// Returns the phase in progress.
+    /// Returns the phase that the controller executes; `None`: it executes none.
     pub fn phase(&self) -> Option<Phase> {
         self.phase.get()
     }
@@ -112,7 +113,7 @@ impl Priced {
         self.by_dma.get()
     }
 
-    /// Returns the number of phases started so far.
+    /// Returns the number of phases that the driver has started so far.
     pub fn phases(&self) -> u64 {
         self.phases.get()
     }

@@ -1,5 +1,5 @@
-//! Models of the historic drivers, on mmcq's low-level driver. For each packet they send six
-//! commands, one after the other, from a thread or from the interrupt.
+//! Models of the historic Linux drivers in the SDIO thread, on mmcq's low-level driver. For each
+//! packet they send six commands, one after the other, from a thread or from the interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -30,14 +30,14 @@ const PAYLOAD_BYTES: usize = 2048;
 const BLOCK_BYTES: u16 = 512;
 /// CCCR register of pending interrupts (INTx).
 const INT_PENDING: u32 = 0x05;
-/// Interval in ns between two polls of the interrupt line by a thread that spins.
+/// Interval in ns at which a spinning thread polls the controller's interrupt line.
 const LOOK_NS: u64 = 250;
-/// Number of polls of an unchanged FIFO after which the handler leaves its loop.
+/// Number of polls without new data in the FIFO after which the interrupt handler leaves its loop.
 const LOOKS_MAX: u32 = 100;
 
 /// Commands that the driver sends for each packet.
 pub struct Plan {
-    /// The commands, sent one after the other.
+    /// The commands of one packet, sent one after the other.
     pub phases: Vec<Phase>,
     /// Interval in ns at which the driver polls for packets. The first command then reads a
     /// register, where 0 means that there is no packet. `None`: the card interrupts.
@@ -81,14 +81,14 @@ pub struct Chain {
     host: Priced,
     advance: Advance,
     plan: Plan,
-    /// Index of the command on the bus, from 0.
+    /// Index, from 0, in the plan of the command that is on the bus.
     step: usize,
     /// Time in ns of the next poll; `None`: the driver does not poll.
     look_ns: Option<u64>,
     looks: bool,
     /// Whether the last poll found no packet.
     nothing: bool,
-    /// Whether the thread has a result to handle.
+    /// Whether a command has ended whose result the thread still has to handle.
     ended: bool,
     buffer: Box<[u32]>,
     /// DMA memory of the command on the bus, with its direction.
@@ -135,7 +135,8 @@ impl Chain {
         }
     }
 
-    /// Sends the next command, or ends the packet or the poll.
+    /// Sends the plan's next command. After the last command, ends the packet; after a poll that
+    /// found no packet, waits for the next poll.
     fn send(&mut self, m: &mut Machine) {
         if std::mem::take(&mut self.nothing) {
             (self.step, self.looks) = (0, false);
@@ -157,8 +158,8 @@ impl Chain {
         }
     }
 
-    /// Handles the controller's events, and transfers data while there are some. Returns true if a
-    /// command has ended or the card interrupts.
+    /// Handles the controller's events, and transfers data while the FIFO has some. Returns true if
+    /// a command has ended or the card interrupts.
     fn take(&mut self, m: &mut Machine) -> bool {
         loop {
             let events = self.host.ack(segments(&self.segment));
@@ -204,7 +205,7 @@ impl Chain {
     }
 }
 
-/// Returns the memory of the command on the bus.
+/// Returns the DMA memory of the command on the bus as a list; empty: the command has no data.
 fn segments(segment: &Option<(Segment, Direction)>) -> &[Segment] {
     segment.as_ref().map_or(&[], |(segment, _)| std::slice::from_ref(segment))
 }

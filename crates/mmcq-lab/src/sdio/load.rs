@@ -9,9 +9,9 @@ use std::path::Path;
 
 /// Largest number of blocks in a CMD53 in block mode.
 const BLOCKS_MAX: u32 = 511;
-/// Largest number of bytes that one step transfers.
+/// Largest number of bytes that one step of the driver transfers.
 const STEP_BYTES_MAX: u32 = 1 << 16;
-/// Largest number of steps for a packet.
+/// Largest number of driver steps for a packet.
 const STEPS_MAX: usize = 64;
 /// Number of the user's function on the card.
 pub const FUNCTION: u8 = 1;
@@ -77,13 +77,13 @@ impl StepKeys {
 /// A step of the driver for each packet: a CMD52, or CMD53 commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Name of the step in the tables.
+    /// Name of the step in the tables of the result.
     pub name: String,
-    /// Whether the step writes data to the card; false: reads.
+    /// Whether the step writes to the card; false: it reads.
     pub write: bool,
     /// Number of the function that is accessed: 0 (the card's common registers) or [`FUNCTION`].
     pub function: u8,
-    /// Address of the first register.
+    /// Address of the first register that the step accesses.
     pub address: u32,
     /// Byte that a CMD52 writes.
     pub value: u8,
@@ -96,7 +96,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the number of bytes that the step transfers.
+    /// Returns the number of bytes that the step transfers: 1 for CMD52.
     pub fn moved_bytes(&self) -> u32 {
         self.bytes.unwrap_or(1)
     }
@@ -142,26 +142,28 @@ impl Step {
 pub struct Load {
     /// Description of the function, one line of text.
     pub description: String,
-    /// Time in ns from one packet to the next.
+    /// Time in ns from the arrival of one packet at the card to the arrival of the next.
     pub period_ns: u64,
     /// Number of packets that the card can buffer.
     pub buffer_packets: usize,
-    /// Interval in ns at which the driver polls; `None`: the card interrupts.
+    /// Interval in ns at which the driver polls for packets; `None`: the driver waits for the
+    /// card's interrupt.
     pub poll_ns: Option<u64>,
-    /// Block size of CMD53.
+    /// Block size in bytes of CMD53 in block mode.
     pub block_bytes: u16,
-    /// Time in ns from a read command to its first block.
+    /// Time in ns that the card needs from a read command to the first data block.
     pub access_ns: u64,
     /// CPU time in ns that driver and user spend on each packet; `None`: the board's value.
     pub work_ns: Option<u64>,
-    /// Length in ns of the measurement.
+    /// Length in ns of the measurement, after the warm-up.
     pub for_ns: u64,
     /// Steps of the driver for each packet.
     pub steps: Vec<Step>,
 }
 
 impl Load {
-    /// Returns whether a file of this name describes a function; otherwise it describes a job.
+    /// Returns whether the file's name says that the file describes a function; false: the file
+    /// describes a fio job.
     pub fn is_named(path: &Path) -> bool {
         path.extension().is_some_and(|extension| extension == "toml")
     }
@@ -212,7 +214,8 @@ impl Load {
         Ok(load)
     }
 
-    /// Checks that the steps fit together.
+    /// Checks that the steps fit together: their number, the step that clears the interrupt, the
+    /// first and the last step.
     fn holds(&self) -> Result<(), String> {
         let clears = self.steps.iter().filter(|step| step.clears).count();
         if self.steps.len() > STEPS_MAX {
@@ -240,12 +243,12 @@ impl Load {
         self.steps.iter().flat_map(|step| step.phases(self.block_bytes)).collect()
     }
 
-    /// Returns the largest number of bytes that one step transfers.
+    /// Returns the largest number of bytes that one of the steps transfers.
     pub fn bytes_max(&self) -> u32 {
         self.steps.iter().map(Step::moved_bytes).max().unwrap_or(1)
     }
 
-    /// Returns the number of bytes that CMD53 transfers for a packet.
+    /// Returns the number of bytes that the steps with CMD53 transfer for a packet.
     pub fn packet_bytes(&self) -> u32 {
         self.steps.iter().filter_map(|step| step.bytes).sum()
     }

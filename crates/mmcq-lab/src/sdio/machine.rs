@@ -1,5 +1,5 @@
 //! Model of the CPU beside the SDIO controller: one core with an interrupt, a tasklet, threads, and
-//! a counter that runs while nothing else does.
+//! a counter that counts only while the CPU is idle.
 
 use super::model::Model;
 use super::platform::Costs;
@@ -12,7 +12,7 @@ use mmcq_sim::world::{Queue, Stream};
 pub enum Event {
     /// An event of the CPU.
     Cpu(CpuEvent),
-    /// The other device has received frames.
+    /// The other device has received frames, so its driver takes the CPU.
     Thief,
 }
 
@@ -22,7 +22,7 @@ impl From<CpuEvent> for Event {
     }
 }
 
-/// What happens when a CPU cost has been spent.
+/// What happens in the machine when the time of a CPU cost has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The stack's tasklet runs.
@@ -35,16 +35,17 @@ pub enum Action {
     Robbed,
 }
 
-/// Code that the interrupt, the tasklet and the thread call. It charges its CPU costs to the time.
+/// Code of a stack that the machine calls in the interrupt, the tasklet and the thread. The code
+/// charges its CPU costs to the virtual time.
 pub trait Handler {
-    /// Called in the interrupt.
+    /// Called when the controller interrupts, in the interrupt handler.
     fn irq(&mut self, m: &mut Machine);
-    /// Called in the tasklet.
+    /// Called in the tasklet after it was raised by [`Machine::defer`].
     fn tasklet(&mut self, m: &mut Machine);
-    /// Called in the thread after it was woken.
+    /// Called in the stack's thread after the thread was woken.
     fn thread(&mut self, m: &mut Machine);
-    /// Returns the time in ns at which the engine wants to be called even without an interrupt;
-    /// `None`: never.
+    /// Returns the time in ns at which the machine must call [`alarm`](Handler::alarm) even without
+    /// an interrupt; `None`: never.
     fn alarm_ns(&self) -> Option<u64> {
         None
     }
@@ -54,21 +55,21 @@ pub trait Handler {
     }
 }
 
-/// Driver of another device that takes the CPU away: it holds the CPU in its tasklet for random
-/// times.
+/// Driver of another device that takes the CPU from the measured stack: its tasklet holds the CPU
+/// for random times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thief {
-    /// Longest time in ns that the CPU is held.
+    /// Longest time in ns for which the tasklet holds the CPU.
     pub hold_ns: u64,
-    /// Mean number of times per second that the CPU is held.
+    /// Mean number of times per second that the tasklet holds the CPU.
     pub per_second: f64,
 }
 
-/// A machine: CPU, controller and other device.
+/// A machine of the SDIO experiment: CPU, controller and, if wanted, another device.
 pub struct Machine {
     queue: Queue<Event>,
     cpu: Cpu<Action>,
-    /// Virtual time of the code that runs.
+    /// Virtual time at the CPU: code that runs advances it by its costs.
     pub time: Time,
     /// Model of the SDIO controller.
     pub model: Model,
@@ -76,7 +77,7 @@ pub struct Machine {
     thread: Thread,
     user: Thread,
     packets_waiting: u64,
-    /// Whether this interrupt woke a thread or raised a tasklet.
+    /// Whether the present call of the interrupt handler woke a thread or raised a tasklet.
     raised: bool,
     /// Whether the stack's thread let others run and has more to do.
     yielded: bool,
@@ -89,7 +90,7 @@ pub struct Machine {
 const CORE: u8 = 0;
 
 impl Machine {
-    /// Makes a machine at the controller's present time.
+    /// Makes a machine whose virtual time begins at `time`. `thief`: the other device, if any.
     pub fn new(time: Time, model: Model, costs: Costs, thief: Option<Thief>, seed: u64) -> Self {
         let mut cpu = Cpu::new(1, 0.0, seed);
         let (thread, user) = (cpu.spawn(Priority::RealTime), cpu.spawn(Priority::Normal));
@@ -118,18 +119,18 @@ impl Machine {
         crate::trace::watch_cpu(self.time.now(), &mut self.cpu, &["sdio thread", "user"]);
     }
 
-    /// Returns the time in ns that the CPU was not idle so far.
+    /// Returns for how many ns the CPU was busy so far.
     pub fn busy_ns(&self) -> u64 {
         self.cpu.counts().busy_ns
     }
 
-    /// Returns the number of interrupts so far.
+    /// Returns the number of interrupts that the CPU has handled so far.
     pub fn interrupts(&self) -> u64 {
         self.cpu.counts().interrupts
     }
 
-    /// Returns the number of wake-ups of the stack's thread so far, and the number of context
-    /// switches of the CPU.
+    /// Returns two counts so far: the wake-ups of the stack's thread, and the context switches of
+    /// the CPU.
     pub fn switches(&self) -> (u64, u64) {
         (self.wakes, self.cpu.counts().switches)
     }
@@ -162,7 +163,7 @@ impl Machine {
         self.heard_from_ns = self.time.now();
     }
 
-    /// Reports a received packet, for which the driver and the user then need CPU time.
+    /// Reports that the stack has received a packet, for which driver and user then need CPU time.
     pub fn packet(&mut self) {
         self.packets_waiting += 1;
         if self.packets_waiting == 1 {
@@ -171,14 +172,14 @@ impl Machine {
         }
     }
 
-    /// Returns the present level of the controller's interrupt line.
+    /// Returns whether the controller's interrupt line is asserted now.
     pub fn line(&self) -> bool {
         self.model.advance(self.time.now());
         self.model.irq()
     }
 
-    /// Polls the interrupt line in the running code, for at most `patience_ns`. Returns true if the
-    /// line is asserted.
+    /// Polls the controller's interrupt line every `look_ns`, for at most `patience_ns`; the
+    /// running code keeps the CPU. Returns true if the line is asserted.
     pub fn spin(&self, patience_ns: u64, look_ns: u64) -> bool {
         if !self.line() {
             let began_ns = self.time.now();
@@ -200,7 +201,8 @@ impl Machine {
         }
     }
 
-    /// Returns the time in ns at which the CPU can enter the interrupt handler.
+    /// Returns the time in ns at which the CPU can enter the interrupt handler; `None`: no
+    /// interrupt is pending. `clock_ns`: present time of the controller.
     fn irq_ns(&self, clock_ns: u64) -> Option<u64> {
         if self.masked || !self.model.irq() {
             return None;

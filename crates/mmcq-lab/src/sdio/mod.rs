@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use trace::Trace;
 
-/// Handle of mmcq's engine.
+/// Shared handle of mmcq's engine with the priced host driver.
 pub type Stack = mmcq::task::Stack<(NoLock, Priced), 4>;
 
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));
@@ -62,24 +62,25 @@ pub const CARD_NAME: &str = "bt-type-a";
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
-/// Limit in ns of the bring-up, which takes some tens of milliseconds.
+/// Longest time in ns that the card's bring-up may take; it needs some tens of milliseconds.
 const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
-/// Time in ns for which packets are handled before the measurement begins.
+/// Time in ns for which the machine handles packets before the measurement begins.
 const WARM_UP_NS: u64 = 40_000_000;
 
 fn profile() -> &'static str {
     mmcq_sim::cards::named(CARD_NAME).unwrap_or_default()
 }
 
-/// Returns the profile of [`CARD_NAME`].
+/// Returns the profile of the built-in card [`CARD_NAME`].
 pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
     IoProfile::from_toml(profile(), CARD_NAME)
 }
 
-/// Stack and context that advance the steps of a packet.
+/// Stack that handles a packet, and the context (interrupt, tasklet or thread) in which it starts
+/// the packet's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// A driver of Linux, as it was or as it was proposed.
+    /// A model of a Linux driver, as the driver was or as a patch proposed it.
     Linux(Advance),
     /// mmcq's engine advances the steps.
     Ours {
@@ -94,7 +95,7 @@ pub enum Way {
     },
 }
 
-/// Result of a run.
+/// Result of a run of the SDIO experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Latencies in ns, sorted. Each is the time from an interrupt of the function to the end of
@@ -102,11 +103,13 @@ pub struct Outcome {
     pub latency_ns: Vec<u64>,
     /// Rate in kcycles/s of the counter that runs while the CPU is idle.
     pub kcycles: f64,
-    /// Mean time in ns of each step, from the end of the step before.
+    /// For each step of a packet, the mean time in ns from the end of the step before to the end of
+    /// this step.
     pub steps_ns: Vec<(trace::Step, f64)>,
-    /// Time in ns per packet for which the bus clock was stopped because the FIFO had no room.
+    /// Time in ns per packet for which the controller stopped the bus clock because its FIFO had no
+    /// room.
     pub held_ns: f64,
-    /// Number of packets received.
+    /// Number of packets that the driver received.
     pub packets: u64,
     /// Number of packets lost in the card because they were not read in time.
     pub overrun: u64,
@@ -116,7 +119,7 @@ pub struct Outcome {
     pub wakes: f64,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Number of context switches per second.
+    /// Number of context switches of the CPU per second.
     pub switches_per_s: f64,
     /// Mean time in ns from the end of a command, or of its data, to the start of the next command.
     /// In this time the completion reaches the waiting code, and that code runs.
@@ -124,7 +127,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the mean latency in ns.
+    /// Returns the mean of the latencies in ns.
     pub fn mean_ns(&self) -> f64 {
         self.latency_ns.iter().sum::<u64>() as f64 / self.latency_ns.len().max(1) as f64
     }
@@ -136,7 +139,7 @@ impl Outcome {
     }
 }
 
-/// Reason why there is no result.
+/// Reason why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The board's file is not valid.
@@ -151,7 +154,7 @@ pub enum Failure {
     /// The card cannot be brought up.
     #[error("bring-up: {0}")]
     BringUp(sdio::IoError),
-    /// No further event can happen: the simulation cannot go on.
+    /// The simulation cannot go on: after this time in ns, no further event is planned.
     #[error("bring-up: not done after {0} ns")]
     Stuck(u64),
     /// Commands failed, or packets arrived damaged; the field is their number.
@@ -166,7 +169,7 @@ pub enum Failure {
 pub struct Run<'a> {
     /// Board on which the experiment runs.
     pub board: &'a Board,
-    /// Stack and context that advance the steps.
+    /// Stack, and context in which it starts the next step of a packet.
     pub way: Way,
     /// The other device, which takes the CPU away; `None`: there is none.
     pub thief: Option<Thief>,
@@ -176,7 +179,7 @@ pub struct Run<'a> {
     pub seed: u64,
 }
 
-/// A controller with its card, and the driver.
+/// A controller model with its card, and the host driver.
 struct Bench {
     time: Time,
     model: Model,
@@ -202,7 +205,8 @@ impl Bench {
         Bench::with(board, dma, card, counts)
     }
 
-    /// Makes the bench with this card; `counts` are the counters of its function.
+    /// Makes the bench of this board with this card; `counts` are the counters of the card's
+    /// function.
     fn with(board: &Board, dma: DmaUse, card: IoCard, counts: type_a::Handle) -> Result<Self, Failure> {
         let time = Time::new();
         CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
@@ -234,7 +238,8 @@ impl Bench {
         }
     }
 
-    /// Runs the machine. The measurement begins after the warm-up.
+    /// Runs the machine through the warm-up and the measurement, and returns the result of the
+    /// measurement.
     fn measure(&self, run: &Run<'_>, m: &mut Machine, handler: &mut dyn Handler) -> Outcome {
         let (outcome, trace) = self.measure_by(run, m, handler, Trace::start);
         Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }

@@ -1,4 +1,5 @@
-//! Model of the SDIO experiment's controller (Samsung's SDI, or a standard one), and its driver.
+//! Model of the SDIO experiment's controller (Samsung's SDI, or a standard SDHCI), and the
+//! controller's driver.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -28,7 +29,7 @@ pub enum Model {
     Sdhci(Rc<RefCell<Sdhci>>),
 }
 
-/// Calls the same method of each model.
+/// Calls the same method of the controller model, whichever of the two it is.
 macro_rules! model {
     ($self:ident, $model:ident => $call:expr) => {
         match $self {
@@ -55,23 +56,23 @@ impl Model {
         }
     }
 
-    /// Advances the model to this time, or to the moment at which the interrupt line is asserted.
-    /// Returns the time reached.
+    /// Advances the model to the time `until_ns`, or only to the moment at which the interrupt line
+    /// is asserted. Returns the time in ns that was reached.
     pub fn advance(&self, until_ns: u64) -> u64 {
         model!(self, m => m.borrow_mut().advance(until_ns))
     }
 
-    /// Returns whether the interrupt line is asserted.
+    /// Returns whether the controller's interrupt line is asserted.
     pub fn irq(&self) -> bool {
         model!(self, m => m.borrow().irq())
     }
 
-    /// Returns the time in ns at which the interrupt line was asserted.
+    /// Returns the time in ns at which the interrupt line was asserted; `None`: it is not asserted.
     pub fn irq_rose_ns(&self) -> Option<u64> {
         model!(self, m => m.borrow().irq_rose_ns())
     }
 
-    /// Returns the time in ns of the controller's next event.
+    /// Returns the time in ns of the controller's next event; `None`: no event is planned.
     pub fn next_event_ns(&self) -> Option<u64> {
         model!(self, m => m.borrow().next_event_ns())
     }
@@ -108,7 +109,7 @@ impl Model {
 pub enum Driver {
     /// Driver of Samsung's SDI controller.
     S3cSdi(s3c_sdi::S3cSdi<Port, ShadowMemory>),
-    /// SD host controller of the standard; data by ADMA2.
+    /// Driver of an SD host controller of the standard, which transfers data by ADMA2.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
 }
 

@@ -16,20 +16,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What the interrupt handler may wait for instead of leaving, if waiting is expected to cost less
-/// CPU time.
+/// What the interrupt handler may wait for, instead of leaving and being called again by the next
+/// interrupt. It waits only if that is expected to cost less CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
     /// Nothing: the handler always leaves.
     Never,
-    /// The handler stays in the interrupt for the next words in the FIFO.
+    /// The handler stays in the interrupt until the FIFO has the next words of a packet.
     Fifo,
-    /// The handler also stays for the end of commands, for short data, and for the start of longer
-    /// data.
+    /// In addition to [`Stay::Fifo`], the handler stays for the end of commands, for short data,
+    /// and for the start of longer data.
     Commands,
 }
 
-/// Time of the next poll of a driver that polls instead of using the interrupt.
+/// Time of the next poll for a packet, of a driver that polls instead of using the interrupt.
 #[derive(Default)]
 pub struct Looks {
     at_ns: Cell<Option<u64>>,
@@ -61,28 +61,28 @@ impl Looks {
     }
 }
 
-/// mmcq's engine on the machine.
+/// mmcq's engine as the code that the machine calls.
 pub struct Ours<'a> {
     /// mmcq's engine on this machine.
     pub stack: &'a Stack,
-    /// Driver of the engine.
+    /// Host driver below the engine.
     pub host: Priced,
     /// What the interrupt handler may wait for.
     pub stay: Stay,
-    /// Number of packets that the driver has received and for which the CPU work is not charged
-    /// yet.
+    /// Number of packets that the driver has received, but whose CPU work is not charged to the
+    /// machine yet.
     pub received: Rc<Cell<u64>>,
-    /// Policy that decides whether to wait or to leave.
+    /// Policy that decides whether the handler waits or leaves the interrupt.
     pub advance: WaitStrategy,
-    /// Times of the driver's polls, if the driver polls.
+    /// Times of the driver's polls for packets, if the driver polls.
     pub looks: Rc<Looks>,
-    /// What the engine waits for, and since which time in ns.
+    /// What the engine waits for at the controller, and since which time in ns.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
 }
 
 impl<'a> Ours<'a> {
-    /// Makes the user of an engine that has no card yet.
+    /// Makes the handler of an engine whose card is not brought up yet.
     pub fn new(
         stack: &'a Stack,
         host: Priced,
@@ -93,8 +93,8 @@ impl<'a> Ours<'a> {
         Ours { stack, host, stay, received, advance, looks: Rc::default(), since: None, alarm_ns: None }
     }
 
-    /// Returns what must be waited for at the controller; `None` if no phase is in progress.
-    /// `begun`: the present phase has been waited for before.
+    /// Returns what the engine waits for at the controller; `None` if no phase is in progress.
+    /// `begun`: the engine has already waited for the present phase before.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {
@@ -175,8 +175,8 @@ fn advance(stack: &Stack) {
     stack.on_irq();
 }
 
-/// Lock of a task that its wakers share. Its type allows wakers to move to another thread, which
-/// never happens here.
+/// Lock of a task that the task's wakers share. Its type allows wakers to move to another thread,
+/// which never happens here.
 pub(super) struct Alone(());
 
 impl Alone {
@@ -193,7 +193,7 @@ unsafe impl Lock for Alone {
     }
 }
 
-/// Waker that polls its task at once, inside the interrupt.
+/// Waker that polls its task at once, inside of the interrupt.
 pub(super) struct InIrq(pub &'static IrqTask<Alone>);
 
 impl Wake for InIrq {
@@ -203,7 +203,7 @@ impl Wake for InIrq {
     }
 }
 
-/// Wrapper that makes a future `Send`, which is right because a whole machine stays on one thread.
+/// Wrapper that makes a future `Send`. This is right because a whole machine stays on one thread.
 pub struct Here<F>(pub F);
 
 // SAFETY: the future is made, polled and dropped on one thread: `scope` holds it in its frame.

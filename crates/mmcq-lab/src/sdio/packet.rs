@@ -1,5 +1,5 @@
-//! Records one packet of the SDIO experiment, from the card's interrupt to the acknowledge, in
-//! several settings.
+//! Records one packet of the SDIO experiment, from the card's interrupt to the command that
+//! acknowledges it, in several settings.
 
 use super::linux::Advance;
 use super::ours::Stay;
@@ -17,9 +17,9 @@ pub const SETTINGS: [(&str, Way); 4] = [
     ("mmcq", Way::Ours { stay: Stay::Fifo, own: false, dma: false, asks: false }),
 ];
 
-/// Time in ns shown before the card's interrupt.
+/// Time in ns before the card's interrupt that the recorded window shows.
 const BEFORE_NS: u64 = 5_000;
-/// Time in ns shown after the acknowledge.
+/// Time in ns after the acknowledge of the interrupt that the recorded window shows.
 const AFTER_NS: u64 = 20_000;
 /// Length in ns of the recorded window. A packet arrives every 4 ms, so the window ends before the
 /// next packet.
@@ -29,7 +29,7 @@ const RUN_NS: u64 = 8_000_000;
 
 /// A recorded packet of the SDIO experiment.
 pub struct Packet {
-    /// Name of the setting.
+    /// Name of the setting in which the packet was recorded.
     pub setting: &'static str,
     /// Recorded signals and events of the window.
     pub capture: Capture,
@@ -50,7 +50,7 @@ pub enum PacketError {
     /// The window contains no packet.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// The packet was not acknowledged.
+    /// The packet was not acknowledged before the window ended; the text names the setting.
     #[error("setting {0}: the packet is not acknowledged before the next one comes")]
     Open(&'static str),
 }
@@ -71,7 +71,7 @@ pub fn record(board: &Board, setting: &str, seed: u64) -> Result<Packet, PacketE
     Ok(Packet { setting, capture, steps })
 }
 
-/// Returns the steps up to the first acknowledge, with start and end in ns.
+/// Returns the packet's steps up to the first acknowledge, each with its start and end in ns.
 fn steps(capture: &Capture) -> Vec<(Step, u64, u64)> {
     let mut steps: Vec<(Step, u64, u64)> = Vec::new();
     let after = capture.events.iter().skip_while(|event| event.start_ns < capture.start_ns);

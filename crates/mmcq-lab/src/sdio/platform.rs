@@ -1,4 +1,5 @@
-//! Reads the file of the SDIO experiment's board: each number with its kind and source.
+//! Reads the file of a board of the SDIO experiment. In the file, each number has its kind and its
+//! source.
 
 use super::machine::Thief;
 use crate::platform::{self, PlatformError, Quantity, SDIO};
@@ -11,9 +12,9 @@ use toml::{Table, Value};
 pub const NAME: &str = SDIO[0].0;
 /// Name of the board that models a fast PC with the same card.
 pub const PC: &str = SDIO[1].0;
-/// Names of the file's tables that hold quantities.
+/// Names of the tables in a board's file that hold quantities.
 const QUANTITIES: [&str; 5] = ["bus", "cost", "thief", "fast", "own"];
-/// Lower bound in ns for the cost of one poll of the controller.
+/// Lower bound in ns for the cost of polling the controller once.
 const LOOK_NS: u64 = 250;
 
 /// Kind of the board's controller.
@@ -43,7 +44,7 @@ struct File {
     own: Section,
 }
 
-/// A board; times in nanoseconds.
+/// A board of the SDIO experiment; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Board {
     /// Description of the board, one line of text.
@@ -56,30 +57,31 @@ pub struct Board {
     pub pclk_hz: u32,
     /// Bus clock in Hz.
     pub clock_hz: u32,
-    /// Rate in kcycles/s of the idle counter while the CPU does nothing.
+    /// Rate in kcycles/s at which the idle counter counts while the CPU does nothing.
     pub idle_kcycles: f64,
     /// CPU costs of Linux on this board.
     pub cost: Costs,
     /// CPU costs of Linux on a fast CPU, which the comparison of ways to wait uses.
     pub fast: Option<Costs>,
-    /// Driver of another device that takes the CPU away.
+    /// Driver of another device that takes the CPU away; `None`: the board has none.
     pub thief: Option<Thief>,
     /// CPU costs of mmcq's own code.
     pub own: Own,
 }
 
-/// CPU costs of Linux's software.
+/// CPU costs of Linux's software for each action, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Time from the assertion of the interrupt line to the driver's handler.
     pub irq_in_ns: u64,
-    /// Cost of ending a command, or of signalling the card's interrupt.
+    /// Cost of ending a command in the interrupt, or of signalling the card's interrupt to its
+    /// waiter.
     pub finalize_ns: u64,
-    /// Cost of leaving the interrupt.
+    /// Cost of leaving the interrupt handler.
     pub irq_out_ns: u64,
-    /// Time from the interrupt handler to the tasklet.
+    /// Time from the end of the interrupt handler to the start of the tasklet.
     pub tasklet_ns: u64,
-    /// Cost of sending a command.
+    /// Cost of sending a command to the card.
     pub issue_ns: u64,
     /// Cost of putting a thread to sleep.
     pub switch_out_ns: u64,
@@ -89,11 +91,11 @@ pub struct Costs {
     pub work_ns: u64,
     /// Cost of moving one 32-bit word through the data FIFO.
     pub fifo_word_ns: u64,
-    /// Cost of reading the register with the FIFO's fill level.
+    /// Cost of reading the controller's register with the FIFO's fill level.
     pub fifo_count_ns: u64,
-    /// Cost of reading any other register.
+    /// Cost of reading any other register of the controller.
     pub register_ns: u64,
-    /// Cost of writing a register.
+    /// Cost of writing a register of the controller.
     pub register_write_ns: u64,
     /// Cost of cache maintenance for the DMA of one packet.
     pub cache_ns: u64,
@@ -101,7 +103,7 @@ pub struct Costs {
     pub fifo_turn_ns: u64,
 }
 
-/// CPU costs of mmcq's own code.
+/// CPU costs of mmcq's own code, as numbers of instructions and the speed of the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Own {
     /// Length of a CPU cycle in ns.
@@ -118,15 +120,16 @@ pub struct Own {
     pub step: f64,
     /// Number of instructions of one round of the FIFO loop.
     pub fifo: f64,
-    /// Cost in ns of reading a register.
+    /// Cost in ns of reading a register of the controller.
     pub register_ns: u64,
-    /// Cost in ns of writing a register.
+    /// Cost in ns of writing a register of the controller.
     pub register_write_ns: u64,
 }
 
 impl Costs {
-    /// Returns the costs in the form that [`mmcq::advance`] uses: the CPU time of each way to
-    /// leave, and of FIFO words compared with cache maintenance for DMA.
+    /// Returns the costs in the form that [`mmcq::advance`] uses: the CPU time of each context to
+    /// which a waiting handler can leave (interrupt, tasklet, thread), of FIFO words, and of cache
+    /// maintenance for DMA.
     pub fn advance(&self) -> advance::Costs {
         let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         advance::Costs::UNKNOWN

@@ -11,7 +11,7 @@ const PLACE: u32 = 1 << 31 | 7 << 28 | 0x1_ffff << 9;
 const BLOCKS: u32 = 1 << 27;
 const COUNT: u32 = 0x1ff;
 
-/// Sum in ns and number of the added times.
+/// Sum of times in ns, and the number of times that were added.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum(u64, u64);
 
@@ -25,19 +25,19 @@ impl Sum {
     }
 }
 
-/// Mean times of packets, measured on the bus.
+/// Mean times in the handling of packets, measured on the bus.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Means {
-    /// Time in ns of each step, from the end of the step before. The first step counts from the
-    /// start of its command.
+    /// For each step, the time in ns from the end of the step before to the end of this step. The
+    /// first step counts from the start of its command.
     pub steps_ns: Vec<f64>,
-    /// Time in ns from the start of the first command to the end of the command that clears the
-    /// interrupt.
+    /// Time in ns from the start of a packet's first command to the end of the command that clears
+    /// the interrupt.
     pub to_clear_ns: f64,
     /// Time in ns from the end of a command, or of its data, to the start of the packet's next
     /// command.
     pub completion_ns: f64,
-    /// Sum in ns per packet of the times between its commands.
+    /// Sum in ns of the times between the commands of one packet.
     pub completions_ns: f64,
     /// Time in ns from the start of a packet's first command to the end of its last command.
     pub whole_ns: f64,
@@ -61,7 +61,7 @@ struct Log {
     /// Time in ns at which the previous step ended.
     before_ns: u64,
     end_ns: u64,
-    /// Times in ns of the steps of the packet under way.
+    /// For the packet under way, the times in ns of the steps that have ended.
     round: Vec<u64>,
     between_ns: u64,
     gaps: u64,
@@ -79,7 +79,8 @@ impl Log {
         (expected.index, expected.place) == (index, place)
     }
 
-    /// Returns the number of bytes that a command with this argument transfers.
+    /// Returns the number of bytes that the command CMD`index` (52 or 53) with this argument
+    /// transfers.
     fn bytes(&self, index: u8, arg: u32) -> u32 {
         match (index, arg & COUNT) {
             (52, _) => 1,
@@ -115,13 +116,15 @@ impl Log {
         self.at = Some((next, self.steps[next].bytes.saturating_sub(bytes)));
     }
 
-    /// Adds the time between two commands of a packet.
+    /// Adds the time between two commands of a packet, from the end of the first to `start_ns`, the
+    /// start of the second.
     fn gap(&mut self, start_ns: u64) {
         self.between_ns += start_ns.saturating_sub(self.end_ns);
         self.gaps += 1;
     }
 
-    /// Ends the step under way and, after the last step, the packet. Returns the index of the step.
+    /// Ends the step under way and, if it was the last step, the packet. Returns the index of the
+    /// ended step; `None`: no step was under way, or the packet has ended.
     fn close(&mut self) -> Option<usize> {
         let (step, _) = self.at.take()?;
         self.round.push(self.end_ns.saturating_sub(self.before_ns));
@@ -151,13 +154,13 @@ impl Log {
     }
 }
 
-/// Listens to the bus and measures steps.
+/// Listens to the events on the bus, and measures the steps of each packet.
 pub struct Rounds {
     log: Rc<RefCell<Log>>,
 }
 
 impl Rounds {
-    /// Starts to listen to the bus of the model.
+    /// Starts to listen to the bus of the controller `model`, for the steps of `load`.
     pub fn start(load: &Load, model: &Model) -> Self {
         let expected = |step: &super::load::Step| Expected {
             index: if step.bytes.is_some() { 53 } else { 52 },
@@ -179,7 +182,7 @@ impl Rounds {
         Rounds { log }
     }
 
-    /// Returns the means over the packets that had ended before another one began.
+    /// Returns the mean times of all packets whose steps were completed in order.
     pub fn means(&self) -> Means {
         let log = self.log.borrow();
         Means {

@@ -1,5 +1,5 @@
 //! The card's side of a user's own function: packets arrive at a steady rate. A packet is done when
-//! the driver has made all its steps in order.
+//! the driver has made all steps of the packet in order.
 
 use super::load::{FUNCTION, Load, Step};
 use mmcq_sim::card::io::function::Function;
@@ -7,7 +7,7 @@ use mmcq_sim::card::io::type_a::{Counts, Handle};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A user's own function on the card.
+/// A user's own function, as the card model runs it.
 pub struct Scripted {
     /// Steps that reach this function: all steps except those of function 0.
     steps: Vec<Step>,
@@ -19,14 +19,14 @@ pub struct Scripted {
     next_ns: u64,
     /// Time in ns at which the function asserted its interrupt; `None`: not asserted.
     up_ns: Option<u64>,
-    /// Index of the step under way.
+    /// Index in `steps` of the step that the driver makes now.
     at: usize,
-    /// Number of bytes of the step under way so far.
+    /// Number of bytes of the present step that the driver has transferred so far.
     passed: u32,
 }
 
 impl Scripted {
-    /// Makes the function in its state after power-up.
+    /// Makes the function of this load in its state after power-up.
     pub fn new(load: &Load) -> Self {
         let steps = load.steps.iter().filter(|step| step.function == FUNCTION);
         Scripted {
@@ -48,7 +48,7 @@ impl Scripted {
         Rc::clone(&self.counts)
     }
 
-    /// Adds all packets that have arrived by this time.
+    /// Adds to the card's buffer all packets that have arrived by the time `now_ns`.
     fn settle(&mut self, now_ns: u64) {
         while self.next_ns <= now_ns {
             let mut counts = self.counts.borrow_mut();
@@ -65,7 +65,7 @@ impl Scripted {
         }
     }
 
-    /// Handles one byte that the host reads or writes.
+    /// Handles one byte that the host reads from or writes to the register at `address`.
     fn pass(&mut self, write: bool, address: u32, now_ns: u64) {
         // A poll while no packet waits is not a step.
         if self.waiting == 0 {
@@ -99,7 +99,8 @@ impl Scripted {
 }
 
 impl Function for Scripted {
-    /// Reads a register. A read byte is 1 if a packet waits.
+    /// Reads a byte from the register at `address` for the host: 1 if a packet waits in the card,
+    /// otherwise 0.
     fn read(&mut self, address: u32, now_ns: u64) -> u8 {
         self.settle(now_ns);
         let waits = self.waiting > 0;

@@ -27,10 +27,10 @@ type Io<'a> = Function<'a, (NoLock, super::Priced), 4>;
 /// The card interrupt, received through mmcq's engine.
 type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 
-/// Result of a run.
+/// Result of a run with a user's own function.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Result as for the built-in function; its `steps_ns` is empty.
+    /// Result in the same form as for the built-in function; its `steps_ns` is empty.
     pub outcome: Outcome,
     /// Mean times of the function's own steps.
     pub means: Means,
@@ -46,8 +46,8 @@ fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     Bench::with(board, dma, card, counts)
 }
 
-/// Executes a step through mmcq's engine. Returns the byte that was read if the step reads one
-/// register.
+/// Executes a step through mmcq's engine. Returns the byte that was read, if the step reads one
+/// register; otherwise `None`.
 async fn does(
     function: &Io<'_>,
     step: &Step,
@@ -83,7 +83,8 @@ async fn packet(function: &Io<'_>, load: &Load, buffer: &RefCell<DmaBuf>) -> Res
     Ok(true)
 }
 
-/// Brings the card up and enables the function, with its interrupt unless the driver polls.
+/// Brings the card up and enables the function. Enables the function's interrupt unless the driver
+/// polls.
 async fn open<'a>(stack: &'a Stack, load: &Load) -> Result<(Io<'a>, Irq<'a>), IoError> {
     let (card, _) = card::bring_up_io(stack, buffer(512), Options::DEFAULT).await;
     let card = card?;

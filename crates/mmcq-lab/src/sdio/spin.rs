@@ -11,7 +11,7 @@ use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::host::{Auto, Host, Phase};
 use mmcq::spec::command::sdio as cmd;
 
-/// Way to wait for the end of a command.
+/// Way in which a CPU waits for the end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The CPU polls in a loop, in the interrupt or in any other context.
@@ -27,11 +27,11 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// All ways, in the order of the tables.
+    /// All ways to wait, in the order of the tables.
     pub const ALL: [Wait; 5] =
         [Wait::Spin, Wait::Interrupt, Wait::Thread, Wait::PolicyInterrupt, Wait::PolicyThread];
 
-    /// Returns the name of the way in the tables.
+    /// Returns the name that the tables use for this way to wait.
     pub const fn name(self) -> &'static str {
         match self {
             Wait::Spin => "spin",
@@ -56,7 +56,7 @@ const FOREVER_NS: u64 = 1_000_000;
 /// Number of commands after which a thread that spins lets other threads run.
 const TURN: u32 = 100;
 
-/// Sends one CMD52 after the other.
+/// User of the driver that sends one CMD52 after the other.
 struct Repeat {
     host: Priced,
     wait: Wait,
@@ -87,7 +87,8 @@ impl Repeat {
         }
     }
 
-    /// Records the end of the command, which was noticed `late_ns` after it.
+    /// Records the end of the command on the bus. `late_ns`: time from this end until the CPU
+    /// noticed it. Returns whether a command had ended.
     fn take(&mut self, m: &Machine, late_ns: u64) -> bool {
         let took_ns = m.time.now().saturating_sub(self.since_ns + late_ns);
         self.advance.saw(&Awaited::of(&Self::phase()), took_ns);

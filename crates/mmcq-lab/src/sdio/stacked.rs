@@ -18,7 +18,7 @@ const BOX: f64 = 15.0;
 const HEAD: f64 = 24.0;
 const LETTER: f64 = 5.6;
 
-/// A box: start, end, text that is shown if there is room, description, colour.
+/// A box of the picture: start, end, text that is shown if there is room, description, colour.
 struct Piece {
     from_ns: u64,
     to_ns: u64,
@@ -27,10 +27,10 @@ struct Piece {
     colour: &'static str,
 }
 
-/// A row's name and its boxes.
+/// A row of the picture: its name and its boxes.
 type Row = (&'static str, Vec<Piece>);
 
-/// Returns the picture as SVG; time 0 is the fall of DAT1.
+/// Returns the picture as the text of an SVG file; time 0 is the fall of DAT1.
 pub fn write(packets: &[Packet], title: &str) -> String {
     let panels: Vec<(&Packet, Vec<Row>)> = packets.iter().map(|packet| (packet, rows(packet))).collect();
     let lead_ns = packets.iter().map(|p| p.capture.start_ns - p.capture.from_ns).max().unwrap_or(0);
@@ -87,7 +87,8 @@ pub fn write(packets: &[Packet], title: &str) -> String {
     out
 }
 
-/// Returns setting, latency and the time for which the clock was stopped.
+/// Returns the heading of a packet's row: the setting, the latency, and the time for which the bus
+/// clock was stopped.
 fn heading(packet: &Packet) -> String {
     let start_ns = packet.capture.start_ns;
     let at = |wanted: Step| packet.steps.iter().find(|(step, ..)| *step == wanted).map(|s| s.2 - start_ns);
@@ -106,8 +107,8 @@ fn stops(packet: &Packet) -> impl Iterator<Item = (u64, u64)> + '_ {
     stopped.map(|event| (event.start_ns, event.end_ns))
 }
 
-/// Returns the distance in ns between the ticks: 1, 2, 5, 10 and so on, so that their numbers have
-/// room.
+/// Returns the distance in ns between two ticks of the time axis: 1, 2, 5, 10 and so on, large
+/// enough for the ticks' numbers.
 fn tick_ns(px_per_ns: f64) -> u64 {
     let mut tick_ns = 1_000;
     for factor in [2.0, 2.5, 2.0].into_iter().cycle().take(18) {

@@ -1,4 +1,4 @@
-//! Finds in the bus events the steps of each packet.
+//! Finds in the bus events the steps of each packet of the built-in function.
 
 use super::model::Model;
 use mmcq_sim::card::io::type_a::register;
@@ -6,32 +6,32 @@ use mmcq_sim::stats::BusEvent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Clocks from the end of a command's token to the end of its response.
+/// Clocks on the bus from the end of a command's token to the end of its response.
 pub const RESPONSE_CLK: u64 = 8 + 48;
 
-/// Purpose of a command.
+/// Step of a packet: what the driver sends a command for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// CMD52: read CCCR INTx, to find the function that interrupts.
+    /// CMD52: the driver reads CCCR INTx, to find the function that interrupts.
     Whose,
-    /// CMD52: read the function's interrupt register.
+    /// CMD52: the driver reads the function's interrupt register.
     Ask,
-    /// CMD52: clear the function's interrupt register.
+    /// CMD52: the driver clears the function's interrupt register.
     Clear,
-    /// CMD53: read length and type.
+    /// CMD53: the driver reads the packet's length and type.
     Header,
-    /// CMD53: read the packet.
+    /// CMD53: the driver reads the packet's data.
     Payload,
-    /// CMD52: acknowledge the packet.
+    /// CMD52: the driver acknowledges the packet to the function.
     Acknowledge,
 }
 
 impl Step {
-    /// All steps, in order.
+    /// All steps, in the order in which the driver makes them.
     pub const ALL: [Step; 6] =
         [Step::Whose, Step::Ask, Step::Clear, Step::Header, Step::Payload, Step::Acknowledge];
 
-    /// Returns the name of the step in the tables.
+    /// Returns the name that the tables use for the step.
     pub const fn name(self) -> &'static str {
         match self {
             Step::Whose => "1 whose interrupt",
@@ -43,7 +43,8 @@ impl Step {
         }
     }
 
-    /// Returns the step of a CMD52 or CMD53 with this argument; `None`: not a step.
+    /// Returns the step that the command CMD`index` with this argument makes; `None`: the command
+    /// is no step.
     pub fn of(index: u8, arg: u32) -> Option<Step> {
         let (write, function, address) = (arg >> 31 != 0, arg >> 28 & 7, arg >> 9 & 0x1_ffff);
         match (index, write, function, address) {
@@ -58,7 +59,7 @@ impl Step {
     }
 }
 
-/// Listens to the bus and measures steps.
+/// Listens to the events on the bus, and measures the steps of each packet.
 pub struct Trace {
     log: Rc<RefCell<Log>>,
 }
@@ -68,9 +69,9 @@ struct Log {
     step: Option<Step>,
     end_ns: u64,
     before_ns: Option<u64>,
-    /// Sum in ns and number of the times of each step, in the order of [`Step::ALL`].
+    /// For each step in the order of [`Step::ALL`]: the sum in ns of its times, and their number.
     sums: [(u64, u64); 6],
-    /// Sum in ns and number of the times between two commands of a packet.
+    /// Sum in ns of the times between two commands of a packet, and the number of these times.
     between: (u64, u64),
 }
 
@@ -92,7 +93,7 @@ impl Log {
         }
     }
 
-    /// Ends the present command.
+    /// Ends the measurement of the command that was on the bus.
     fn close(&mut self) {
         let Some(step) = self.step.take() else { return };
         if let Some(before_ns) = self.before_ns {
@@ -107,7 +108,7 @@ impl Log {
 }
 
 impl Trace {
-    /// Starts to listen to the bus of the model.
+    /// Starts to listen to the bus of the controller `model`.
     pub fn start(model: &Model) -> Self {
         let log = Rc::new(RefCell::new(Log::default()));
         let sink = Rc::clone(&log);
@@ -116,14 +117,14 @@ impl Trace {
     }
 
     /// Returns the mean time in ns from the end of a command, or of its data, to the start of the
-    /// next command.
+    /// packet's next command.
     pub fn completion_ns(&self) -> f64 {
         let (sum, count) = self.log.borrow().between;
         sum as f64 / count.max(1) as f64
     }
 
-    /// Returns the mean time in ns of each step, from the end of the step before. The first step is
-    /// left out if its start, the card's interrupt, is not on the bus.
+    /// Returns, for each step, the mean time in ns from the end of the step before to the end of
+    /// this step. The first step is left out if its start, the card's interrupt, is not on the bus.
     pub fn steps(&self) -> Vec<(Step, f64)> {
         let log = self.log.borrow();
         let means = Step::ALL.into_iter().zip(log.sums);

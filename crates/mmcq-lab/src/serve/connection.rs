@@ -1,5 +1,5 @@
-//! Serves one client of the export: one thread reads its requests, another writes the replies as
-//! jobs end.
+//! Serves one client of the export with two threads: one reads the client's requests, the other
+//! writes the replies when the disk's thread has done the jobs.
 
 use super::disk::{Job, Message, Op, Outcome};
 use super::handshake::{ALLOCATION_ID, Agreed, Export, negotiate};
@@ -10,22 +10,22 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Size in bytes of the largest request.
+/// Size in bytes of the largest request that a client may send.
 pub const REQUEST_MAX: u32 = 32 << 20;
-/// Largest number of bytes that a client's requests under way may have; beyond this the client must
-/// wait.
+/// Largest number of data bytes in a client's requests under way; beyond it, the server reads no
+/// further request of this client.
 const UNDER_WAY_MAX: u64 = 64 << 20;
 /// Largest number of requests that a client may have under way.
 const REQUESTS_MAX: u64 = 1024;
 
-/// Time limits for a client to finish what it has begun.
+/// Time limits for a client to finish a handshake, a request or a reply that it has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Time limit for the whole handshake.
+    /// Time limit for the whole handshake of a client.
     handshake: Duration,
-    /// Time limit for sending a request or receiving a reply.
+    /// Time limit for a client to send the rest of a request, or to receive a reply.
     request: Duration,
-    /// Additional time for each MiB of data in a request.
+    /// Additional time for each MiB of data in a request or reply.
     mib: Duration,
 }
 
@@ -38,7 +38,7 @@ impl Patience {
     };
 }
 
-/// Requests and bytes of a client that are under way, with their limits.
+/// Budget of a client: the numbers of requests and bytes under way, which are limited.
 #[derive(Default)]
 struct Budget {
     used: Mutex<(u64, u64)>,
@@ -46,7 +46,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Takes the share of a request, and waits until the budget has room for it.
+    /// Adds a request with this number of bytes to the budget; waits until the budget has room for
+    /// it.
     fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
@@ -72,7 +73,7 @@ impl Drop for Share {
     }
 }
 
-/// A reply to the client.
+/// A reply that the writing thread must send to the client.
 struct Reply {
     bytes: Vec<u8>,
     /// Share of the request; dropping it after the reply was written returns it.
@@ -90,8 +91,8 @@ pub struct Peer<'a> {
     pub patience: Patience,
 }
 
-/// Serves a client until it disconnects. The caller must then close the connection. An error is the
-/// reason why the server ended the connection.
+/// Serves a client until the client disconnects. The caller must then close the connection. An
+/// error is the reason why the server ended the connection.
 pub fn serve(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<()> {
     let Peer { client, disk, .. } = peer;
     // If the disk's thread has ended, nobody needs this message.
@@ -199,7 +200,8 @@ fn requests(
     }
 }
 
-/// Returns the operation that a request asks for, or the error if it is not allowed.
+/// Returns the disk operation that a request asks for, or the error to reply if the request is not
+/// allowed.
 fn operation(
     request: &Request,
     data: Vec<u8>,
@@ -309,10 +311,11 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
     /// Time limits that no test reaches.
     const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
-    /// Time in which only data that are already there can be read.
+    /// Time in which only data that have already arrived can be read.
     const SHORT: Duration = Duration::from_millis(1);
 
-    /// Makes a client that has sent nothing yet. Also returns how its connection ends.
+    /// Makes a client that has sent nothing yet. Also returns the thread that serves its
+    /// connection, whose result says how the connection ended.
     fn silent(disk: Sender<Message>, patience: Patience) -> (UnixStream, JoinHandle<io::Result<()>>) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let connection = std::thread::spawn(move || {
@@ -321,7 +324,8 @@ mod tests {
         (ours, connection)
     }
 
-    /// Makes a client that has finished its negotiation. Also returns how its connection ends.
+    /// Makes a client that has finished its negotiation. Also returns the thread that serves its
+    /// connection, whose result says how the connection ended.
     fn client(disk: Sender<Message>, patience: Patience) -> (UnixStream, JoinHandle<io::Result<()>>) {
         let (mut ours, connection) = silent(disk, patience);
         ours.read_exact(&mut [0; 18]).unwrap();
@@ -358,8 +362,8 @@ mod tests {
         assert_eq!(dropped.join().unwrap(), REQUESTS_MAX + 10);
     }
 
-    /// Checks a refusal that is sent before its request has taken a share: it must not return a
-    /// share either.
+    /// Checks a refusal that is sent before its request has taken a share of the budget: the
+    /// refusal must not return a share either.
     #[test]
     fn a_write_that_is_too_long_ends_the_connection() {
         let _alive = watchdog::watch();

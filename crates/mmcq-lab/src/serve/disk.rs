@@ -27,7 +27,7 @@ pub enum Op {
     Write { offset: u64, data: Vec<u8>, durable: bool },
     /// Flushes: all earlier writes reach the medium.
     Flush,
-    /// Trims: these data are not needed any more.
+    /// Trims: the client does not need these data any more.
     Trim { offset: u64, length: u32, durable: bool },
     /// Writes zeros to the card.
     Zeros { offset: u64, length: u32, hole: bool, durable: bool },
@@ -43,7 +43,7 @@ pub enum Outcome {
     Done,
     /// Data of a read.
     Data(Vec<u8>),
-    /// Lengths of ranges, each with true for a hole.
+    /// Ranges that a status query asked for: the length of each, and true for a hole.
     Extents(Vec<(u32, bool)>),
     /// The operation failed; the text says why.
     Failed(Errno, String),
@@ -85,12 +85,12 @@ pub enum Message {
     Stop,
 }
 
-/// Effects of a power cut of the card.
+/// What a power cut of the card did to requests and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Number of requests that were under way and failed.
     pub failed: usize,
-    /// Number of requests that wait and will be executed when the power is back.
+    /// Number of requests that wait and that the card will execute when the power is back.
     pub waiting: usize,
     /// Number of sectors that were written but not flushed, and have their old content.
     pub lost_sectors: u64,
@@ -99,17 +99,17 @@ pub struct Damage {
 /// State of a job that has not ended.
 struct Progress {
     job: Job,
-    /// Number of bytes of the job that are done.
+    /// Number of bytes of the job that the card has done.
     done: u64,
     /// Data that the job has read so far.
     read: Vec<u8>,
-    /// Number of this job's change in the map of holes.
+    /// Number of this job's change in the map of holes; `None`: it has none.
     change: Option<u64>,
     /// Number of losses of the card when the job began.
     losses: u64,
     /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,
-    /// Number of acknowledged writes that the job's flush covers.
+    /// Number of acknowledged writes of all clients that the job's flush covers.
     covered: u64,
 }
 
@@ -131,7 +131,7 @@ struct Running {
     total: u64,
 }
 
-/// The card of the export, with its jobs.
+/// The card of the export, with the jobs of its clients.
 pub struct Disk {
     machine: Box<dyn Machine>,
     extents: Extents,
@@ -154,8 +154,8 @@ impl Disk {
         }
     }
 
-    /// Makes the machine send a message to this queue, which is the disk's, whenever its interrupt
-    /// must be handled.
+    /// Makes the machine send [`Message::Interrupt`] through `disk`, which leads to this disk's
+    /// queue, whenever its interrupt must be handled.
     pub fn listen(&mut self, disk: Sender<Message>) {
         self.machine.listen(Box::new(move || disk.send(Message::Interrupt).is_ok()));
     }
@@ -250,7 +250,8 @@ impl Disk {
         }
     }
 
-    /// Passes the next piece of a job to the engine. Returns the job if the engine has no room.
+    /// Passes the next piece of a job to the engine. Returns the job if the engine has no room for
+    /// it now.
     fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
         if progress.change.is_none() && progress.done == 0 {
             let durable = matches!(
@@ -356,8 +357,8 @@ impl Disk {
         progress.change.get_or_insert_with(|| extents.begins(offset, length, zeros));
     }
 
-    /// Returns the part of a range that the card can free (address, blocks), and by which kind of
-    /// erase.
+    /// Returns the part of a range that the card can free (address and number of blocks), and the
+    /// kind of erase that frees it; `None`: the card can free no part.
     fn freed(&self, lba: u64, blocks: u32) -> Option<(u64, u32, Erase)> {
         let (how, grain) = self.machine.discarding().map(|(how, grain)| (how, grain.max(1)))?;
         let first = lba.next_multiple_of(grain);
@@ -366,7 +367,8 @@ impl Disk {
         Some((first, blocks, how))
     }
 
-    /// Advances the machine by one event. Returns `Some` with the time to wait if no event is due.
+    /// Advances the machine by one event. Returns `Some` with the time until the next event if none
+    /// is due.
     fn step(&mut self) -> Result<Option<Duration>, String> {
         match self.machine.step()? {
             Step::Wait(wait) => Ok(Some(wait)),
@@ -419,7 +421,8 @@ impl Disk {
         }
     }
 
-    /// Ends a job whose pieces are all done. Returns `None` if a flush must still make it durable.
+    /// Ends a job whose pieces are all done, and returns its result. Returns `None` if a flush must
+    /// still make the job durable.
     fn ended(&mut self, progress: &mut Progress) -> Option<Outcome> {
         let client = progress.job.client;
         if progress.flushes() {
@@ -445,8 +448,8 @@ impl Disk {
         }
     }
 
-    /// Handles a failed request. A failed flush, or a lost cache, affects all writes before it, and
-    /// the engine reports it only once.
+    /// Handles a failed request of a job, and returns the job's result. A failed flush, or a lost
+    /// cache, affects all writes before it, and the engine reports it only once.
     fn failed(&mut self, progress: &Progress, error: Error) -> Outcome {
         let client = progress.job.client;
         if error == Error::CacheLost || progress.flushes() {

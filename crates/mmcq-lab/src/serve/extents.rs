@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Size in bytes of a piece. Only a whole piece can be a hole.
+/// Size in bytes of a piece of the map. Only a whole piece can be a hole.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// Largest number of ranges in one answer.
+/// Largest number of ranges in one answer to a client.
 const RANGES_MAX: usize = 4096;
 
 /// Largest number of holes without a flush after them; beyond it, later zeros do not count as
@@ -26,21 +26,22 @@ struct Change {
     from: u64,
     to: u64,
     zeros: bool,
-    /// Whether other data were under way in the range at the same time.
+    /// Whether a change that writes other data than zeros was under way in the same range at the
+    /// same time.
     disturbed: bool,
 }
 
-/// How a change ended.
+/// How a change of a range ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The range may hold any data, or zeros that must not count as a hole.
+    /// The range may now hold any data, or zeros that must not count as a hole.
     Data,
-    /// The range is a hole. `acknowledged`: number of writes that a flush must cover to make the
-    /// hole permanent; `None`: it is permanent.
+    /// The range is now a hole. `acknowledged`: number of writes that a flush must cover to make
+    /// the hole permanent; `None`: it is permanent already.
     Hole { acknowledged: Option<u64> },
 }
 
-/// Map of holes, with one bit for each piece.
+/// Map of the export's holes, with one bit for each piece.
 #[derive(Debug)]
 pub struct Extents {
     bytes: u64,
@@ -106,7 +107,7 @@ impl Extents {
         self.last_id
     }
 
-    /// Ends the change of this number.
+    /// Ends the change with the number `id` of [`begins`](Self::begins).
     pub fn ends(&mut self, id: u64, how: Ended) {
         let Some(index) = self.changes.iter().position(|change| change.id == id) else { return };
         let Change { from, to, zeros, disturbed, .. } = self.changes.swap_remove(index);
@@ -122,7 +123,8 @@ impl Extents {
         }
     }
 
-    /// Records a flush that covers this number of writes.
+    /// Records a flush that covers the first `covered` acknowledged writes: the holes that these
+    /// writes made become permanent.
     pub fn flushed(&mut self, covered: u64) {
         self.unflushed.retain(|&(.., write)| write > covered);
     }
@@ -140,7 +142,7 @@ impl Extents {
         self.set(offset / PIECE_BYTES, end, false);
     }
 
-    /// Records zeros in a range: the whole pieces inside it become holes.
+    /// Records that the bytes from `from` to `to` are zeros: the whole pieces between become holes.
     fn zeroed(&mut self, from: u64, to: u64) {
         let last = if to >= self.bytes { self.holes.len() as u64 } else { to / PIECE_BYTES };
         self.set(from.div_ceil(PIECE_BYTES), last, true);

@@ -23,9 +23,9 @@ pub struct Export {
     pub bytes: u64,
     /// Whether no client may write.
     pub read_only: bool,
-    /// Whether trim reaches the card.
+    /// Whether a client's trim command reaches the card.
     pub trims: bool,
-    /// Size in bytes of the largest request.
+    /// Size in bytes of the largest request that the server accepts.
     pub request_max: u32,
 }
 
@@ -44,7 +44,7 @@ impl Export {
     }
 }
 
-/// What server and client have agreed on.
+/// What server and client have agreed on in the negotiation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreed {
     /// Whether the server sends structured replies (chunks).
@@ -162,8 +162,9 @@ fn named(export: &Export, name: &[u8]) -> bool {
     name.is_empty() || name == export.name.as_bytes()
 }
 
-/// Returns the export's name in the data of `INFO` and `GO`. The information requests behind it are
-/// not needed, since the server sends all information.
+/// Returns the export's name in the data of the options `INFO` and `GO`; `None`: the data are
+/// invalid. The information requests behind the name are not needed, since the server sends all
+/// information.
 fn info_name(data: &[u8]) -> Option<&[u8]> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let length = u32::from_be_bytes(*length) as usize;
@@ -185,8 +186,8 @@ fn information(export: &Export) -> [Vec<u8>; 3] {
     [size, name, blocks]
 }
 
-/// Returns the queries for metadata contexts; `Some(None)` if they are for another export, `None`
-/// if the data are invalid.
+/// Returns the names of the metadata contexts that a client asks for; `Some(None)` if the client
+/// asks about another export, `None` if the data are invalid.
 #[allow(clippy::option_option, reason = "malformed, of another export, or ours")]
 fn contexts(export: &Export, data: &[u8]) -> Option<Option<Vec<String>>> {
     let mut at = data;

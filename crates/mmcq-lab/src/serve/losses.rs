@@ -45,9 +45,9 @@ struct Connection {
 /// Losses of acknowledged writes, and the connections that were told of them.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// Number of the last loss.
+    /// Number of the last loss, counted from 1; 0: no loss yet.
     last: u64,
-    /// Number of acknowledged writes so far.
+    /// Number of writes of all clients that the server has acknowledged so far.
     acknowledged: u64,
     connections: HashMap<u64, Connection>,
     /// Number of the newest unflushed write of each closed connection.
@@ -58,7 +58,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Records a new connection.
+    /// Records that a client has opened a new connection.
     pub fn came(&mut self, client: u64) {
         let heir = self.heirs_to_come > 0;
         // A flush on this connection would also cover writes of a connected writer that has not
@@ -119,13 +119,13 @@ impl Losses {
         }
     }
 
-    /// Returns the number of writes that a flush covers if it begins now; see
-    /// [`flushed`](Self::flushed).
+    /// Returns the number of acknowledged writes that a flush covers if it begins now; the caller
+    /// passes this number to [`flushed`](Self::flushed) at the flush's end.
     pub fn covered(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Records a flush that covers this number of writes.
+    /// Records a successful flush that covers the first `covered` acknowledged writes.
     pub fn flushed(&mut self, covered: u64) {
         for connection in self.connections.values_mut() {
             connection.unflushed = connection.unflushed.filter(|&write| write > covered);
@@ -157,7 +157,7 @@ impl Losses {
     }
 
     /// Returns the number of losses so far. A request that began before the last loss may have
-    /// written data before it.
+    /// written data that this loss destroyed.
     pub fn count(&self) -> u64 {
         self.last
     }
@@ -204,7 +204,7 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Returns whether a flush is refused. If so, the client also reads the refusal.
+    /// Returns whether a flush of this client is refused. If so, the client also reads the refusal.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);

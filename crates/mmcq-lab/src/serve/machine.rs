@@ -1,4 +1,4 @@
-//! Interface of an export's machine: an engine with its card, and how it is advanced.
+//! Interface of an export's machine: an engine with its card, and how a caller advances it.
 
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId, SlotSet};
 use std::time::Duration;
@@ -8,9 +8,9 @@ pub const SLOTS: usize = 64;
 
 /// Result of a [step](Machine::step).
 pub enum Step {
-    /// Slots whose requests are complete, one bit each; possibly none.
+    /// Slots of the engine whose requests are complete, one bit each; possibly none.
     Done(SlotSet),
-    /// No event is due for this time.
+    /// The machine's next event is due only after this time.
     Wait(Duration),
 }
 
@@ -19,7 +19,7 @@ pub trait Machine {
     /// Returns the size of the card in 512-byte blocks.
     fn blocks(&self) -> u64;
 
-    /// Returns the size in bytes of the largest buffer.
+    /// Returns the size in bytes of the largest buffer that [`buffer`](Self::buffer) can return.
     fn buffer_bytes_max(&self) -> u64;
 
     /// Returns a buffer of at least this size for a request; `None`: no memory until another
@@ -36,8 +36,8 @@ pub trait Machine {
     /// Takes a completion, like [`Engine::take`](mmcq::engine::Engine::take).
     fn take(&mut self, id: SlotId) -> Option<Completion>;
 
-    /// Returns the erase by which the card frees unneeded blocks, and its granularity in blocks;
-    /// `None`: the card cannot.
+    /// Returns the kind of erase by which the card frees blocks that hold no needed data, and the
+    /// granularity of this erase in blocks; `None`: the card has no such erase.
     fn discarding(&self) -> Option<(Erase, u64)>;
 
     /// Advances the machine by one event, if an event is due.
@@ -49,7 +49,7 @@ pub trait Machine {
         None
     }
 
-    /// Continues after a time without requests.
+    /// Continues the machine's time after a pause in which it had no request.
     fn resume(&mut self) {}
 
     /// Makes the machine call `tell` from another thread whenever
@@ -65,6 +65,6 @@ pub trait Machine {
     }
 
     /// Cuts the card's power and restores it; requests under way are dropped. Returns the number of
-    /// sectors that have their old content, because their last write was not flushed.
+    /// sectors that have their old content again, because their last write was not flushed.
     fn power_cut(&mut self) -> Result<u64, String>;
 }

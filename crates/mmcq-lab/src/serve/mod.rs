@@ -54,7 +54,7 @@ pub enum Event {
     PowerCut(Damage),
 }
 
-/// Controls a running server from outside.
+/// Controls a running server from another thread.
 #[derive(Clone)]
 pub struct Control {
     disk: Sender<Message>,
@@ -64,7 +64,7 @@ pub struct Control {
 type Clients = Arc<Mutex<HashMap<u64, Box<dyn Socket>>>>;
 
 impl Control {
-    /// Cuts the card's power now.
+    /// Cuts the power of the simulated card now, and restores it.
     pub fn power_cut(&self) {
         // If the server has ended, there is no card to cut off.
         let _ = self.disk.send(Message::PowerCut);
@@ -149,7 +149,7 @@ fn serve_machine(
     machine.run(&messages, &|damage| told(Event::PowerCut(damage)))
 }
 
-/// Returns whether this error means that the client closed the connection, which is no failure.
+/// Returns whether this error of a connection means that the client closed it, which is no failure.
 /// (Errors that the server itself makes have no error number.)
 fn hung_up(error: &io::Error) -> bool {
     error.raw_os_error().is_some()

@@ -5,15 +5,15 @@
 
 /// First bytes that a server sends: `NBDMAGIC`, `IHAVEOPT`.
 pub const HELLO: [u8; 16] = *b"NBDMAGICIHAVEOPT";
-/// Magic number that begins each option of a client.
+/// Magic number at the begin of each option that a client sends.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Magic number that begins each answer to an option.
+/// Magic number at the begin of each answer of the server to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Magic number that begins each request.
+/// Magic number at the begin of each request of a client.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Magic number that begins a simple reply.
+/// Magic number at the begin of a simple reply of the server.
 pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
-/// Magic number that begins a chunk of a structured reply.
+/// Magic number at the begin of each chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Handshake flags: fixed newstyle; no padding zeros after the export's data.
@@ -31,7 +31,7 @@ pub mod option {
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// Numbers of the answers to options.
+/// Numbers of the server's answers to options.
 pub mod answer {
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
@@ -43,14 +43,14 @@ pub mod answer {
     pub const TOO_BIG: u32 = 0x8000_0009;
 }
 
-/// Numbers of the pieces of information in an answer.
+/// Numbers of the kinds of information about an export in an answer.
 pub mod info {
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Transmission flags of an export.
+/// Transmission flags of an export: what the server supports.
 pub mod flag {
     pub const HAS_FLAGS: u16 = 1;
     pub const READ_ONLY: u16 = 1 << 1;
@@ -61,7 +61,7 @@ pub mod flag {
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
 }
 
-/// Numbers of the commands.
+/// Numbers of the commands in requests.
 pub mod command {
     pub const READ: u16 = 0;
     pub const WRITE: u16 = 1;
@@ -72,7 +72,7 @@ pub mod command {
     pub const BLOCK_STATUS: u16 = 7;
 }
 
-/// Flags of a command.
+/// Flags of a command in a request.
 pub mod command_flag {
     pub const FUA: u16 = 1;
     pub const NO_HOLE: u16 = 1 << 1;
@@ -104,7 +104,7 @@ pub enum Errno {
     ShutDown = 108,
 }
 
-/// A client's request, without its data.
+/// A client's request, without the data of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub flags: u16,
@@ -129,7 +129,7 @@ impl Request {
     }
 }
 
-/// Returns a simple reply; data of a read follow it.
+/// Returns the bytes of a simple reply; after a read without an error, the data follow it.
 pub fn simple_reply(cookie: u64, error: Option<Errno>) -> Vec<u8> {
     let mut out = Vec::with_capacity(16);
     out.extend(SIMPLE_MAGIC.to_be_bytes());
@@ -138,7 +138,7 @@ pub fn simple_reply(cookie: u64, error: Option<Errno>) -> Vec<u8> {
     out
 }
 
-/// Returns the head of a chunk; `bytes` of payload follow it.
+/// Returns the header of a chunk; the caller sends `bytes` of payload after it.
 pub fn chunk_head(flags: u16, kind: u16, cookie: u64, bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     out.extend(CHUNK_MAGIC.to_be_bytes());
@@ -159,7 +159,7 @@ pub fn error_chunk(cookie: u64, error: Errno, text: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the answer to an option.
+/// Returns the bytes of the answer to a client's option.
 pub fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(20 + data.len());
     out.extend(OPTION_REPLY_MAGIC.to_be_bytes());

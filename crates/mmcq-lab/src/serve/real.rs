@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const _: () = assert!(mmcq_vfio::SLOTS <= SLOTS);
 
-/// The reader, with its card in the state `tran` and the engine set up for it.
+/// The reader, whose card is in the state `tran` and whose engine is set up for this card.
 pub struct Real(pub Reader);
 
 impl Machine for Real {

@@ -10,18 +10,18 @@ use mmcq_sim::world::Device;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Description of the simulated machine.
+/// Description of the simulated machine of an export.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Board of the machine.
     pub platform: Platform,
-    /// Name of the card; `None`: the board's own.
+    /// Name of a card that replaces the board's own; `None`: the board's own.
     pub card: Option<String>,
-    /// Path of the image file.
+    /// Path of the image file with the card's content.
     pub image: PathBuf,
-    /// Whether the image may be written.
+    /// Whether the server may write to the image.
     pub writable: bool,
-    /// Whether virtual time runs no faster than real time.
+    /// Whether the machine's virtual time is slowed down to real time.
     pub paced: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Simulated {
     setup: Setup,
     board: Board<SLOTS>,
     pieces: Pieces,
-    /// A moment in real time, and the virtual time in ns at that moment.
+    /// A moment in real time, and the machine's virtual time in ns at that moment.
     origin: (Instant, u64),
 }
 
@@ -56,7 +56,7 @@ impl Simulated {
         Ok(Simulated { setup, board, pieces: Pieces::default(), origin })
     }
 
-    /// Makes the engine initialise its card again.
+    /// Makes the engine initialise its card again, as after a power loss.
     #[cfg(test)]
     pub fn initialise_again(&self) -> Result<(), String> {
         self.board.initialise_again()

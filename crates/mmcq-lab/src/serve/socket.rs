@@ -54,7 +54,8 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listens at a path. The second result removes the name of the socket when it is dropped.
+    /// Listens at a path. Also returns a value that removes the socket's name from the file system
+    /// when it is dropped.
     pub fn unix(path: &Path) -> io::Result<(Self, Name)> {
         let (listener, name) = crate::unix_socket::listen(path)?;
         Ok((Listener::Unix(listener), name))
@@ -74,8 +75,8 @@ impl Listener {
     }
 }
 
-/// Fills the buffer before `deadline`. Returns `Ok(false)` if the client has closed before its
-/// first byte.
+/// Fills the buffer from the connection before `deadline`. Returns `Ok(false)` if the client has
+/// closed before the buffer's first byte.
 pub fn read_by(socket: &mut dyn Socket, buffer: &mut [u8], deadline: Instant) -> io::Result<bool> {
     fill(buffer, |rest| {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -87,7 +88,8 @@ pub fn read_by(socket: &mut dyn Socket, buffer: &mut [u8], deadline: Instant) ->
     })
 }
 
-/// Waits for the first byte without a limit. Returns `None` if the client has closed.
+/// Waits for the next byte from the client without a time limit. Returns `None` if the client has
+/// closed the connection.
 pub fn first_byte(socket: &mut dyn Socket) -> io::Result<Option<u8>> {
     socket.patience(None)?;
     let mut byte = [0];

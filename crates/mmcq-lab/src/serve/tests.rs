@@ -8,7 +8,7 @@ use crate::platform::Platform;
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Kind, Request, SlotId};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Event at the machine before its next request.
+/// Event that happens at the test machine before its next request.
 enum Dip {
     /// The machine initialises the card again, which loses its cache.
     Cache,
@@ -18,8 +18,8 @@ enum Dip {
     Server(Sender<Message>),
 }
 
-/// Machine with a cache that loses data. A trim writes zeros into this cache, as on a card without
-/// trim.
+/// Test machine with a cache that loses data. A trim writes zeros into this cache, as on a card
+/// without trim.
 struct Dipping {
     machine: Simulated,
     dips: Receiver<Dip>,
@@ -75,7 +75,7 @@ impl Machine for Dipping {
     }
 }
 
-/// A disk in its own thread, with clients.
+/// A disk in its own thread, and the channel by which its clients send messages.
 struct Export {
     disk: Sender<Message>,
     dip: Sender<Dip>,
@@ -120,8 +120,8 @@ impl Export {
         matches!(self.ask(client, Op::Flush), Outcome::Done)
     }
 
-    /// Returns whether the first piece is reported as a hole, and how many of its bytes are not
-    /// zero.
+    /// Asks for the status of the first piece and reads it. Returns whether the piece is reported
+    /// as a hole, and how many of its bytes are not zero.
     fn hole(&self) -> (bool, usize) {
         let Outcome::Extents(ranges) = self.ask(0, Op::Status { offset: 0, length: PIECE, one: true }) else {
             panic!("no map")

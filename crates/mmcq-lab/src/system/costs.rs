@@ -10,37 +10,38 @@ pub struct Costs {
     /// Time in ns of the interrupt entry, and of the handler until it knows that the transfer is
     /// over.
     pub irq_ns: u64,
-    /// Time in ns for ending a request in the interrupt handler.
+    /// Time in ns that the interrupt handler needs to end a request.
     pub done_ns: u64,
-    /// Time in ns for starting a request on the controller.
+    /// Time in ns that the driver needs to start a request on the controller.
     pub start_ns: u64,
-    /// Time in ns for starting a command without data (a status poll).
+    /// Time in ns that the driver needs to start a command without data, such as a status poll.
     pub poll_ns: u64,
-    /// Time in ns for taking a request out of the scheduler and checking whether the driver admits
-    /// it.
+    /// Time in ns that the worker needs to take a request out of the scheduler, and to check
+    /// whether the driver admits it.
     pub dispatch_ns: u64,
-    /// Time in ns for building the commands of a request and mapping its memory.
+    /// Time in ns that the driver needs to build the commands of a request and to map its memory.
     pub prep_ns: u64,
-    /// Time in ns for completing a request in the soft interrupt.
+    /// Time in ns that the soft interrupt needs to complete a request.
     pub softirq_ns: u64,
-    /// Remaining part of the system call after the job was woken (copying, decrypting); part of the
-    /// I/O's latency.
+    /// Time that a job's system call needs after the job was woken (copying, decrypting); part of
+    /// the I/O's latency.
     pub syscall: Delay,
     /// Time of a job from the end of its system call to its next submission.
     pub user: Delay,
-    /// Time in ns that a job needs for each I/O after the first if several end together, since they
-    /// are completed, reaped and submitted one by one.
+    /// Time in ns that a job needs for each I/O after the first one if several I/Os end together,
+    /// since the job reaps and submits them one by one.
     pub each_ns: u64,
-    /// Time from waking a job until it runs.
+    /// Time from the wake-up of a job's thread until the thread runs.
     pub job_wake: Delay,
-    /// Time from waking a kernel thread until it runs.
+    /// Time from the wake-up of a kernel thread until the thread runs.
     pub wake: Delay,
-    /// Time from waking the block layer's worker until it runs.
+    /// Time from queuing work for the block layer's worker until the worker runs.
     pub hop: Delay,
-    /// Shortest time in ns before a busy controller is tried again; up to a quarter is added.
+    /// Shortest time in ns before the driver tries a busy controller again; a random part of up to
+    /// a quarter is added.
     pub retry_ns: u64,
-    /// Time in ns of a host driver's work item before its first round: clock, card selection,
-    /// waking the chip.
+    /// Time in ns that a host driver's work item needs before its first round: it starts the clock,
+    /// selects the card and wakes the chip.
     pub setup_ns: u64,
     /// Time in ns after a CMD12 that closes an open transfer: the host driver's pause, and the
     /// flush of its buffer.
@@ -48,7 +49,7 @@ pub struct Costs {
     /// Time in ns that a job needs before it submits an I/O of more than 1 MiB, for each started
     /// 512 KiB.
     pub pin_ns: u64,
-    /// Extra time of waking a job that has slept for long, since its core is then in a deeper idle
+    /// Extra time to wake a job that has slept for long, since its core is then in a deeper idle
     /// state.
     pub depth: SleepDepth,
 }
@@ -59,26 +60,27 @@ const PIN_BLOCKS: u32 = 1024;
 const PIN_FREE_BLOCKS: u32 = 2048;
 
 impl Costs {
-    /// Returns the cost in ns of an I/O for its job before it is submitted.
+    /// Returns the CPU time in ns that a job needs before it can submit this I/O; 0 for an I/O of
+    /// at most 1 MiB.
     pub(super) fn pin(&self, io: &Io) -> u64 {
         if io.blocks <= PIN_FREE_BLOCKS { 0 } else { self.pin_ns * u64::from(io.blocks.div_ceil(PIN_BLOCKS)) }
     }
 }
 
-/// Extra time of waking a thread on an idle core: nothing after a short sleep, `extra_ns` after a
-/// long one, and in proportion between.
+/// Extra time to wake a thread on an idle core: nothing after a short sleep, `extra_ns` after a
+/// long one, and in proportion to the sleep between these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepDepth {
     /// Longest sleep in ns without extra time.
     pub light_ns: u64,
     /// Shortest sleep in ns with the full extra time.
     pub deep_ns: u64,
-    /// Full extra time in ns.
+    /// Extra time in ns after a sleep of at least `deep_ns`.
     pub extra_ns: u64,
 }
 
 impl SleepDepth {
-    /// Returns the extra time in ns of waking after this sleep.
+    /// Returns the extra time in ns to wake a thread that has slept for `asleep_ns`.
     pub fn extra(&self, asleep_ns: u64) -> u64 {
         let span_ns = self.deep_ns.saturating_sub(self.light_ns).max(1);
         let into_ns = asleep_ns.saturating_sub(self.light_ns).min(span_ns);

@@ -1,4 +1,4 @@
-//! Detects starts that mmcq's engine holds, for traces.
+//! Detects the starts of transfers that mmcq's engine holds, to show them in traces.
 
 use mmcq::sched::Holds;
 
@@ -9,24 +9,24 @@ pub struct Held {
     pub from_ns: u64,
     /// Time in ns at which the hold ended.
     pub to_ns: u64,
-    /// Whether the tail of the batch came.
+    /// Whether the tail of the batch came during the hold.
     pub came: bool,
-    /// Time in ns that holding the start gained.
+    /// Time in ns that the hold of the start gained.
     pub gained_ns: u64,
 }
 
-/// A function that is called with each held start, at its end.
+/// A function that is called for each held start, when its hold ends.
 pub type HeldLog = Box<dyn FnMut(Held)>;
 
-/// The engine's counters of held starts at its last call.
+/// The engine's counters of held starts after the previous call of the engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldWatch {
     seen: Holds,
 }
 
 impl HeldWatch {
-    /// Compares the counters after a call of the engine at this time. Returns the hold that ended
-    /// in this call, if any.
+    /// Compares the counters `now` after a call of the engine with those after the call before.
+    /// Returns the hold that ended in this call, if any.
     pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {

@@ -6,19 +6,19 @@ use mmcq::host::Direction;
 /// An I/O of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Number of the job.
+    /// Number of the job that the I/O belongs to.
     pub job: u32,
     /// Core on which the I/O was submitted.
     pub core: u8,
-    /// Direction of the data.
+    /// Direction of the I/O's data.
     pub direction: Direction,
-    /// Kind of the transfer.
+    /// Kind of the I/O: plain, durable, a discard, or of a boot area.
     pub how: How,
-    /// Address of the first block, in units of 512 bytes.
+    /// Address on the card of the first block, in units of 512 bytes.
     pub lba: u64,
     /// Whether a job waits for this I/O: a read, or a write that bypasses the page cache.
     pub sync: bool,
-    /// Number of blocks; 0 is a flush.
+    /// Number of 512-byte blocks; 0: the I/O is a flush.
     pub blocks: u32,
     /// Number of the buffer with the I/O's data, in [`super::System::buffers`].
     pub buffer: u32,
@@ -28,12 +28,12 @@ pub struct Io {
 }
 
 impl Io {
-    /// Returns the length of the data in bytes.
+    /// Returns the length of the I/O's data in bytes.
     pub fn bytes(&self) -> usize {
         if self.how == How::Discard { 0 } else { self.blocks as usize * 512 }
     }
 
-    /// Returns the range of the data in the buffer.
+    /// Returns the byte range of the I/O's data in its buffer.
     pub fn range(&self) -> std::ops::Range<usize> {
         let start = self.skip as usize * 512;
         start..start + self.bytes()
@@ -45,9 +45,9 @@ impl Io {
 pub enum Next {
     /// The job submits this I/O. ([`Io::core`] and [`Io::buffer`] are filled in by the machine.)
     Io(Io),
-    /// The job waits for the end of an I/O.
+    /// The job waits until one of its I/Os ends.
     Wait,
-    /// The job waits until this time in ns, or for the end of an I/O.
+    /// The job waits until this time in ns, or until one of its I/Os ends.
     Until(u64),
     /// The job has finished.
     Finished,
@@ -58,13 +58,13 @@ pub trait Workload {
     /// Returns the number of jobs at the start; each is a thread.
     fn jobs(&self) -> u32;
 
-    /// Returns the largest number of jobs that there may be.
+    /// Returns the largest number of jobs that there may be during the run.
     fn jobs_max(&self) -> u32 {
         self.jobs()
     }
 
     /// Returns the numbers of jobs that have arrived since the last call. `wait`: all jobs so far
-    /// have finished, so wait for more; an empty result then ends the run.
+    /// have finished, so the load must wait for more; an empty result then ends the run.
     fn arrived(&mut self, wait: bool) -> Vec<u32> {
         let _ = wait;
         Vec::new()
@@ -79,10 +79,10 @@ pub trait Workload {
     /// the largest I/O in bytes.
     fn memory(&self) -> (usize, usize);
 
-    /// Returns the next action of a job.
+    /// Returns what a job does next.
     fn next(&mut self, job: u32, now_ns: u64) -> Next;
 
-    /// Returns whether the job waits for others to finish.
+    /// Returns whether the job waits until other jobs finish.
     fn waits_for_others(&self, job: u32) -> bool {
         let _ = job;
         false

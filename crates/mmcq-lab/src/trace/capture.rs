@@ -6,7 +6,7 @@ use mmcq::host::Direction;
 use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;
 
-/// Length in ns of a part of the window that is drawn at once. The memory for drawing is
+/// Length in ns of a part of the window that is drawn at once. The memory that drawing needs is
 /// proportional to it.
 pub(super) const PART_NS: u64 = 2_000_000;
 
@@ -30,7 +30,7 @@ pub enum What {
     },
     /// A response token on CMD.
     Response {
-        /// Index of the command.
+        /// Index of the command that the response answers.
         command: u8,
         /// Content of the response.
         answer: Answer,
@@ -41,9 +41,9 @@ pub enum What {
     },
     /// A data block on the DAT lines.
     Block {
-        /// Whether the block comes from the card.
+        /// Whether the card sends the block (a read); false: the host sends it.
         read: bool,
-        /// Bytes of the block.
+        /// Data bytes of the block, without CRC16.
         data: Vec<u8>,
         /// Whether the CRC16 of every data line is right.
         crc_ok: bool,
@@ -54,7 +54,7 @@ pub enum What {
         /// Whether the block has data on both clock edges.
         ddr: bool,
     },
-    /// A CRC status token.
+    /// A CRC status token, by which the card answers a written block.
     CrcStatus {
         /// Whether the token is 010: the card received the block without an error.
         good: bool,
@@ -70,7 +70,7 @@ pub enum What {
 pub struct Event {
     /// Time in ns of the start bit, or of the start of the activity.
     pub start_ns: u64,
-    /// Time in ns of the end bit, or of the end of the activity.
+    /// Time in ns of the end bit, or of the activity's end.
     pub end_ns: u64,
     /// Kind of the activity, with its content.
     pub what: What,
@@ -106,33 +106,33 @@ impl Request {
     }
 }
 
-/// A recorded window. All times count from power-on. Activity that crosses an end of the window is
-/// complete.
+/// A recorded window of a run. All times count from power-on. Activity that crosses an end of the
+/// window is recorded completely.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// Start of the window in ns.
     pub from_ns: u64,
     /// End of the window in ns.
     pub until_ns: u64,
-    /// Time in ns at which the jobs began; `None`: they did not begin.
+    /// Time in ns at which the jobs began; `None`: they had not begun when the recording ended.
     pub work_ns: Option<u64>,
     /// Trigger that started the window.
     pub start: Start,
-    /// Time in ns of the trigger.
+    /// Time in ns at which the trigger occurred.
     pub start_ns: u64,
     /// Whether the card is an eMMC.
     pub emmc: bool,
     /// Number of CPU cores of the machine.
     pub cores: usize,
-    /// Number of jobs. The threads with the lowest numbers are the jobs.
+    /// Number of jobs. In the machine's numbering of threads, the jobs come first.
     pub jobs: u32,
-    /// Names of the threads with the lowest numbers, on a machine without jobs.
+    /// Names of the first threads in the machine's numbering, on a machine without jobs.
     pub threads: Vec<&'static str>,
     /// Changes of the bus: time in ns, new state, and whether the card holds the lines low. The
-    /// first entry is the state at the window's start.
+    /// first entry is the state at the start of the window.
     pub bus: Vec<(u64, BusState, bool)>,
-    /// Changes of the interrupt line: time in ns and level. The first entry is the level at the
-    /// window's start.
+    /// Changes of the controller's interrupt line: time in ns and level. The first entry is the
+    /// level at the start of the window.
     pub interrupts: Vec<(u64, bool)>,
     /// Changes of the card interrupt on DAT1: time in ns, and whether it is asserted. The first
     /// entry is the state at the window's start.
@@ -143,19 +143,21 @@ pub struct Capture {
     pub spans: Vec<Span>,
     /// Starts of transfers that mmcq's engine held for the tail of a batch.
     pub holds: Vec<Held>,
-    /// I/Os of the jobs.
+    /// I/Os of the jobs in the window.
     pub requests: Vec<Request>,
 }
 
 impl Capture {
-    /// Moves the end of the window to an earlier time, but not into a token or block.
+    /// Moves the end of the window to the earlier time `until_ns`, or to the end of the token or
+    /// block that is on the bus then.
     pub fn shorten(&mut self, until_ns: u64) {
         self.until_ns = whole(&self.events, self.from_ns, until_ns.clamp(self.from_ns, self.until_ns)).1;
         self.drop_the_rest();
     }
 
-    /// Returns start and end of consecutive parts of about this length. A part ends where activity
-    /// begins or the lines are idle, so no token or block crosses its end.
+    /// Returns start and end in ns of consecutive parts of the window, each about `length_ns` long.
+    /// A part ends where activity begins or the lines are idle, so no token or block crosses its
+    /// end.
     pub(super) fn parts(&self, length_ns: u64) -> Vec<(u64, u64)> {
         let (mut parts, mut from_ns, mut free_ns) = (Vec::new(), self.from_ns, self.from_ns);
         let tokens = self.events.iter().filter(|event| event.has_bits());
@@ -200,7 +202,7 @@ impl Capture {
         }
     }
 
-    /// Removes all activity outside of the window.
+    /// Removes from the capture all activity outside of the window.
     pub(super) fn drop_the_rest(&mut self) {
         self.drop_before();
         let until_ns = self.until_ns;
@@ -213,7 +215,7 @@ impl Capture {
         self.card_irqs.retain(|i| i.0 < until_ns);
     }
 
-    /// Removes all activity that ended before the window begins.
+    /// Removes from the capture all activity that ended before the window begins.
     pub(super) fn drop_before(&mut self) {
         let from_ns = self.from_ns;
         self.events.retain(|e| e.end_ns > from_ns);
@@ -226,7 +228,8 @@ impl Capture {
     }
 }
 
-/// Moves the ends of a window outwards until they cut no token or block.
+/// Moves the ends of a window outwards until they cut no token or block. Returns the new start and
+/// end in ns.
 pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
     for event in events.iter().rev().filter(|e| e.has_bits()) {
         if event.start_ns < from_ns && event.end_ns > from_ns {
@@ -241,7 +244,8 @@ pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u
     (from_ns, until_ns)
 }
 
-/// Removes changes that a later change replaced before `by_ns`.
+/// Removes each change that another one replaced before the time `by_ns`, so that the list begins
+/// with the state at this time.
 pub(super) fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) {
     let past = changes.iter().take_while(|change| at_ns(change) <= by_ns).count();
     changes.drain(..past.saturating_sub(1));

@@ -1,5 +1,6 @@
 //! Checksums of the bus, computed bit by bit like the shift registers of the standard [SD 4.5]. The
-//! stack and the models have their own code for these, so the waveforms are checked independently.
+//! stack and the models have their own code for these checksums, so the waveforms check that code
+//! independently.
 
 /// CRC7 of a token, G(x) = x^7 + x^3 + 1, started at zero.
 pub(super) fn crc7(bytes: &[u8]) -> u8 {

@@ -8,12 +8,12 @@ use fst_writer::{
 };
 use std::io::{self, Seek, Write};
 
-/// Largest number of clock cycles whose edges are written one by one.
+/// Largest number of clock cycles of a window whose clock edges are written one by one.
 pub(super) const CYCLES_MAX: u64 = 30_000_000;
 /// Number of bytes of changes that are compressed at once. Writing needs this much memory.
 const SECTION_BYTES: usize = 4 << 20;
 
-/// File whose header is written.
+/// FST file whose header has been written.
 pub(super) struct Fst<W: Write + Seek> {
     ids: Vec<FstSignalId>,
     /// Writer of the value changes; `None` when the file is complete.

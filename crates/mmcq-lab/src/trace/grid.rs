@@ -14,8 +14,8 @@
 
 use super::capture::{Capture, Event, What};
 
-/// Distance in ps from an edge within which a time counts as on that edge. The model's times are
-/// rounded down to nanoseconds.
+/// Distance in ps from a clock edge within which a time counts as on that edge. The model's times
+/// are rounded down to nanoseconds.
 const NEAR_PS: u64 = 1_500;
 
 /// Point from which the clock keeps frequency and phase until the next anchor.
@@ -39,7 +39,8 @@ impl Anchor {
         self.quarter_ps(cycle.saturating_mul(4))
     }
 
-    /// Returns the number of the cycle whose start is nearest to this time.
+    /// Returns the number, counted from this anchor, of the cycle whose start is nearest to the
+    /// time `at_ps`.
     fn nearest(&self, at_ps: u64) -> u64 {
         let half_cycles =
             u128::from(at_ps.saturating_sub(self.at_ps)) * u128::from(self.hz) * 2 / 1_000_000_000_000;
@@ -50,11 +51,11 @@ impl Anchor {
 /// Place of a token or block, or of a part of it, on the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Index of the event.
+    /// Index in the capture of the event that is the token or block.
     pub event: usize,
-    /// Index of the anchor from which the cycles count.
+    /// Index of the anchor from which `cycle` counts.
     pub anchor: usize,
-    /// Number of the first cycle.
+    /// Number of the part's first cycle, counted from the anchor.
     pub cycle: u64,
     /// Number of clock cycles of this part.
     pub cycles: u64,
@@ -64,7 +65,7 @@ pub(super) struct Place {
     pub goes_on: bool,
 }
 
-/// Clock of a window: its phases, and where tokens and blocks lie.
+/// Bus clock of a window: its phases, and the places of tokens and blocks on it.
 pub(super) struct Grid {
     pub anchors: Vec<Anchor>,
     pub places: Vec<Place>,
@@ -85,7 +86,8 @@ pub(super) fn clocks(event: &Event) -> u64 {
     }
 }
 
-/// Returns those stops of the clock that lie within an event. `held`: all stops, sorted by time.
+/// Returns those stops of the clock that lie within an event. `held`: start and end of all stops,
+/// sorted by time.
 fn stops<'a>(held: &'a [(u64, u64)], event: &Event) -> &'a [(u64, u64)] {
     let first = held.partition_point(|(from_ns, _)| *from_ns <= event.start_ns);
     let last = held.partition_point(|(_, until_ns)| *until_ns <= event.end_ns);
@@ -153,7 +155,7 @@ impl Grid {
         self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
-    /// Counts the cycles of each phase.
+    /// Counts the clock cycles of each phase, from one anchor to the next.
     fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);

@@ -11,14 +11,14 @@ use super::grid::{Anchor, Grid, Place};
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::{Context, Span};
 
-/// Line of a waveform: a bus line, or the state of engine or CPU.
+/// Line of a waveform: a line of the bus, or a state of mmcq's engine or of a CPU core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Line {
     Clk,
     Cmd,
     Dat(u8),
     Irq,
-    /// High while mmcq's engine holds a start for the tail of a batch.
+    /// High while mmcq's engine holds the start of a transfer for the tail of a batch.
     Held,
     /// High while this core is in a hard interrupt.
     Hard(u8),
@@ -39,7 +39,7 @@ impl Line {
     }
 }
 
-/// Change of a line to a value at a time.
+/// Change of a line of the waveform to a new value at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub at_ps: u64,
@@ -50,18 +50,19 @@ pub(super) struct Change {
 /// Smallest number of clocks for which DAT0 is high between the end of busy and a start bit.
 const RELEASE_CLK: u64 = 2;
 
-/// How the clock is written.
+/// How a waveform shows the bus clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clk {
     /// Writes each edge of the clock, which a decoder needs.
     #[default]
     Full,
-    /// Writes only a signal that is high while the clock runs: a hundred times fewer changes.
+    /// Writes only a signal that is high while the bus clock runs: a hundred times fewer changes
+    /// than with each edge.
     Gated,
 }
 
-/// Returns all changes in the window, sorted by time. The changes at its start give the first
-/// values. `lines`: number of data lines to draw.
+/// Returns all changes in the window, sorted by time. The changes at the window's start give the
+/// first values of the lines. `lines`: number of data lines to draw.
 pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     let grid = Grid::new(capture);
     let mut out = Vec::new();
@@ -165,7 +166,7 @@ fn response_bits(answer: &Answer, crc_ok: bool, end_ok: bool) -> Vec<bool> {
     }
 }
 
-/// Draws one token or block.
+/// Draws the bits of one token or block.
 struct Pen<'a> {
     anchor: &'a Anchor,
     place: &'a Place,
@@ -174,8 +175,8 @@ struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    /// Draws bits at one data rate, the first at the start of the first cycle. The line is high
-    /// after the last.
+    /// Draws bits on a line at one data rate, the first bit at the start of the first cycle. After
+    /// the last bit, the line is high.
     fn bits(&mut self, bits: impl Iterator<Item = bool>, line: Line) {
         let mut last = None;
         let mut at_ps = self.anchor.cycle_ps(self.place.cycle);
@@ -216,8 +217,8 @@ impl Pen<'_> {
         }
     }
 
-    /// Draws two streams on a line. The bit for the rising edge lasts from the first to the third
-    /// quarter of the cycle; the bit for the falling edge follows.
+    /// Draws a block's two streams of bits on a line. A bit for the rising edge lasts from the
+    /// first to the third quarter of the cycle; the bit for the falling edge follows.
     fn double(&mut self, rising: &[bool], falling: &[bool], line: Line) {
         let mut last = None;
         let mut quarter = self.place.cycle * 4 + 1;
@@ -238,9 +239,9 @@ impl Pen<'_> {
     }
 }
 
-/// Returns the bits of a block on one line: start bit, data, CRC16, end bit. A byte is sent on 8
-/// lines at once, on 4 lines in two halves (upper half first), or on one line from its top bit on
-/// [SD 3.6.1].
+/// Returns the bits of a block on data line number `line`: start bit, data, CRC16, end bit. A byte
+/// is sent on 8 lines at once, on 4 lines in two halves (upper half first), or on one line from its
+/// top bit on [SD 3.6.1].
 fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
     let mut crc = Crc16::default();
@@ -330,8 +331,8 @@ fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// Draws the clock's edges. While the controller stops the clock, and no token needs it, the clock
-/// stays low.
+/// Draws the edges of the bus clock. While the controller stops the clock, and no token needs it,
+/// the clock stays low.
 fn edges(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let held: Vec<(u64, u64)> = capture
         .events
@@ -369,7 +370,7 @@ fn edges(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// Draws the signal that is high while the clock runs.
+/// Draws the signal that is high while the bus clock runs.
 fn running(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let mut put = |at_ps, value| out.push(Change { at_ps, line: Line::Clk, value });
     put(capture.from_ns * 1_000, false);
@@ -382,7 +383,7 @@ fn running(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// Draws the contexts of a core. Where contexts overlap, only the most urgent is drawn.
+/// Draws the contexts of a CPU core. Where contexts overlap, only the most urgent is drawn.
 fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
     let mut last = None;
     for (at_ns, context) in flat(capture, core) {

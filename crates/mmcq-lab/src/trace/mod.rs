@@ -42,14 +42,16 @@ use wave::Wave;
 type Shared = Rc<RefCell<Recorder>>;
 
 thread_local! {
-    /// Recorder that is attached to the boards that this thread builds now.
+    /// Recorder that is attached to each board that this thread builds; `None`: nothing is being
+    /// recorded.
     static RECORDER: RefCell<Option<Shared>> = const { RefCell::new(None) };
 }
 
 /// Recording of a window of a run.
 pub struct Recording(Shared);
 
-/// Calls `run` and records this window of it, with at most a million records.
+/// Calls `run` and records the given window of the run, with at most a million records. Returns the
+/// result of `run`, and the recording.
 pub fn record<R>(window: Window, run: impl FnOnce() -> R) -> (R, Recording) {
     watched(Recorder::new(window, None), run)
 }
@@ -82,8 +84,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Returns the largest number of records that were in memory at a time. It does not grow with
-    /// the length of the window.
+    /// Returns the largest number of records that were in memory at a time during the survey. It
+    /// does not grow with the length of the window.
     pub fn most_held(&self) -> usize {
         self.told.most_held
     }
@@ -123,7 +125,7 @@ pub enum Dump {
 }
 
 impl Dump {
-    /// Returns the largest number of clock cycles whose edges are written one by one.
+    /// Returns the largest number of clock cycles whose edges this format can write one by one.
     pub const fn cycles_max(self) -> u64 {
         match self {
             Dump::Vcd => vcd::CYCLES_MAX,
@@ -150,7 +152,7 @@ impl Dump {
         self.begin(&Head::of(capture), clk, out)?.whole(capture)
     }
 
-    /// Runs again what was surveyed, and writes its waveform during the run.
+    /// Runs once more what [`survey`] has run, and writes the waveform during the run.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -179,19 +181,20 @@ impl Dump {
     }
 }
 
-/// Destination of a waveform.
+/// Destination of a waveform, such as a file.
 pub trait Out: io::Write + io::Seek + 'static {}
 
 impl<T: io::Write + io::Seek + 'static> Out for T {}
 
-/// Attaches the recorder's probe to a board's controller, if something is being recorded.
+/// Attaches the recorder's probe to a board's controller, if this thread is recording. `set` puts
+/// the probe into the controller.
 pub fn attach(set: impl FnOnce(Probe)) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().attached = true;
     set(Box::new(move |signal| recorder.borrow_mut().signal(signal)));
 }
 
-/// Attaches the recorder to a machine with this number of jobs, which begins its work now.
+/// Attaches the recorder to a machine with this number of jobs, whose jobs begin now.
 pub fn watch(sys: &mut System, jobs: u32) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().work_begins(sys.time.now(), sys.cpu.cores(), jobs);
@@ -210,7 +213,7 @@ pub fn attach_sdi(model: &RefCell<S3cSdi>) {
     model.borrow_mut().set_dat1_log(Some(Box::new(log)));
 }
 
-/// Attaches the recorder to a CPU with these threads, which begins its work now.
+/// Attaches the recorder to a CPU with threads of these names, which begins its work now.
 pub fn watch_cpu<A: Copy>(now_ns: u64, cpu: &mut Cpu<A>, threads: &[&'static str]) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().work_begins(now_ns, cpu.cores(), 0);
@@ -225,7 +228,8 @@ mod tests {
     use mmcq_sim::probe::Signal;
     use std::io::{Read, Seek};
 
-    /// Sends commands every 20 us, and stops the clock once; the stop is reported at its end.
+    /// Runs a controller that sends a command every 20 us and stops the clock once, for `stop_ns`;
+    /// the model reports the stop at its end.
     fn run(stop_ns: u64) {
         attach(|mut probe| {
             let bus = BusState { powered: true, clock_hz: 50_000_000, width: 4, ..BusState::default() };
@@ -240,8 +244,8 @@ mod tests {
         });
     }
 
-    /// Checks that an event that is reported later than usual is drawn at its own time, since
-    /// drawing the part waits for it.
+    /// Checks that an event that is reported later than usual is drawn at its own time, since the
+    /// drawing of a part waits for such reports.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

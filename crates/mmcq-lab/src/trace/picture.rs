@@ -8,20 +8,20 @@ use crate::system::Held;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Width of the rows in pixels.
+/// Width in pixels of the rows, without the names.
 const WIDTH: f64 = 1_400.0;
-/// Width of the space for the names of the rows, in pixels.
+/// Width in pixels of the space for the names, left of the rows.
 const LEFT: f64 = 96.0;
 const TOP: f64 = 44.0;
 const LANE: f64 = 30.0;
 const BOX: f64 = 22.0;
-/// Width in pixels of a folded idle time.
+/// Width in pixels at which each folded idle time is drawn.
 const FOLD: f64 = 34.0;
 /// Largest number of rows for requests that are under way at the same time.
 const ROWS_MAX: usize = 12;
-/// Approximate width of a letter in pixels.
+/// Approximate width in pixels of a letter of the text.
 const LETTER: f64 = 6.2;
-/// Width in pixels below which boxes of one kind are joined with their neighbours.
+/// Width in pixels below which a box is joined with neighbouring boxes of the same kind.
 const NARROW: f64 = 4.0;
 
 /// A box in a row of the picture.
@@ -34,7 +34,7 @@ struct Piece {
     colour: &'static str,
 }
 
-/// Returns the start of an SVG file of this size, with its title.
+/// Returns the first lines of an SVG file of this size, with the picture's title.
 pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
@@ -44,7 +44,7 @@ pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str
     )
 }
 
-/// Returns the picture as an SVG file.
+/// Returns the picture as the text of an SVG file.
 pub fn write(capture: &Capture, title: &str) -> String {
     let lanes = lanes(capture);
     let axis = Axis::new(capture, &lanes);
@@ -208,7 +208,8 @@ fn interrupts(capture: &Capture) -> Vec<Piece> {
     .collect()
 }
 
-/// Returns rows with the requests, each in the first row that is free at its time.
+/// Returns rows with boxes for the requests, each request in the first row that is free at its
+/// time.
 fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     let mut rows: Vec<(u64, Vec<Piece>)> = Vec::new();
     let mut left_out = 0;
@@ -243,10 +244,11 @@ fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     rows.into_iter().enumerate().map(|(n, row)| (name(n), row.1)).collect()
 }
 
-/// Time axis with idle times folded.
+/// Time axis of the picture, with idle times folded.
 struct Axis {
     from_ns: u64,
-    /// Time intervals that are drawn: start and end in ns, and the x coordinate of the start.
+    /// Time intervals that are drawn: start and end in ns, and the x coordinate in pixels of the
+    /// start.
     shown: Vec<(u64, u64, f64)>,
     px_per_ns: f64,
     step_ns: u64,

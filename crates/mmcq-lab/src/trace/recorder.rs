@@ -8,10 +8,10 @@ use mmcq_sim::card::BusState;
 use mmcq_sim::cpu::Span;
 use mmcq_sim::probe::Signal;
 
-/// Time in ns that is recorded after the end of the window, so that activity across the end is
-/// complete. It is longer than a block on one data line at 400 kHz.
+/// Time in ns for which the recorder goes on after the end of the window, so that activity across
+/// the end is complete. It is longer than a block on one data line at 400 kHz.
 pub(super) const SLACK_NS: u64 = 20_000_000;
-/// Number of records between two clean-ups.
+/// Number of new records after which old records that cannot belong to the window are removed.
 const CLEAN_EVERY: u32 = 4096;
 /// Largest number of records of a stored window, which need some hundred megabytes.
 const KEPT_MAX: usize = 1_000_000;
@@ -19,14 +19,14 @@ const KEPT_MAX: usize = 1_000_000;
 /// Function that receives the parts of a window one after the other.
 pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
-/// Window that is passed on in parts.
+/// How a window is passed on in parts during the run.
 pub(super) struct HandOn {
     /// Time in ns that must pass after the end of a part before the part counts as complete.
     pub slack_ns: u64,
     pub take: Taker,
 }
 
-/// Facts about the events of a window.
+/// Facts that the recorder has found about the events of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     /// Longest delay in ns between the newest start of any event and the report of an older event.
@@ -38,19 +38,21 @@ pub(super) struct Told {
 pub(super) struct Recorder {
     window: Window,
     hand_on: Option<HandOn>,
-    /// Start in ns of the next part; `None`: the start of the first is not known.
+    /// Start in ns of the next part that is passed on; `None`: the start of the first part is not
+    /// known yet.
     part_ns: Option<u64>,
-    /// Latest start in ns of any event so far.
+    /// Latest start in ns of any event that was reported so far.
     newest_ns: u64,
-    /// Longest delay of a report after the start of its event.
+    /// Facts about the events so far: the longest delay of a report, and the largest number of
+    /// records.
     told: Told,
-    /// Whether more records came than can be stored.
+    /// Whether more records came than can be stored, so that some are lost.
     full: bool,
     pub(super) attached: bool,
     /// Start of the window in ns; `None`: the trigger has not come.
     start_ns: Option<u64>,
     work_ns: Option<u64>,
-    /// Number of times that the trigger has occurred.
+    /// Number of times that the trigger has occurred so far.
     came: u64,
     last_ns: u64,
     since_clean: u32,
@@ -147,7 +149,7 @@ impl Recorder {
         !self.full && from_ns <= self.end_ns().saturating_add(SLACK_NS)
     }
 
-    /// Passes on all parts that are complete.
+    /// Passes on all parts of the window that are complete.
     fn hand_on(&mut self) {
         let (Some(start_ns), end_ns) = (self.start_ns, self.end_ns()) else { return };
         let Some(HandOn { slack_ns, take }) = &mut self.hand_on else { return };
@@ -172,7 +174,8 @@ impl Recorder {
         got.drop_before();
     }
 
-    /// Returns the time in ns before which events that have ended cannot belong to the window.
+    /// Returns the time in ns before which events that have ended cannot belong to the window any
+    /// more.
     fn horizon_ns(&self) -> u64 {
         self.start_ns.unwrap_or(self.last_ns).saturating_sub(self.window.before_ns).saturating_sub(SLACK_NS)
     }
@@ -280,7 +283,7 @@ impl Recorder {
         }
     }
 
-    /// Passes on the remaining parts of the window.
+    /// Passes on the parts of the window that were not passed on during the run.
     pub(super) fn rest(mut self) -> Result<Told, WindowError> {
         let (told, hand_on) = (self.told, self.hand_on.take());
         let got = self.capture()?;
@@ -379,7 +382,8 @@ mod tests {
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
     }
 
-    /// Checks that a stored window gives the same parts as one that is passed on during the run.
+    /// Checks that a stored window gives the same parts as a window that is passed on during the
+    /// run.
     #[test]
     fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {
         let window = Window { start: Start::At(0), before_ns: 0, for_ns: Some(900_000_000) };

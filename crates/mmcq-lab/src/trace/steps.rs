@@ -1,5 +1,5 @@
-//! The window in words: each activity on the lines by name, and the phases that the controller was
-//! given.
+//! The recorded window in words: each activity on the lines with its name, and the phases that the
+//! driver gave the controller.
 
 use super::capture::{Capture, Event, What};
 use super::lines;
@@ -29,13 +29,13 @@ pub struct Step {
     pub from_ns: u64,
     /// End of the step in ns.
     pub to_ns: u64,
-    /// Short text: `CMD18`, `R1`, `512 B`, `busy`.
+    /// Short text for the step, such as `CMD18`, `R1`, `512 B`, `busy`.
     pub label: String,
     /// Full description of the step.
     pub detail: String,
 }
 
-/// Returns the activity on the lines, sorted by its start.
+/// Returns the activity on the bus lines as steps, sorted by start.
 pub fn steps(capture: &Capture) -> Vec<Step> {
     let mut command = (0, false);
     capture
@@ -96,7 +96,7 @@ fn step(event: &Event, command: (u8, bool), capture: &Capture) -> Step {
     Step { lane, from_ns: event.start_ns, to_ns, label, detail }
 }
 
-/// Returns the name of a short response's format, such as R1.
+/// Returns the name of the response format, such as R1, of the command CMD`index`.
 fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     match (index, app, emmc) {
         (41, true, _) | (1, _, true) => "R3",
@@ -118,7 +118,7 @@ pub struct Phase {
     pub from_ns: u64,
     /// Time in ns at which the last activity of the phase ends.
     pub to_ns: u64,
-    /// Blocks that the phase transfers, if its command names them.
+    /// Blocks that the phase transfers; `None`: the phase's command names no blocks.
     pub data: Option<Data>,
 }
 
@@ -127,13 +127,14 @@ pub struct Phase {
 pub struct Data {
     /// Direction of the data.
     pub direction: Direction,
-    /// Argument of the command: address of the first block, in blocks or (small cards) in bytes.
+    /// Argument of the command: address of the first block, in blocks or (on small cards) in bytes.
     pub first: u32,
-    /// Number of transferred blocks.
+    /// Number of blocks that the phase transferred.
     pub blocks: u32,
 }
 
-/// Returns the direction of a command whose argument is an address; `None` for other commands.
+/// Returns the direction of the data of a command whose argument is an address; `None` for other
+/// commands.
 fn moves(index: u8, app: bool) -> Option<Direction> {
     match (index, app) {
         (17 | 18, false) => Some(Direction::Read),
@@ -142,7 +143,7 @@ fn moves(index: u8, app: bool) -> Option<Direction> {
     }
 }
 
-/// Returns the phases, sorted by their start.
+/// Returns the phases in the window, sorted by their start.
 pub fn phases(capture: &Capture) -> Vec<Phase> {
     let mut phases: Vec<(Phase, u32)> = Vec::new();
     let mut prefix = false;
@@ -175,7 +176,7 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     phases.into_iter().map(named).collect()
 }
 
-/// Returns a text about a start that mmcq's engine held.
+/// Returns a text about a held start: whether the tail of the batch came, and what the hold gained.
 pub fn held_name(held: &Held) -> String {
     match held.came {
         true => format!("start held for the tail, which came: gained {}", time(held.gained_ns)),
@@ -183,7 +184,8 @@ pub fn held_name(held: &Held) -> String {
     }
 }
 
-/// Returns the name of a thread. The threads with the lowest numbers are the jobs.
+/// Returns the name of a thread by its number. The first `jobs` threads are the jobs; `names` are
+/// names of threads on a machine without jobs.
 pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     match names.get(thread as usize) {
         Some(name) => (*name).to_owned(),
@@ -192,7 +194,7 @@ pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     }
 }
 
-/// Returns the name of a core's context.
+/// Returns the name of a context in which a CPU core runs.
 pub fn context_name(capture: &Capture, context: Context) -> String {
     match context {
         Context::Hard => "irq".to_owned(),
@@ -201,15 +203,16 @@ pub fn context_name(capture: &Capture, context: Context) -> String {
     }
 }
 
-/// Returns the consecutive contexts of a core: start and end in ns, context.
+/// Returns the consecutive contexts of a CPU core, without idle times: start and end in ns,
+/// context.
 pub fn contexts(capture: &Capture, core: u8) -> Vec<(u64, u64, Context)> {
     let flat = lines::flat(capture, core);
     let ends = flat.iter().skip(1).map(|(at_ns, _)| *at_ns).chain([capture.until_ns]);
     flat.iter().zip(ends).filter_map(|((from_ns, what), to_ns)| what.map(|w| (*from_ns, to_ns, w))).collect()
 }
 
-/// Returns the window as a list, one step per line: start in ns from the window's start, duration,
-/// text.
+/// Returns the window as a list, one activity per line: start in ns from the window's start,
+/// duration, text.
 pub fn list(capture: &Capture) -> String {
     let mut out = format!("{:>14} {:>11}  what\n", "at ns", "for ns");
     for (from_ns, to_ns, what) in rows(capture) {
@@ -219,7 +222,7 @@ pub fn list(capture: &Capture) -> String {
     out
 }
 
-/// Returns the list as JSON lines, each with from_ns, to_ns and what.
+/// Returns the list as JSON lines, each with the members from_ns, to_ns and what.
 pub fn json_lines(capture: &Capture) -> String {
     let line = |(from_ns, to_ns, what): (u64, u64, String)| {
         format!("{}\n", serde_json::json!({ "from_ns": from_ns, "to_ns": to_ns, "what": what }))
@@ -227,7 +230,7 @@ pub fn json_lines(capture: &Capture) -> String {
     rows(capture).into_iter().map(line).collect()
 }
 
-/// Returns start, end and name of all steps, sorted by start.
+/// Returns start, end and text of every line of the list, sorted by start.
 fn rows(capture: &Capture) -> Vec<(u64, u64, String)> {
     let mut rows: Vec<(u64, u64, String)> = steps(capture)
         .into_iter()

@@ -5,14 +5,14 @@ use super::wave::{Format, Head};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Largest number of clock cycles whose edges are written one by one, which need some hundred
-/// megabytes.
+/// Largest number of clock cycles of a window whose clock edges are written one by one; the file
+/// then has some hundred megabytes.
 pub(super) const CYCLES_MAX: u64 = 3_000_000;
 
-/// File whose header is written.
+/// VCD file whose header has been written.
 pub(super) struct Vcd<W> {
     ids: Vec<String>,
-    /// Whether the values at time 0 have been written.
+    /// Whether the lines' values at time 0 have been written.
     begun: bool,
     out: W,
 }
@@ -26,8 +26,8 @@ impl<W: Write> Vcd<W> {
     }
 }
 
-/// Returns the n-th identifier. It consists of printable characters except the space, of which
-/// ASCII has 94.
+/// Returns the identifier by which the file names line number `n`. It consists of printable
+/// characters except the space, of which ASCII has 94.
 fn id(n: usize) -> String {
     let digit = |n: usize| char::from(b'!' + (n % 94) as u8);
     if n < 94 { digit(n).to_string() } else { [digit(n / 94 - 1), digit(n)].iter().collect() }

@@ -25,7 +25,7 @@ pub struct Head {
     lines: BTreeSet<Line>,
     clocks_hz: BTreeSet<u32>,
     ddr: bool,
-    /// Number of clock cycles in the window.
+    /// Number of cycles of the bus clock in the window.
     cycles: u64,
 }
 
@@ -46,7 +46,7 @@ impl Head {
         }
     }
 
-    /// Makes the header for a window.
+    /// Makes the header of the waveform of a captured window.
     pub fn of(capture: &Capture) -> Self {
         let mut head = Head::new();
         capture.parts(PART_NS).into_iter().for_each(|part| head.add(&capture.part(part)));
@@ -74,7 +74,8 @@ impl Head {
         self.cycles = self.cycles.saturating_add(u64::try_from(cycles.sum::<u128>()).unwrap_or(u64::MAX));
     }
 
-    /// Checks that the window is short enough to write each edge of the clock.
+    /// Checks that the window is short enough to write each edge of the clock, if `clk` asks for
+    /// that.
     ///
     /// # Errors
     /// The window has more than `most` clock cycles.
@@ -86,14 +87,15 @@ impl Head {
         Ok(())
     }
 
-    /// Returns the unit of time in ps: 1 ns if all edges are at whole nanoseconds, otherwise 1 ps.
+    /// Returns the unit of time of the file in ps: 1 ns if all edges are at whole nanoseconds,
+    /// otherwise 1 ps.
     pub(super) fn unit_ps(&self) -> u64 {
         let quarters = if self.ddr { 4 } else { 2 };
         let whole = |hz: &u32| *hz == 0 || 1_000_000_000 % (u64::from(*hz) * quarters) == 0;
         if self.clocks_hz.iter().all(whole) { 1_000 } else { 1 }
     }
 
-    /// Returns all lines in the order of the file.
+    /// Returns all lines of the waveform in the order of the file.
     pub(super) fn lines(&self) -> Vec<Line> {
         let bus = [Line::Clk, Line::Cmd, Line::Irq].into_iter().chain((0..self.dat_lines).map(Line::Dat));
         let cores = (0..self.cores as u8).flat_map(|core| [Line::Hard(core), Line::Deferred(core)]);
@@ -126,17 +128,17 @@ impl Head {
     }
 }
 
-/// Writer of a waveform's file format. Times are in units from the start of the window and increase
-/// with each call.
+/// Writer of a waveform's file format. Times are in the file's units from the start of the window,
+/// and increase with each call.
 pub(super) trait Format {
-    /// Writes new values of lines at time `at`. Each line is named by its place in [`Head::lines`];
-    /// at time 0 all lines have values.
+    /// Writes the new values of lines that change at time `at`. Each line is named by its index in
+    /// [`Head::lines`]; at time 0 all lines have values.
     fn values(&mut self, at: u64, values: &[(usize, bool)]) -> io::Result<()>;
-    /// Completes the file; the values stay until this time.
+    /// Completes the file; the lines keep their values until the time `at`.
     fn end(&mut self, at: u64) -> io::Result<()>;
 }
 
-/// A waveform that is being written.
+/// A waveform that is being written to a file.
 pub(super) struct Wave {
     clk: Clk,
     dat_lines: u8,
@@ -144,7 +146,7 @@ pub(super) struct Wave {
     until_ps: u64,
     unit_ps: u64,
     places: BTreeMap<Line, usize>,
-    /// Present value of each line, by its place; empty before the first part.
+    /// Present value of each line, by its index in [`Head::lines`]; empty before the first part.
     values: Vec<bool>,
     /// Time in file units for which changes are being collected. If a line changes several times at
     /// one time, only its last value is written.
@@ -169,7 +171,7 @@ impl Wave {
         }
     }
 
-    /// Draws the next part of the window.
+    /// Draws the next part of the window into the file.
     pub(super) fn part(&mut self, part: &Capture) -> io::Result<()> {
         let changes = lines::changes(part, self.dat_lines, self.clk);
         let (from_ps, until_ps) = (part.from_ns * 1_000, part.until_ns * 1_000);
@@ -217,7 +219,7 @@ impl Wave {
         self.format.end((self.until_ps - self.from_ps) / self.unit_ps)
     }
 
-    /// Draws a whole stored window.
+    /// Draws a whole stored window into the file, and completes the file.
     pub(super) fn whole(mut self, capture: &Capture) -> io::Result<()> {
         capture.parts(PART_NS).into_iter().try_for_each(|part| self.part(&capture.part(part)))?;
         self.end()

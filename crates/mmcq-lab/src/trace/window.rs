@@ -1,10 +1,10 @@
-//! The window: which part of a run is recorded.
+//! The window: which part of a run the recorder records.
 
 use crate::fio::value;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a window starts.
+/// Trigger at which a window starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// The window starts at power-on. Without a length, it ends where the jobs begin.
@@ -13,45 +13,46 @@ pub enum Start {
     At(u64),
     /// The window starts at the n-th token of a command, counted from power-on.
     Command {
-        /// Index of the command.
+        /// Index of the command whose token starts the window.
         index: u8,
-        /// Number of the token, from 1.
+        /// Number of the command's token, counted from 1.
         n: u64,
     },
-    /// The window starts when the interrupt line is asserted for the n-th time after the jobs
-    /// began.
+    /// The window starts when the controller's interrupt line is asserted for the n-th time after
+    /// the jobs began.
     Interrupt {
-        /// Number of the assertion, from 1.
+        /// Number of the assertion, counted from 1.
         n: u64,
     },
-    /// The window starts when DAT1 falls for the n-th time after the work began: by this an I/O
-    /// card interrupts.
+    /// The window starts when DAT1 falls for the n-th time after the work began; by this fall an
+    /// I/O card interrupts.
     CardInterrupt {
-        /// Number of the fall of DAT1, from 1.
+        /// Number of the fall of DAT1, counted from 1.
         n: u64,
     },
 }
 
-/// Part of a run to record. It never cuts tokens, blocks or the gaps between them: it grows until
-/// no token or block crosses its ends.
+/// Part of a run to record. The window never cuts tokens, blocks or the gaps between them: it grows
+/// until no token or block crosses its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Trigger: where the recorded time starts.
     pub start: Start,
     /// Time in ns that is shown before the trigger.
     pub before_ns: u64,
-    /// Length in ns from the trigger; `None`: [`Window::LENGTH_NS`], or the whole bring-up.
+    /// Length in ns of the window from the trigger on; `None`: [`Window::LENGTH_NS`], or the whole
+    /// bring-up.
     pub for_ns: Option<u64>,
 }
 
 impl Window {
-    /// Default length in ns after the trigger.
+    /// Default length in ns of the window after the trigger.
     pub const LENGTH_NS: u64 = 1_000_000;
     /// Default time in ns that is shown before the trigger.
     pub const BEFORE_NS: u64 = 5_000;
 }
 
-/// Parses a trigger: `bringup`, `irq,n=2`, `cmd=18,n=3`.
+/// Parses a trigger, such as `bringup`, `irq,n=2` or `cmd=18,n=3`.
 impl FromStr for Start {
     type Err = String;
 
@@ -101,7 +102,7 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("time {text}: expected a whole number with ns, us, ms or s, as 250us"))
 }
 
-/// Returns a readable time: up to six digits and a unit.
+/// Returns a time in ns as readable text: up to six digits and a unit.
 pub fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -116,17 +117,17 @@ pub fn time(ns: u64) -> String {
 /// Reason why there is no recorded window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
-    /// The controller of the board has no probe.
+    /// The board's controller model has no probe, so it cannot be recorded.
     #[error("the controller cannot be traced; expected a board with an SDHCI controller, as generic")]
     NoProbe,
-    /// The trigger did not come as often as wanted.
+    /// The trigger did not occur as often as the window wanted.
     #[error("trigger {start}: it comes {came} times in the run; expected at least {n}")]
     NotSeen {
-        /// Trigger that was wanted.
+        /// Trigger for which the recorder waited.
         start: Start,
-        /// Number of the occurrence that was wanted.
+        /// Number of the occurrence for which the recorder waited.
         n: u64,
-        /// Number of times that the trigger came.
+        /// Number of times that the trigger occurred.
         came: u64,
     },
     /// The window would start after the end of the run.

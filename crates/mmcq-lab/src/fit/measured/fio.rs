@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Returns the text from the JSON on; fio may write notes before it.
+/// Returns the part of the text that begins with the JSON, since fio may write notes before it;
+/// `None`: there is no JSON.
 fn body(text: &str) -> Option<&str> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -86,7 +87,8 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
     Ok(loads)
 }
 
-/// Returns the rate in MiB/s of a direction; `None` if it transferred nothing.
+/// Returns the rate in MiB/s of one direction of a job's JSON entry; `None` if the job transferred
+/// nothing in this direction.
 fn rate(entry: &Value, dir: Dir) -> Option<f64> {
     let of = entry.get(key(dir))?;
     let number = |key: &str| of.get(key).and_then(Value::as_f64);

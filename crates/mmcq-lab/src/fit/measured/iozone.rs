@@ -16,7 +16,8 @@ const TESTS: [(&str, &str, Dir); 6] = [
     ("random write", "randwrite", Dir::Write),
 ];
 
-/// Returns the number of the header line, from 0.
+/// Returns the number, from 0, of the line with the table's header; `None`: the text has no such
+/// table.
 pub(super) fn header(text: &str) -> Option<usize> {
     text.lines().position(|line| {
         let mut words = line.split_whitespace();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Columns of a row that are ignored: they neither say what ran nor are figures to fit.
 const BESIDE: [&str; 8] = ["point", "platform", "card", "set", "version", "job_hash", "config_hash", "name"];
 
-/// Returns whether the text has rows of a sweep.
+/// Returns whether the text consists of rows of a sweep.
 pub(super) fn are(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     match first.starts_with('{') {
@@ -24,7 +24,7 @@ pub(super) fn are(text: &str) -> bool {
     }
 }
 
-/// Number of a line, and its row by column name.
+/// Number of a line, from 1, and the values of this line by column name.
 type Row = (usize, Map<String, Value>);
 
 /// Returns the rows of a text.
@@ -132,8 +132,8 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Returns the jobs of a row: the given jobs with the row's options applied last. Without given
-/// jobs, one job with only the row's options.
+/// Returns the jobs of a row: the jobs given by the caller, with the row's options applied last.
+/// Without given jobs, returns one job with only the row's options.
 fn jobs(place: &str, of_job: &[(String, String)], wanted: Wanted<'_>) -> Result<Vec<Job>, String> {
     let given = of_job.iter().map(|(option, value)| (option.as_str(), Some(value.as_str())));
     let Some(file) = wanted.job else {

@@ -19,12 +19,13 @@ use std::path::Path;
 
 /// Largest number of a trace's requests that each run of the model replays.
 const REQUESTS: usize = 4000;
-/// Smallest number of requests whose median is a useful figure.
+/// Smallest number of requests of a class whose median is a useful figure.
 const LEAST: usize = 8;
-/// Largest number of classes; those with the most requests are used.
+/// Largest number of classes that become figures; those with the most requests are used.
 const CLASSES: usize = 12;
 
-/// Requests that should take the same time.
+/// Class of requests that should take the same time: kind, size, and whether they continue the
+/// request before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
     write: bool,
@@ -54,8 +55,8 @@ struct Served {
     class: Option<Class>,
 }
 
-/// Returns the times in ns of each class's requests that were alone in the device. `served` is in
-/// the order in which the driver received the requests.
+/// Returns the times in ns that the device needed for requests that were alone in it, sorted by
+/// class. `served` is in the order in which the driver received the requests.
 fn alone(served: &[Served]) -> BTreeMap<Class, Vec<u64>> {
     let mut all = BTreeMap::<Class, Vec<u64>>::new();
     let (mut busy_ns, mut end) = (0, None);
@@ -138,7 +139,8 @@ pub(super) fn read(path: &Path) -> Result<Load, String> {
     Ok(Load { jobs, trace: plan.workers.into(), changes, setting, seed, figures })
 }
 
-/// Returns the model's figure of a class in us; `None`: no request of it was alone.
+/// Returns the model's figure of a class in us: the median over the replayed requests of this class
+/// that were alone. `None`: there is no such request.
 pub(in crate::fit) fn figure(class: Class, completed: &[Completed]) -> Option<f64> {
     let mut served: Vec<Served> = completed
         .iter()

@@ -1,4 +1,4 @@
-//! Tests the driver in front of a host that only records what it is given.
+//! Tests the model of the reader's driver in front of a host driver that only records its phases.
 
 use super::*;
 use crate::board::TIMER;
@@ -15,7 +15,7 @@ use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Time in ns of each round of the recording host.
+/// Time in ns that the recording host takes for each round.
 const ROUND_NS: u64 = 100_000;
 
 #[derive(Default)]

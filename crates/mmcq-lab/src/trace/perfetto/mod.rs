@@ -11,16 +11,17 @@ use packets::{
 };
 use prost::Message;
 
-/// Number of the sequence that all packets belong to.
+/// Number of the packet sequence that all packets of the trace belong to.
 const SEQUENCE: u32 = 1;
-/// Value of `child_ordering`: children are sorted by their ranks.
+/// Value of Perfetto's field `child_ordering`: child tracks are sorted by their ranks.
 const BY_RANK: i32 = 3;
-/// Number of windows of a counter that shows shares of time.
+/// Number of values of a counter that shows shares of time: one for each of so many equal intervals
+/// of the trace.
 const SHARES: u64 = 200;
-/// Length in ns of the shortest window of a counter that shows shares of time.
+/// Length in ns of the shortest interval for which such a counter has a value.
 const SHARE_MIN_NS: u64 = 10_000;
 
-/// Returns the content of the trace file. Its times are in ns from the start of the window.
+/// Returns the bytes of the trace file. Times in the file are in ns from the start of the window.
 pub fn write(capture: &Capture) -> Vec<u8> {
     let mut out = Out { from_ns: capture.from_ns, until_ns: capture.until_ns, ..Out::default() };
     let phases = steps::phases(capture);
@@ -40,8 +41,8 @@ struct Way {
     interrupt: Option<usize>,
 }
 
-/// Returns the ways of all requests. `None`: no data command of the window names the request's
-/// first block, as for a task of the card's queue or a request in a packed transfer.
+/// Returns the ways of all requests; `None` for a request whose first block no data command of the
+/// window names, as for a task of the card's queue or a request in a packed transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     let rises: Vec<u64> = rises(capture).map(|(from_ns, _)| from_ns).collect();
     let way = |request: &super::Request| {
@@ -70,7 +71,7 @@ fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     capture.requests.iter().map(way).collect()
 }
 
-/// Returns start and end in ns of each time in which the interrupt line is asserted.
+/// Returns start and end in ns of each time in which the controller's interrupt line is asserted.
 fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     let ends = capture.interrupts.iter().skip(1).map(|i| i.0).chain([capture.until_ns]);
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
@@ -190,8 +191,8 @@ fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
     shares(out, group, "CPU in use", &busy, u64::from(cores.max(1)));
 }
 
-/// Writes a counter in percent. 100 % means that `lanes` spans cover the whole window; there is a
-/// value for each of [`SHARES`] windows.
+/// Writes a counter in percent, with a value for each of [`SHARES`] intervals. 100 % means that
+/// `lanes` of the `spans` cover the whole interval.
 fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u64) {
     let track = out.counter(group, name, "%");
     let (from_ns, until_ns) = (out.from_ns, out.until_ns);
@@ -214,7 +215,7 @@ fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u6
     out.count(track, until_ns, 0.0);
 }
 
-/// Packets of the trace, and the tracks made so far.
+/// Packets of the trace, and the tracks made so far for it.
 #[derive(Default)]
 struct Out {
     from_ns: u64,
@@ -259,7 +260,8 @@ impl Out {
         self.events.push((at_ns, rank, TracePacket { timestamp, track_event, ..TracePacket::default() }));
     }
 
-    /// Writes a slice, cut at the window's ends; `what` is the text that the viewer shows for it.
+    /// Writes a slice on a track, cut at the ends of the window; `what` is the text that the viewer
+    /// shows for the slice.
     fn slice(&mut self, track: u64, name: &str, span: (u64, u64), what: &str, flow_ids: Vec<u64>) {
         let (from_ns, to_ns) = (span.0.max(self.from_ns), span.1.min(self.until_ns));
         if to_ns < from_ns {

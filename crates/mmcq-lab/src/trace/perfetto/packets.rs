@@ -3,10 +3,10 @@
 
 use prost::{Enumeration, Message};
 
-/// Flag for [`TracePacket::sequence_flags`]: the packet refers to nothing before it.
+/// Flag for [`TracePacket::sequence_flags`]: the packet refers to nothing in earlier packets.
 pub const CLEARED: u32 = 1;
 
-/// A trace file: its packets.
+/// A trace file: a list of packets.
 #[derive(Clone, PartialEq, Message)]
 pub struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -74,7 +74,7 @@ pub struct TrackDescriptor {
     pub parent_uuid: Option<u64>,
     #[prost(message, optional, tag = "8")]
     pub counter: Option<CounterDescriptor>,
-    /// Order of the child tracks; 3: by the rank of each.
+    /// Order in which the viewer shows child tracks; 3: by the rank of each.
     #[prost(int32, optional, tag = "11")]
     pub child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
