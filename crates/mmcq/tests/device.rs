@@ -145,7 +145,8 @@ fn an_error_in_the_answer_to_a_flush_is_told() {
 }
 
 /// Tests that an error in the response to a flush fails every durable write whose data were in the
-/// cache: the error may belong to any of them, and a flush of its own would succeed without data.
+/// cache: the error may belong to any of them, and a second flush would succeed although the data
+/// are lost.
 #[test]
 fn an_error_of_a_flush_fails_each_durable_write_whose_data_the_cache_had() {
     let mut most = 0;

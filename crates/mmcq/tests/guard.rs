@@ -22,7 +22,7 @@ fn read_concurrent(bytes: isize) {
 }
 
 /// Tests a read. `tools/sanitizer.sh` sets `MMCQ_BESIDE`: the number of bytes by which the
-/// controller misses its memory.
+/// controller misses the memory of the read.
 #[test]
 fn a_read_into_its_own_memory_is_well() {
     let beside = std::env::var("MMCQ_BESIDE").map_or(0, |bytes| bytes.parse().expect("a number of bytes"));

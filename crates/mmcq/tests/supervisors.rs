@@ -9,8 +9,8 @@ use mmcq::spec::command;
 use std::task::Waker;
 use support::{buffer, target};
 
-/// Returns an engine with a supervisor, and a write whose card has left the state `tran`: the
-/// engine will request a new initialisation. Returns the bench, and the slot of the write.
+/// Returns a bench with a supervisor, and the slot of a write whose card has left the state `tran`,
+/// so that the engine will request a new initialisation.
 fn lost() -> (Bench, SlotId) {
     let mut b = kept();
     let id = b.write(0, 8, 5);

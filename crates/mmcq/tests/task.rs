@@ -73,8 +73,9 @@ async fn several(device: BlockDevice<'_, (OneContext, TestHost), 4>) {
     }
 }
 
-/// Polls the future `several` and handles the controller's interrupt, `polls` times, and then
-/// passes the future to `end`.
+/// Polls the future of `several` and handles the controller's interrupt, up to `polls` times, and
+/// then passes a future that is still pending to `end`. Returns whether the future has ended, and
+/// afterwards the number of slots in use and the number of reclaimed buffers.
 fn interrupted(
     polls: usize,
     end: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()>>>),

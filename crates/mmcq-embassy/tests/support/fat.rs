@@ -23,7 +23,9 @@ struct Stream<'a, B: Platform, const N: usize> {
 }
 
 impl<B: Platform, const N: usize> Stream<'_, B, N> {
-    /// Returns the block at `at`, the offset in it, and how many of `len` bytes it contains.
+    /// Reads the block at the stream's position into `bounce`. Returns the number of the block on
+    /// the card, the offset of the position in it, and how many of the next `len` bytes it contains
+    /// (0 at the end of the partition).
     fn block(&self, bounce: &mut Bounce, len: usize) -> io::Result<(u64, usize, usize)> {
         let (lba, offset) = (FIRST + self.at / 512, (self.at % 512) as usize);
         if self.at >= BLOCKS * 512 {

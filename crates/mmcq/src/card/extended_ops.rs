@@ -165,8 +165,8 @@ fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
 mod tests {
     use super::*;
 
-    /// Registers of an SDHC card of 15 GB with version 3; SSR with 4 MiB units, 15 of them erased
-    /// in 3 s, offset 1 s.
+    /// Returns the registers of an SDHC card of 15 GB with version 3. By its SSR an erase of 15
+    /// units of 4 MiB takes 3 s, plus an offset of 1 s.
     fn registers() -> (Csd, Scr, Ssr) {
         let csd = Csd::parse_sd(&[0x400e_0032, 0x5b59_0000, 0x73a7_7f80, 0x0a40_0001]).unwrap();
         let scr = Scr::parse(&[0x02, 0x35, 0x80, 0x02, 0, 0, 0, 0]).unwrap();

@@ -232,8 +232,8 @@ pub(super) enum Cache {
 /// Largest number of reads of the state of a cache that may be enabled.
 const QUESTIONS: u32 = 3;
 
-/// Enables the cache that the register `at` flushes. After any failure, reads from the card whether
-/// the cache is enabled.
+/// Enables the cache that the register `flush` flushes. After any failure, reads from the card
+/// whether the cache is enabled.
 pub(super) async fn cache_on<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     flush: Extension,

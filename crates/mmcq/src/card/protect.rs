@@ -198,7 +198,7 @@ pub(super) async fn open<B: Platform, const N: usize>(
 mod tests {
     use super::*;
 
-    /// If a card ignores the data block of CMD42, it must not be reported as locked.
+    /// Tests a card that ignores the data block of CMD42: it is not reported as locked.
     #[test]
     fn an_operation_is_done_when_the_card_says_so() {
         let sure = Irreversible::i_know_that_this_cannot_be_undone();

@@ -328,7 +328,8 @@ async fn switch<B: Platform, const N: usize>(
 mod tests {
     use super::*;
 
-    /// A CSD of version 3 may declare 2^38 blocks although its card does not support CMD22.
+    /// Tests that the size of a card is limited to the blocks that its commands can address: a CSD
+    /// of version 3 may declare 2^38 blocks although its card does not support CMD22.
     #[test]
     fn no_block_is_beyond_what_commands_can_name() {
         let (ccs, co2t) = (1 << 30, 1 << 27);

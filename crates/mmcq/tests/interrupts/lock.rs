@@ -87,8 +87,8 @@ pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A lock at whose begin and end an interrupt may come. Each [`mmcq::task::Stack`] and each
-/// [`mmcq::task::IrqTask`] has a lock of its own.
+/// A lock where an interrupt may come when a use of it begins and when the use ends. Each
+/// [`mmcq::task::Stack`] and each [`mmcq::task::IrqTask`] has a lock of its own.
 #[derive(Default)]
 pub struct Interrupted(Cell<bool>);
 

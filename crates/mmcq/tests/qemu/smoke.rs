@@ -9,7 +9,7 @@ use mmcq::host::Regs;
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Sends a command without data: index, flags of the command register [SDHC 2.2.6], argument.
-/// Returns the first word.
+/// Returns the first word of the response, or the Error Interrupt Status as an error.
 fn send(machine: &Machine, registers: &QtestRegs, index: u16, flags: u16, arg: u32) -> Result<u32, u16> {
     let before = machine.irqs();
     assert!(!machine.irq(), "CMD{index}: the interrupt is asserted before the command");

@@ -93,8 +93,8 @@ setters!(MshcConfig {
 });
 
 impl MshcConfig {
-    /// Makes settings for four data lines and default speed; the driver reads the FIFO's size from
-    /// the controller.
+    /// Makes settings for four data lines and default speed. The FIFO has the size that `None` in
+    /// [`fifo_words`](Self::fifo_words) means.
     pub const fn new(source_hz: u32) -> Self {
         MshcConfig {
             source_hz,

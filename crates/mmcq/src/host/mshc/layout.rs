@@ -48,7 +48,7 @@ mod sealed {
 pub trait MshcLayout: sealed::Sealed {
     /// Name of the controller in messages.
     const NAME: &'static str;
-    /// Offsets of the shared registers.
+    /// Offsets of the registers that both controllers have.
     const AT: Offsets;
     /// True if the controller has DesignWare's own registers, false if it has SMHC's.
     const DESIGN_WARE: bool;

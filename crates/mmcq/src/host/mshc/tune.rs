@@ -23,7 +23,7 @@ pub trait MshcBoard {
         let _ = tap;
     }
 
-    /// Selects the phase that needs no tuning, for clocks of up to 52 MHz.
+    /// Selects the clock phase for sampling that needs no tuning, for clocks of up to 52 MHz.
     fn unselect(&mut self) {}
 }
 
@@ -35,8 +35,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         !L::DESIGN_WARE && self.config.sample_delay
     }
 
-    /// Begins to search for a sampling point; returns false if the board has no phases and the
-    /// controller no delay line.
+    /// Begins to search for a sampling point; returns false if the board has no clock phases and
+    /// the controller no delay line.
     pub(super) fn start_search(&mut self) -> bool {
         let taps = if self.has_delay() { DELAY_TAPS } else { self.board.taps() };
         if taps == 0 {

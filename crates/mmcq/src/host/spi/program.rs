@@ -18,7 +18,8 @@ const AHEAD: usize = 6;
 /// Bytes within which a card must respond [SD 7.5.1, N_CR], in addition to those of the command's
 /// exchange.
 const ANSWER_LATE: usize = 8;
-/// Largest number of tries of CMD0 before a wrong response counts, and of CMD59.
+/// Largest number of tries of CMD0 before its wrong response becomes a failure; also the largest
+/// number of tries of CMD59.
 const RESETS: u8 = 3;
 const BLOCK_TOKEN: u8 = 0xfe;
 const BLOCK_OF_SEVERAL_TOKEN: u8 = 0xfc;

@@ -94,7 +94,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
-    /// The card's transfer is open, the controller's is not.
+    /// A write: the card's transfer is open, the controller's is not.
     Carrier,
     /// The transfer cannot be continued.
     Ended,

@@ -87,7 +87,7 @@ fn usual() -> SdhciConfig {
     profiles::USDHC.clock(SOURCE_HZ)
 }
 
-/// Returns the SD clock by the chip's registers, with all divisions.
+/// Returns the SD clock in hertz that results from both dividers in the chip's registers.
 fn clock_hz(chip: &Chip) -> u32 {
     let system = chip.get(SYSTEM);
     SOURCE_HZ / ((system >> 8 & 0xff) * 2).max(1) / ((system >> 4 & 0xf) + 1)
