@@ -28,8 +28,8 @@ pub enum Stage {
     Cached,
 }
 
-/// A written version of a sector that is not yet safe in the flash, so that a power cut decides
-/// about it.
+/// A written version of a sector that is not yet safe in the flash, so that a power cut may lose
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AtStake {
     /// Partition, numbered as in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7
