@@ -108,8 +108,8 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Executes a case once for each event of this point, with one more fault at that event, until a run
-/// ends before the event.
+/// Executes a case once for each event of this point, with one more fault at that event, until a
+/// run ends before the event.
 fn each(
     whole: &Case,
     before: &[Shot],

@@ -123,8 +123,8 @@ const LONGEST: usize = 1 << 17;
 const LONGEST_ERASE: u64 = 1 << 14;
 /// Largest number of unused sector buffers that are stored for reuse.
 const SPARE: usize = 1 << 15;
-/// Longest time in ns in which the cache writes a sector to the flash in the background. Some
-/// sectors wait for a flush instead.
+/// Longest time in ns that a sector stays in the cache before the cache writes it to the flash in
+/// the background. Some sectors wait for a flush instead.
 const DRAIN_NS: u64 = 20_000_000;
 
 /// Journal of the written sectors that are not yet safe in the flash.
