@@ -2,7 +2,8 @@
 //! call.
 //!
 //! A driver that stands in for another stack is charged the costs of that stack; mmcq is charged
-//! its measured number of instructions. The port charges register accesses, not this wrapper.
+//! its measured number of instructions. Register accesses are charged by the port, and not by this
+//! wrapper.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -119,7 +119,8 @@ struct Running<A> {
 
 struct Core<A> {
     running: Option<Running<A>>,
-    /// A thread that deferred work has preempted, with the cost that it has left and its action.
+    /// A thread that deferred work has preempted, with the cost in ns that it still has to spend,
+    /// and its action.
     aside: Option<(Thread, u64, A)>,
     deferred: VecDeque<(u64, A)>,
     blocked_until_ns: u64,

@@ -57,8 +57,8 @@ impl DeviceMemory for ShadowMemory {
         ShadowMemory::device_write(self, bus, data)
     }
 
-    /// If the mapping of the descriptor is for `Write`, the CPU does not see the change, since no
-    /// cache line is invalidated.
+    /// Writes `data` into a descriptor that the device returns. If the mapping of the descriptor is
+    /// for `Write`, the CPU does not see the change, since no cache line is invalidated.
     fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         let (window, at) = inner.span(bus, data.len(), Direction::Write).ok_or(BusError)?;

@@ -218,9 +218,9 @@ fn a_card_that_says_what_cannot_be_is_driven_without_its_queue() {
     }
 }
 
-/// Checks that first the queue engine and then the queue is left. The engine asks the card by
-/// itself, and does not report answers that make no sense: its tasks never end, and the log shows
-/// its registers. The software drives the queue next, and sees the answers itself.
+/// Checks that the stack gives up first the queue engine and then the queue. The engine asks the
+/// card by itself, and does not report answers that make no sense: its tasks never end, and the log
+/// shows its registers. The software drives the queue next, and sees the answers itself.
 #[test]
 fn the_engine_is_left_first_and_then_the_queue() {
     for (what, point, strike, is_why, words) in CASES {

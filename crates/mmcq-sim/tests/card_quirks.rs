@@ -234,8 +234,9 @@ fn the_last_block_is_read_alone() {
     assert!(read_to_the_end(Options::DEFAULT).is_err(), "the card does not break by itself");
 }
 
-/// Checks the manufacturing date of a device whose four bits for the year are used up, and whose
-/// revision is not the one that extends them [eMMC 7.2.7].
+/// Checks the manufacturing date of an eMMC made in 2026 that reports 2010. The four bits for the
+/// year have started again, and the device's revision is not the one that moves their first year
+/// [eMMC 7.2.7].
 #[test]
 fn a_date_after_the_last_one() {
     let made = |text: &str| {

@@ -103,7 +103,8 @@ fn behind_writes() -> String {
     rows
 }
 
-/// Measures eight writes of 4 KiB to a card that takes longer than it should.
+/// Returns rows of a table: how long eight writes of 4 KiB take on a card whose busy lasts longer
+/// than it should.
 fn trouble() -> String {
     let mut rows = String::new();
     let plans: [(&str, &dyn Fn() -> Plan); 5] = [

@@ -110,7 +110,8 @@ fn an_open_read_up_to_the_end_is_closed_without_an_error() {
 }
 
 /// Checks that no CMD0 is sent while an eMMC powers up, since it would make the device inactive.
-/// Until the device is ready only CMD1 is sent [eMMC 6.4.3], for the standard's second.
+/// Until the device is ready only CMD1 is sent [eMMC 6.4.3], for the one second that the standard
+/// allows.
 #[test]
 fn an_emmc_is_not_reset_while_it_powers_up() {
     for ms in [1, 40, 400, 990] {
@@ -169,7 +170,7 @@ fn a_card_that_echoes_no_supply_is_taken() {
 }
 
 /// Checks that a card may be busy for five seconds after its first ACMD41: cards on the market need
-/// longer than the standard's second.
+/// longer than the one second that the standard allows.
 #[test]
 fn a_card_that_says_it_is_busy_gets_five_seconds() {
     for seconds in [1, 2, 3, 4] {

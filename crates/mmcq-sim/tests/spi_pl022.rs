@@ -20,8 +20,8 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 type Stack = mmcq::task::Stack<(OneThread, Spi<Pio>), 8>;
 
 const SSPCLK_HZ: u32 = 50_000_000;
-/// The interrupts RXIM (the receive FIFO is half full) and RTIM (bytes stay in it without a further
-/// one).
+/// The interrupts RXIM (the receive FIFO is half full) and RTIM (bytes have stayed in the receive
+/// FIFO, and no further byte came).
 const RECEIVED: u32 = 0x6;
 
 /// A port over a PL022, with at most eight bytes under way.

@@ -321,7 +321,8 @@ fn cards_of_every_habit() {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Strikes one fault at a time: recovered or reported, no wrong data, no endless wait.
+/// Checks one fault at a time: the stack recovers or reports an error, no data are wrong, and no
+/// request waits for ever.
 #[test]
 fn each_fault_of_the_wire_once() {
     let strikes = [
@@ -560,7 +561,8 @@ fn a_card_left_by_another_in_the_middle_is_brought_back() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Checks a new stack after one that disappeared in a request; the card's supply stays on.
+/// Checks a new stack after an earlier stack that disappeared in the middle of a request; the
+/// card's supply stays on.
 #[test]
 fn a_card_left_in_the_middle_is_brought_back() {
     let mut wrong = Vec::new();

@@ -164,7 +164,7 @@ fn without_an_interrupt_it_waits_until_it_is_critical() {
 }
 
 /// Checks a card for which a request always waits: the background work is still done, and no
-/// request waits longer than one slice of it.
+/// request waits longer than one slice of this work.
 #[test]
 fn a_busy_card_is_looked_after_in_time() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});

@@ -380,7 +380,7 @@ impl Run<'_> {
 const SWITCH_NS: u64 = 100_000_000;
 
 /// Builds the request for an access to another partition than the user area. `config` is the value
-/// of PARTITION_CONFIG for it.
+/// of PARTITION_CONFIG that selects this partition.
 fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Asking {
     let (out, back) = if asked == Asked::Read { (0, blocks) } else { (blocks, 0) };
     let visit = PartitionAccess { config, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };

@@ -108,7 +108,8 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Adds one fault at each event of this point in turn, until a run ends before the event.
+/// Executes a case once for each event of this point, with one more fault at that event, until a
+/// run ends before the event.
 fn each(
     whole: &Case,
     before: &[Shot],

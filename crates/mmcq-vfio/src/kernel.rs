@@ -121,6 +121,8 @@ fn call_plain(file: &File, request: libc::Ioctl, argument: libc::c_int) -> io::R
     checked(unsafe { libc::ioctl(file.as_raw_fd(), request, argument) })
 }
 
+/// Makes the ioctl `request` on the file, with a structure as its argument.
+///
 /// # Safety
 /// `T` is the structure that `request` takes, or begins with it.
 unsafe fn call_with<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> io::Result<libc::c_int> {

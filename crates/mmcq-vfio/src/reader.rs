@@ -403,7 +403,8 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future and the supervisor. It sleeps only if neither was woken since its last poll.
+/// Polls a future and the supervisor. The caller may sleep afterwards only if neither was woken
+/// since its last poll.
 fn awake<F: Future, E>(
     future: F,
     mut keep: impl FnMut(&mut Context<'_>) -> Result<(), E>,

@@ -28,8 +28,8 @@ pub enum Stage {
     Cached,
 }
 
-/// A written version of a sector that is not yet safe in the flash, so that a power cut decides
-/// about it.
+/// A written version of a sector that is not yet safe in the flash, so that a power cut may lose
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AtStake {
     /// Partition, numbered as in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7
@@ -123,8 +123,8 @@ const LONGEST: usize = 1 << 17;
 const LONGEST_ERASE: u64 = 1 << 14;
 /// Largest number of unused sector buffers that are stored for reuse.
 const SPARE: usize = 1 << 15;
-/// Longest time in ns in which the cache writes a sector to the flash in the background. Some
-/// sectors wait for a flush instead.
+/// Longest time in ns that a sector stays in the cache before the cache writes it to the flash in
+/// the background. Some sectors wait for a flush instead.
 const DRAIN_NS: u64 = 20_000_000;
 
 /// Journal of the written sectors that are not yet safe in the flash.

@@ -48,8 +48,8 @@ impl Mode {
     }
 }
 
-/// Returns the largest sampling errors (see [`BusState::sample_error`]) at which responses and data
-/// still arrive.
+/// Returns the largest sampling errors (see [`BusState::sample_error`]) at which responses still
+/// arrive, and at which data still arrive.
 fn limits(bus: &BusState) -> (u8, u8) {
     match bus.clock_hz {
         0..=UNTUNED_HZ => (100, 100),

@@ -98,8 +98,8 @@ impl Register {
     }
 }
 
-/// Replacement bytes for a register. The card computes a correct checksum for them. Its behaviour
-/// does not follow the replaced values.
+/// Replacement bytes for a register. The card computes a correct checksum for them. The card's
+/// behaviour does not follow the replaced values.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Replaced")]
 pub struct RegisterBytes {
@@ -215,7 +215,8 @@ pub(super) struct OddCard<C> {
     resets_seen: u32,
     /// What is wrong with the data of the present command; the number is the delay in ns.
     data: Option<(Odd, u64)>,
-    /// The register that the present data are; `None` if they are no register.
+    /// The register that the card sends as the data of the present command; `None` if the data are
+    /// no register.
     register: Option<Register>,
 }
 

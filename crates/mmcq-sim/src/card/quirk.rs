@@ -172,7 +172,8 @@ pub enum Discarded {
     Ones,
     /// Discarded sectors keep the content from before the discard.
     Old,
-    /// Each sector reads as one of the three, different from sector to sector.
+    /// Each discarded sector reads in one of the three ways above: erased, ones, or old. The way
+    /// differs from sector to sector.
     Mixed,
 }
 

@@ -313,7 +313,8 @@ impl Sector {
         }
     }
 
-    /// Records that complete writes that were not flushed are on the card, or not, or torn.
+    /// Records that each complete write of this sector that was not flushed may now be on the card,
+    /// or not, or torn.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Done(n) | Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) | Fate::Shown(n) =
@@ -343,8 +344,9 @@ impl Sector {
         }
     }
 
-    /// Records what a read has returned, if no loss came since its submission. The content is
-    /// certain now until the next loss, and later complete content is lost for good.
+    /// Records what a read has returned, if no loss came since its submission. This content is
+    /// certain now until the next loss. Complete content that was submitted after it is lost for
+    /// good.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
@@ -411,9 +413,9 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// Records that a read has returned the content below these entries. Failed requests among them
-    /// are not on the card, and requests under way must fail. A discarded sector may still be
-    /// erased later.
+    /// Records that a read has returned the content from before the entries with index `from` and
+    /// higher. Failed requests among them are not on the card, and requests under way must fail. A
+    /// discarded sector may still be erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {

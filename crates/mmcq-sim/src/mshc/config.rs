@@ -45,8 +45,8 @@ pub struct MshcConfig {
     /// Middle of the data eye, in degrees of the card's clock after the edge at which the
     /// controller samples by default.
     pub best_phase: u16,
-    /// Number of sampling phases of the board's clock unit, evenly spaced; 0: it cannot move the
-    /// sampling edge.
+    /// Number of sampling phases of the board's clock unit, evenly spaced; 0: the clock unit cannot
+    /// move the sampling edge.
     pub phases: u8,
     /// Length of a step of SMHC's own delay line (SAMP_DL) in picoseconds; 0: there is no delay
     /// line.
@@ -61,8 +61,8 @@ pub struct MshcConfig {
     /// Fault: whether a write to the poll demand register has no effect, so that a suspended DMA
     /// stays suspended.
     pub ignores_poll: bool,
-    /// Fault: whether a command that has no data on the card transfers none, even while the card
-    /// has a write open.
+    /// Fault: whether a command without data of its own (such as CMD13) never carries data, even
+    /// while the card has a write open.
     pub carries_nothing: bool,
 }
 

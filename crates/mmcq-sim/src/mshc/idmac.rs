@@ -178,7 +178,8 @@ impl Mshc {
         }
     }
 
-    /// Fetches descriptors if needed. Returns whether one with room in its buffers is in use.
+    /// Fetches descriptors until one has room in its buffers. Returns whether a descriptor with
+    /// room is in use.
     pub(super) fn descriptor(&mut self, now: u64) -> bool {
         let on = self.idmac.mode & mode::ON != 0 && self.by_dma();
         while on && self.idmac.state == State::Ready {

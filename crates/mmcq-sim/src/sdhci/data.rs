@@ -402,7 +402,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles the data timeout [SDHC 2.2.18]. It has no effect if its status enable bit is clear.
+    /// Handles the data timeout [SDHC 2.2.18]. The timeout has no effect if the driver has not
+    /// enabled the status bit Data Timeout Error.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.regs.enable & int::DATA_TIMEOUT != 0 {
             self.data_error(int::DATA_TIMEOUT, now);

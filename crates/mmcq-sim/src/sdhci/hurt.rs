@@ -110,7 +110,8 @@ impl Sdhci {
         self.raise(bits, now);
     }
 
-    /// Drops the late status bits of a circuit that the driver resets.
+    /// Drops status bits that a fault has delayed, if they belong to a circuit that the driver
+    /// resets.
     pub(super) fn forget_late(&mut self, bits: u32) {
         self.hurt.late.retain_mut(|late| {
             late.1 &= !bits;

@@ -41,7 +41,8 @@ pub(super) struct Registers {
     pub not_issued: bool,
     /// Whether the 1.8 V regulator is ready.
     pub at_18v: bool,
-    /// Register 78h as the selection of the enhanced strobe, on controllers that have this.
+    /// Value of register 78h, on controllers on which this register selects the enhanced strobe
+    /// ([`SdhciConfig::strobe_register`](super::SdhciConfig::strobe_register)).
     pub strobe: u32,
 }
 

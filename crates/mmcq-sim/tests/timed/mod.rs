@@ -37,8 +37,8 @@ pub fn turn<B: Platform, const N: usize>(
     turn_to(stack, model, time, until)
 }
 
-/// Advances to the next event of the model, or to the stack's deadline if that is earlier, whether
-/// it interrupts or not, and lets the stack handle it.
+/// Advances to the next event of the model, or to the stack's deadline if that is earlier, and lets
+/// the stack handle it. The event need not interrupt.
 pub fn step<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     model: &RefCell<impl Device>,

@@ -59,7 +59,7 @@ fn unit_end(at: u64) -> u64 {
 
 impl Flash {
     /// Returns the time in ns of the first block of a read command that continues the run; `None`
-    /// if it does not continue it.
+    /// if the command does not continue the run.
     pub(crate) fn goes_on_ns(&mut self, at: u64, now_ns: u64) -> Option<u64> {
         let prefetch = self.timing.prefetch?;
         let run = self.run.as_mut().filter(|run| run.next == at)?;
@@ -68,8 +68,8 @@ impl Flash {
         Some(there_ns.max(now_ns.saturating_add(prefetch.hit_ns)))
     }
 
-    /// Returns the time in ns at which the next 4 KiB of a read that continues the run, from this
-    /// address on, are fetched.
+    /// Returns the time in ns at which the 4 KiB from byte address `at` on are fetched, in a read
+    /// that continues the run.
     pub(crate) fn fetched_ns(&mut self, at: u64, now_ns: u64) -> u64 {
         let (Some(prefetch), Some(run)) = (self.timing.prefetch, &mut self.run) else { return now_ns };
         run.advance(&prefetch, now_ns);

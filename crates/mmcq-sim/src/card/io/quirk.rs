@@ -34,7 +34,8 @@ pub struct IoQuirks {
     /// The card is soldered to a 1.8 V rail: it signals at 1.8 V from power-up on, offers no
     /// voltage switch, and does not know CMD11.
     pub always_1v8: bool,
-    /// Bytes of the tuple chains that replace the bytes that the profile would otherwise give.
+    /// Replacement bytes for the tuple chains: the profile gives these bytes instead of those that
+    /// the card's other settings make.
     pub cis: Vec<Spanned<CisBytes>>,
 }
 

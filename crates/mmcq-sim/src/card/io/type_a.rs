@@ -31,7 +31,7 @@ pub const ACL: u8 = 2;
 /// Largest number of written packets that are stored for inspection.
 const KEPT_SENT: usize = 16;
 
-/// A source of packets for the host at a steady rate. It starts when the host enables the
+/// A source of packets for the host at a steady rate. The source starts when the host enables the
 /// interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {

@@ -28,7 +28,8 @@ enum Sector {
     Kept(u32),
 }
 
-/// Kind of a sector's content. Another array has the number that belongs to it.
+/// Kind of a sector's content. The number that belongs to the kind, such as a word or an index, is
+/// in another array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Untouched,

@@ -335,7 +335,7 @@ impl SdCard {
     }
 
     /// Returns the byte address of a block; `Err` holds the error bit for R1. An SDUC card needs
-    /// the upper address bits of CMD22 before each such command.
+    /// the upper address bits of CMD22 before each command with an address.
     pub(super) fn block_address(&mut self, arg: u32) -> Result<u64, u32> {
         let upper = self.upper.take();
         match (self.config.class, upper) {

@@ -278,7 +278,9 @@ impl SdCard {
         }
     }
 
-    /// Prepares the card for a command that the SD bus does not have, or has in another form.
+    /// Prepares the card for a command that the SD bus does not have, or has in another form: a
+    /// CMD55 before it has no effect, and it ends a sequence of erase commands to which it does not
+    /// belong.
     fn begin(&mut self, index: u8) {
         self.app = false;
         self.leave_erase(index);
