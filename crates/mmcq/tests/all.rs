@@ -49,6 +49,7 @@ mod fuzz_queue;
 mod house;
 mod interrupts_status;
 mod ladder;
+mod ladder_help;
 mod layers;
 mod limits;
 mod loss;

@@ -13,44 +13,8 @@ use mmcq::spec::command::{self, Command, Resp};
 use mmcq::spec::response::R1;
 use support::{TestHost, World, buffer, target};
 
-#[test]
-fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
-    let mut b = kept();
-    b.world.borrow_mut().retune = true;
-    let id = b.read(0, 1);
-    assert!(b.finish(id).result.is_ok());
-    assert_eq!(b.help(), ServiceRequest::Retune);
-    b.e.service_done(Ok(target(BLOCKS)), b.now);
-    b.now += 60_000 * MS;
-    b.e.halt();
-    assert!(b.e.dismiss_supervisor());
-    // Something else moves the engine before the supervisor is polled.
-    let _ = b.e.poll(b.now);
-    assert_eq!(b.e.take_service_request(), Some(ServiceRequest::Dismissed));
-}
-
 /// Tests that one slot is kept free for the supervisor's requests only as long as there is a
 /// supervisor.
-#[test]
-fn a_supervisor_that_has_gone_keeps_no_slot() {
-    let mut b = kept();
-    let fill = |b: &mut Bench| {
-        (0..64)
-            .map_while(|_| {
-                let read = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0));
-                b.e.submit(read, b.now).ok()
-            })
-            .collect::<Vec<_>>()
-    };
-    let ids = fill(&mut b);
-    assert_eq!(ids.len(), 7);
-    for id in ids {
-        assert!(b.finish(id).result.is_ok());
-    }
-    let _ = b.e.set_service_waker(None);
-    assert_eq!(fill(&mut b).len(), 8);
-}
-
 /// Tests a command during bring-up, when the engine has no card yet, while the card-detect switch
 /// bounces: the command ends as usual.
 #[test]
@@ -341,27 +305,6 @@ fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
 
 /// Tests a supervisor that is dropped while the engine waits for its help, whether it has taken the
 /// request for help or not: the engine does not wait any longer.
-#[test]
-fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
-    for heard in [true, false] {
-        let mut b = kept();
-        let id = b.write(0, 8, 5);
-        b.fault(1, Cause::Timeout, Stage::Data, false);
-        b.world.borrow_mut().stuck_state = Some(0);
-        if heard {
-            assert_eq!(b.help(), ServiceRequest::Reinit);
-        } else {
-            while b.taken(RecoveryStep::Reinit) == 0 {
-                b.step();
-            }
-        }
-        let gone_ns = b.now;
-        let _ = b.e.set_service_waker(None);
-        assert_eq!(b.finish(id).result, Err(Error::Dead));
-        assert!(b.now - gone_ns < 150 * MS, "{} ms, heard: {heard}", (b.now - gone_ns) / MS);
-    }
-}
-
 /// Tests a flush whose command cannot be sent because the CMD line stays in use: it is given up
 /// long before the 30 s of a flush, since no command uses the CMD line for longer than 70 ms.
 #[test]
@@ -407,38 +350,6 @@ fn a_controller_in_trouble_is_reset() {
 }
 
 #[test]
-fn help_is_asked_for_in_order_and_urgent_requests_pass() {
-    let mut b = kept();
-    let id = b.write(0, 8, 5);
-    let behind = b.read(64, 8);
-    b.fault(1, Cause::Timeout, Stage::Data, false);
-    b.world.borrow_mut().stuck_state = Some(0);
-    assert_eq!(b.help(), ServiceRequest::Reinit);
-    b.world.borrow_mut().stuck_state = None;
-    // The conversation passes whatever waits.
-    let log = b.world.borrow().log.len();
-    let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
-    let urgent = Request::new(Kind::Raw { prefix: None, phase, timeout_ns: MS }, DmaBuf::EMPTY).urgent();
-    let spoken = b.submit(urgent);
-    assert!(b.finish(spoken).result.is_ok());
-    assert_eq!(b.commands()[log..], [0]);
-    assert!(b.e.take(id).is_none() && b.e.take(behind).is_none());
-    b.e.service_done(Err(Error::Silent), b.now);
-    assert_eq!(b.help(), ServiceRequest::PowerCycle);
-    b.e.service_done(Ok(target(BLOCKS)), b.now);
-    assert!(b.finish(id).result.is_ok() && b.finish(behind).result.is_ok());
-    assert_eq!(b.world.borrow().medium[0], 5);
-    assert_eq!(
-        (b.taken(RecoveryStep::Reinit), b.taken(RecoveryStep::PowerCycle), b.taken(RecoveryStep::Dead)),
-        (1, 1, 0)
-    );
-    // An answer without a question has no effect.
-    b.e.service_done(Err(Error::Silent), b.now);
-    let id = b.read(0, 1);
-    assert!(b.finish(id).result.is_ok());
-}
-
-#[test]
 fn another_card_gets_nothing() {
     let mut b = kept();
     let ids = [b.write(0, 8, 5), b.write(64, 8, 5), b.read(128, 8)];
@@ -451,43 +362,6 @@ fn another_card_gets_nothing() {
         assert_eq!(b.finish(id).result, Err(Error::Changed));
     }
     assert_eq!(b.world.borrow().transfers().len(), transfers);
-}
-
-#[test]
-fn without_help_everything_is_dead_in_bounded_time() {
-    let mut b = bench();
-    let ids: Vec<_> = (0..8).map(|i| b.write(16 * i, 8, 5)).collect();
-    b.fault(1, Cause::Timeout, Stage::Data, false);
-    b.world.borrow_mut().stuck_state = Some(0);
-    for id in ids {
-        assert_eq!(b.finish(id).result, Err(Error::Dead));
-    }
-    assert!(b.now < 1_000 * MS);
-    let phase = Phase { command: Command::new(52, 0, Resp::R5), data: None, auto: Auto::None, tuning: false };
-    for kind in
-        [Kind::Read { lba: 0, blocks: 1 }, Kind::Flush, Kind::Io { phase, timeout_ns: MS, chain: false }]
-    {
-        let refused = b.e.submit(Request::new(kind, buffer(1, 0)), b.now).unwrap_err();
-        assert_eq!(refused.0, Error::Dead);
-    }
-    assert_eq!(b.world.borrow().mapped(), 0);
-    // A new bring-up begins anew.
-    b.world.borrow_mut().stuck_state = None;
-    b.e.set_card_params(None);
-    b.e.set_card_params(Some(target(BLOCKS)));
-    let id = b.read(0, 1);
-    assert!(b.finish(id).result.is_ok());
-}
-
-#[test]
-fn a_supervisor_that_promised_help_and_gives_none_is_not_waited_for_for_ever() {
-    let mut b = kept();
-    let id = b.write(0, 8, 5);
-    b.fault(1, Cause::Timeout, Stage::Data, false);
-    b.world.borrow_mut().stuck_state = Some(0);
-    assert_eq!(b.help(), ServiceRequest::Reinit);
-    assert_eq!(b.finish(id).result, Err(Error::Dead));
-    assert!(b.now < 12_500 * MS);
 }
 
 #[test]
@@ -594,26 +468,4 @@ fn faults_anywhere_end_well_or_in_an_error() {
         assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
         Ok(())
     });
-}
-
-/// Tests a supervisor that is dismissed, and a card-detect switch that changes before the
-/// supervisor is polled: the supervisor gets both requests.
-#[test]
-fn a_dismissal_outlasts_a_switch_that_moves() {
-    let mut b = kept();
-    assert!(b.e.dismiss_supervisor());
-    b.world.borrow_mut().insert();
-    b.e.presence_changed(b.now);
-    let mut heard = Vec::new();
-    for _ in 0..20 {
-        b.now += 20 * MS;
-        let _ = b.e.poll(b.now);
-        let Some(asked) = b.e.take_service_request() else { continue };
-        heard.push(asked);
-        if asked != ServiceRequest::Dismissed {
-            b.e.service_done(Ok(target(BLOCKS)), b.now);
-        }
-    }
-    assert_eq!(heard.iter().filter(|&&asked| asked == ServiceRequest::Dismissed).count(), 1, "{heard:?}");
-    assert!(heard.contains(&ServiceRequest::Inserted), "{heard:?}");
 }

@@ -17,6 +17,7 @@
 //! ([`Host::CONTINUES`]); sequential access gains most from that. On a [shared](Port::SHARED) bus
 //! the driver deselects the card after each phase, and releases the bus.
 
+mod blocks;
 mod bus;
 mod card;
 mod config;

@@ -1,11 +1,11 @@
 //! A phase as a program of exchanges: the end of each exchange selects the next one.
 
+use super::blocks::Blocks;
 use super::card::{Card, Open};
 use super::frame::Input;
 use super::line::Line;
 use super::port::{Exchange, Port, Progress};
 use super::step::{LOOK_FIRST, Patience, Step};
-use crate::host::pio::Cursor;
 use crate::host::{Auto, Cause, Data, Direction, Done, Fault, Phase, Segment, Stage, StartError};
 use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
@@ -34,18 +34,6 @@ const ILLEGAL: u8 = 1 << 2;
 const REFUSED: u8 = 0x7c;
 /// Size of CID and CSD in bytes.
 const REGISTER_BYTES: usize = 16;
-
-/// The blocks of a phase that are still to transfer.
-#[derive(Clone, Copy, Debug)]
-struct Blocks {
-    data: Data,
-    /// Number of blocks that are left, including the block in progress.
-    left: u32,
-    /// Bytes that are still missing of the block in progress.
-    rest_bytes: u32,
-    cursor: Cursor,
-    crc: u16,
-}
 
 /// The program of the phase in progress.
 #[derive(Clone, Copy, Debug)]
@@ -599,20 +587,5 @@ impl Program {
         self.again = 1;
         line.more(ANSWER_LATE);
         Ok(Turn::Go)
-    }
-}
-
-impl Blocks {
-    /// Returns the blocks to transfer, or an error; each block must lie in one segment.
-    fn of(data: Data, segments: &[Segment]) -> Result<Blocks, StartError> {
-        let size = u32::from(data.block_size);
-        let bytes =
-            data.blocks.checked_mul(size).filter(|&bytes| bytes > 0).ok_or(StartError::Unsupported)?;
-        let given = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
-        let whole = |segment: &Segment| segment.len > 0 && segment.len.is_multiple_of(size);
-        if given < bytes || segments.len() > 1 && !segments.iter().all(whole) {
-            return Err(StartError::Unsupported);
-        }
-        Ok(Blocks { data, left: data.blocks, rest_bytes: 0, cursor: Cursor::default(), crc: 0 })
     }
 }
