@@ -4,8 +4,10 @@
 //! `examples/c/card.c` is an example. Build the library for a target by
 //!
 //! ```text
-//! cargo rustc -p mmcq-c --release --crate-type staticlib --features panic-handler --target thumbv7em-none-eabihf
+//! cargo rustc -p mmcq-c --release --crate-type staticlib --features panic-handler --config 'profile.release.panic="abort"' --target thumbv7em-none-eabihf
 //! ```
+//!
+//! and link it with `-Wl,--gc-sections`.
 //!
 //! Every pointer is checked for null and every number for its range before use; every error is a
 //! code with a name. No panic unwinds into C: the stack cannot reach a panic, and a panic in an

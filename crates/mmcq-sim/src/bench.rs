@@ -281,8 +281,8 @@ impl<P: Profile> Bench<P> {
 
     /// Removes the card from the slot and returns it; `None` if the slot is empty. The controller
     /// reports the removal to the stack. [`insert`](Self::insert) puts a card into the slot again.
-    /// If no time passes between removal and insertion ([`sleep`](Self::sleep)), the stack takes
-    /// removal and insertion for a bounce of the switch. A card that
+    /// If less than 50 ms pass between removal and insertion ([`sleep`](Self::sleep)), the stack
+    /// takes both for a bounce of the switch. A card that
     /// [`Strike::Remove`](crate::faults::Strike::Remove) took out is returned by
     /// [`Controller::removed`] of [`controller`](Self::controller).
     pub fn remove(&self) -> Option<Box<dyn Card>> {

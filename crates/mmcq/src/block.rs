@@ -103,8 +103,8 @@ impl From<BlockError> for Error {
 /// card if that slot was empty. When another card has taken its place, each call fails with
 /// [`Error::Changed`]: so what a file system knows of one card is never written to the next. A card
 /// that was taken out and put back also counts as another card, for its blocks may have changed
-/// meanwhile. A program that has examined the new card makes a new handle, or calls
-/// [`rebind`](Self::rebind).
+/// meanwhile; a gap of less than 50 ms counts as a bounce of the switch. A program that has examined
+/// the new card makes a new handle, or calls [`rebind`](Self::rebind).
 ///
 /// When the card has lost complete writes, the next [flush](Self::flush) of each handle reports the
 /// loss; later flushes of that handle do not report it again. Users that do not see each other's
