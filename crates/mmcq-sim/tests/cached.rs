@@ -157,8 +157,8 @@ fn a_read_destroys_nothing_beside_its_memory() {
     assert_eq!(rig.dma.memory.violations(), Vec::<String>::new());
 }
 
-/// Checks that the tests above would see lost neighbours if the platform did not report its cache
-/// lines.
+/// Checks that bytes beside a buffer are lost if the platform does not report its cache lines: so
+/// the other tests of this file would notice such a loss.
 #[test]
 fn without_the_platforms_word_the_neighbours_are_lost() {
     let rig = Rig::new(false);

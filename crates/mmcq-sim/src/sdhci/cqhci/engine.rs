@@ -122,7 +122,8 @@ pub struct Engine {
     halts_ns: u64,
     /// Number of completed tasks that wait for an interrupt (coalescing).
     counted: u32,
-    /// Latest time in ns of the interrupt for these tasks; `None`: no task waits.
+    /// Latest time in ns at which the completed tasks that wait must be reported by an interrupt;
+    /// `None`: no task waits.
     counted_ns: Option<u64>,
 }
 
