@@ -18,7 +18,7 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 const LINE: usize = 64;
 const ARENA: usize = 16 << 10;
-/// Value of the bytes beside a buffer.
+/// Value that the CPU writes to the bytes beside a buffer.
 const WRITTEN: u8 = 0x11;
 /// Value of the bytes of a cache line after the CPU's writes to this line were lost.
 const LOST: u8 = 0xdb;

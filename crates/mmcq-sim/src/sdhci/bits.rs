@@ -57,19 +57,20 @@ pub mod int {
 
 /// Bits of the Transfer Mode register, 0Ch.
 pub mod mode {
-    /// Enables DMA.
+    /// Bit of Transfer Mode: enables DMA.
     pub const DMA: u16 = 1;
-    /// Enables the block count.
+    /// Bit of Transfer Mode: enables the block count.
     pub const BLOCK_COUNT: u16 = 1 << 1;
-    /// Data go from the card to the host.
+    /// Bit of Transfer Mode: data go from the card to the host.
     pub const READ: u16 = 1 << 4;
-    /// The transfer has more than one block.
+    /// Bit of Transfer Mode: the transfer has more than one block.
     pub const MULTI: u16 = 1 << 5;
-    /// Makes the response check look for the error bits of an R5, not of an R1.
+    /// Bit of Transfer Mode: makes the response check look for the error bits of an R5, not of an
+    /// R1.
     pub const R5: u16 = 1 << 6;
-    /// Makes the controller check the response for error bits.
+    /// Bit of Transfer Mode: makes the controller check the response for error bits.
     pub const RESPONSE_CHECK: u16 = 1 << 7;
-    /// Suppresses Command Complete.
+    /// Bit of Transfer Mode: suppresses the interrupt Command Complete.
     pub const NO_COMMAND_COMPLETE: u16 = 1 << 8;
 }
 
