@@ -42,7 +42,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Number of classes.
+    /// Number of classes of recovery times.
     pub const COUNT: usize = 10;
     /// All classes, in the order of their declaration.
     pub const ALL: [Class; Class::COUNT] = [

@@ -18,7 +18,7 @@ pub(super) mod ctrl {
     pub const RESERVED_30: u32 = 1 << 30;
 }
 
-/// Selects the new timing mode, in register NTSR (only SMHC).
+/// Bit of register NTSR: selects the new timing mode (only SMHC).
 pub(super) const NEW_TIMING: u32 = 1 << 31;
 
 /// Bits of register SAMP_DL (only SMHC): the sampling delay in steps, and whether software sets it.
@@ -118,7 +118,8 @@ pub(super) mod dma {
     pub const NORMAL: u32 = 1 << 8;
     pub const ABNORMAL: u32 = 1 << 9;
     pub const ALL: u32 = 0x337;
-    /// Shift of the read-only field that shows what the DMA does.
+    /// Shift of the read-only field of the internal DMA's status register that shows what the DMA
+    /// does.
     pub const STATE_SHIFT: u32 = 13;
 }
 

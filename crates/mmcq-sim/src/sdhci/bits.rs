@@ -46,10 +46,10 @@ pub mod int {
     pub const ADMA: u32 = 1 << 25;
     /// Response Error: R1 or R5 had error bits.
     pub const RESPONSE: u32 = 1 << 27;
-    /// All error bits that concern a response.
+    /// All error interrupt bits that concern a response.
     pub const ERRORS_OF_COMMAND: u32 =
         COMMAND_TIMEOUT | COMMAND_CRC | COMMAND_END_BIT | COMMAND_INDEX | RESPONSE;
-    /// All error bits, 31:16.
+    /// All error interrupt bits, 31:16.
     pub const ERRORS: u32 = 0xffff_0000;
     /// Bits of the normal interrupt status (30h) that exist.
     pub const NORMAL: u32 = 0x71ff;
