@@ -28,9 +28,9 @@ const END_MS: f64 = 86_400_000.0;
 /// Action at the slot that a line of the list causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The fault strikes at the next event.
+    /// The fault strikes at the next event of this point.
     Aim(Point, Strike),
-    /// The fault strikes at every event from now on.
+    /// The fault strikes at every event of this point from now on.
     Begin(Point, Strike),
     /// From now on no fault strikes.
     Forgive,

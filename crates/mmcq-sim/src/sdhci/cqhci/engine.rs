@@ -264,7 +264,7 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Drops all tasks.
+    /// Drops the tasks of all slots.
     fn forget(&mut self) {
         self.r.dpt = 0;
         self.work = Progress::default();
@@ -518,7 +518,7 @@ impl Engine {
         }
     }
 
-    /// Completes the requested halt.
+    /// Completes the halt that the driver requested.
     pub fn enter_halted(&mut self) {
         (self.halting, self.halted) = (false, true);
         self.raise(int::HAC);
