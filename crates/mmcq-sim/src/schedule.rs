@@ -19,18 +19,18 @@ use crate::faults::{Faults, Plan, Point, Strike};
 use crate::slot::Controller;
 use std::fmt;
 
-/// Largest number of lines in a list.
+/// Largest number of lines in the list of a schedule.
 pub const LINES_MAX: usize = 1000;
 
-/// Latest time in a list in milliseconds: a day.
+/// Latest time in milliseconds that a line of a schedule may have: a day.
 const END_MS: f64 = 86_400_000.0;
 
 /// Action at the slot that a line of the list causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The fault strikes at the next event.
+    /// The fault strikes at the next event of this point.
     Aim(Point, Strike),
-    /// The fault strikes at every event from now on.
+    /// The fault strikes at every event of this point from now on.
     Begin(Point, Strike),
     /// From now on no fault strikes.
     Forgive,

@@ -211,7 +211,8 @@ pub(crate) trait Core {
     /// Handles an alarm whose time has come; the alarm is not set any more.
     fn alarm(&mut self, alarm: usize, now_ns: u64);
 
-    /// Handles the insertion of a card. A model whose board detects cards does nothing.
+    /// Handles the insertion of a card. The default does nothing: it is for controllers whose board
+    /// detects cards.
     fn card_came(&mut self, now_ns: u64) {
         let _ = now_ns;
     }

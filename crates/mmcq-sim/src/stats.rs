@@ -7,13 +7,14 @@ pub struct BusStats {
     pub commands: [u64; 64],
     /// Number of commands whose expected response did not come.
     pub silent: u64,
-    /// Number of blocks received with a right CRC.
+    /// Number of blocks that the card sent and the controller received with a right CRC.
     pub blocks_read: u64,
-    /// Number of blocks sent with a good CRC status.
+    /// Number of blocks that the controller sent and for which the card returned a good CRC status.
     pub blocks_written: u64,
     /// Number of blocks with a wrong CRC in either direction, or without a CRC status.
     pub blocks_bad: u64,
-    /// Number of bytes in good blocks.
+    /// Number of bytes in all blocks that [`blocks_read`](Self::blocks_read) and
+    /// [`blocks_written`](Self::blocks_written) count.
     pub bytes: u64,
     /// Number of rises of the interrupt line.
     pub interrupts: u64,

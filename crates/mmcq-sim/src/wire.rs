@@ -3,28 +3,29 @@
 //! Lengths of commands, responses and gaps come from the bus timing diagrams [SD 4.12], [eMMC
 //! 6.15]. Where a standard gives a range, the value is the usual one of a fast controller.
 
-/// Clocks of a command: start bit, direction, index, argument, CRC7, end bit.
+/// Number of clocks of a command: start bit, direction, index, argument, CRC7, end bit.
 pub const COMMAND_CLK: u64 = 48;
-/// Clocks of a 48-bit response.
+/// Number of clocks of a 48-bit response.
 pub const RESPONSE_CLK: u64 = 48;
-/// Clocks of a 136-bit response (R2).
+/// Number of clocks of a 136-bit response (R2).
 pub const LONG_RESPONSE_CLK: u64 = 136;
-/// Clocks of N_CR, from the end of a command to the start of its response (2 to 64; most cards take
-/// about 8).
+/// Number of clocks of N_CR, from the end of a command to the start of its response (2 to 64; most
+/// cards take about 8).
 pub const N_CR_CLK: u64 = 8;
-/// Clocks of N_RC and N_CC, from a response, or from a command without a response, to the next
-/// command (at least 8).
+/// Number of clocks of N_RC and N_CC, from a response, or from a command without a response, to the
+/// next command (at least 8).
 pub const N_RC_CLK: u64 = 8;
-/// Clocks of the longest N_CR: a response that has not begun by then will not come.
+/// Number of clocks of the longest N_CR: a response that has not begun by then will not come.
 pub const RESPONSE_TIMEOUT_CLK: u64 = 64;
-/// Clocks before the start bit of a data block: the shortest N_AC and N_WR.
+/// Number of clocks before the start bit of a data block: the shortest N_AC and N_WR.
 pub const BLOCK_GAP_CLK: u64 = 8;
-/// Clocks after a written block: 2 until the card drives the line (N_CRC), 5 for the CRC status,
-/// and 3 until the controller drives it.
+/// Number of clocks after a written block: 2 until the card drives the line (N_CRC), 5 for the CRC
+/// status, and 3 until the controller drives it.
 pub const CRC_STATUS_CLK: u64 = 10;
-/// Clocks between a written block and its CRC status, a part of [`CRC_STATUS_CLK`].
+/// Number of clocks between a written block and its CRC status, a part of [`CRC_STATUS_CLK`].
 pub const CRC_TURN_CLK: u64 = 2;
-/// Clocks of the CRC status itself (start bit, three bits, end bit), a part of [`CRC_STATUS_CLK`].
+/// Number of clocks of the CRC status itself (start bit, three bits, end bit), a part of
+/// [`CRC_STATUS_CLK`].
 pub const CRC_TOKEN_CLK: u64 = 5;
 
 /// Returns the clocks of one data block: start bit, data, CRC16 on each line (and on each edge),

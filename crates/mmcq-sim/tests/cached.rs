@@ -18,7 +18,7 @@ use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 const LINE: usize = 64;
 const ARENA: usize = 16 << 10;
-/// Value of the bytes beside a buffer.
+/// Value that the CPU writes to the bytes beside a buffer.
 const WRITTEN: u8 = 0x11;
 /// Value of the bytes of a cache line after the CPU's writes to this line were lost.
 const LOST: u8 = 0xdb;
@@ -157,8 +157,8 @@ fn a_read_destroys_nothing_beside_its_memory() {
     assert_eq!(rig.dma.memory.violations(), Vec::<String>::new());
 }
 
-/// Checks that the tests above would see lost neighbours if the platform did not report its cache
-/// lines.
+/// Checks that bytes beside a buffer are lost if the platform does not report its cache lines: so
+/// the other tests of this file would notice such a loss.
 #[test]
 fn without_the_platforms_word_the_neighbours_are_lost() {
     let rig = Rig::new(false);

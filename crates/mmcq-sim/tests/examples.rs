@@ -17,7 +17,7 @@ mod streaming_write;
 
 macro_rules! runs {
     ($($name:ident),+) => {
-        /// The names of the examples above.
+        /// The names of all examples of this crate.
         const NAMES: &[&str] = &[$(stringify!($name)),+];
         $(
             #[test]

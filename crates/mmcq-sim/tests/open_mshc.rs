@@ -350,8 +350,8 @@ fn a_card_that_is_taken_out_of_an_open_transfer_is_gone() {
     }
 }
 
-/// Checks controllers that cannot keep reads open, or not writes: the stack gives that method up in
-/// bounded time, and no data are lost.
+/// Checks controllers that cannot keep reads open, or cannot keep writes open: the stack gives that
+/// method up in bounded time, and no data are lost.
 #[test]
 fn a_controller_that_cannot_is_left_after_two_failures() {
     for config in [

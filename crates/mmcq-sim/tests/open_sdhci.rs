@@ -195,8 +195,9 @@ fn memory_beside_a_boundary_ends_a_transfer_by_stops_alone() {
     }
 }
 
-/// Checks controllers that cannot keep a transfer open by stops, or not by a carrier: the stack
-/// gives that method up after two failures, in bounded time, and no data are lost.
+/// Checks controllers that cannot keep a transfer open by stops, or cannot keep it open by a
+/// carrier: the stack gives that method up after two failures, in bounded time, and no data are
+/// lost.
 #[test]
 fn a_controller_that_cannot_is_left_after_two_failures() {
     let stops = [

@@ -369,8 +369,8 @@ fn what_a_real_driver_calls_may_come_back_in_by_every_public_function() {
     }
 }
 
-/// Checks that the table above has every public function of the stack and of what `with` passes to
-/// its closure.
+/// Checks that the table of calls in this file has every public function of the stack and of what
+/// `with` passes to its closure.
 #[test]
 fn the_table_has_every_public_function() {
     let source =

@@ -80,8 +80,8 @@ fn checksums_are_on_after_a_second_bring_up() {
     }
 }
 
-/// Checks a card that sees the end of its selection only with a clock after it. Then it starts to
-/// count bits anew.
+/// Checks a card that notices a high chip select only at the next clock, and starts to count bits
+/// anew at that clock.
 #[test]
 fn a_card_that_sees_chip_select_with_a_clock() {
     works(Habits { deselect_by_clock: true, ..Habits::USUAL });

@@ -57,7 +57,7 @@ fn reads_go_through_the_queue_and_a_flush_finds_it_off() {
     }
 }
 
-/// Checks that CMD44, CMD45 and the question for ready tasks are sent while the data of a read
+/// Checks that CMD44, CMD45 and the poll for ready tasks (CMD13) are sent while the data of a read
 /// move.
 #[test]
 fn tasks_are_announced_beside_the_data_of_reads() {

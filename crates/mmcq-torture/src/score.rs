@@ -66,7 +66,7 @@ pub struct Score {
 /// Times of one class of recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// Number of recoveries.
+    /// Number of recoveries of the class.
     pub count: u64,
     /// Longest time in ns until an answer; `after` names the fault before it.
     pub longest_ns: u64,
@@ -102,7 +102,7 @@ impl Times {
 pub struct Recovery {
     /// Extra virtual time in ns of each run that the fault struck.
     pub times_ns: Vec<u64>,
-    /// Number of requests that got an error.
+    /// Number of requests that got an error in these runs.
     pub errors: u64,
 }
 

@@ -31,11 +31,11 @@ pub enum Place {
 /// Completions that the stack handles in a context that may sleep, and not in the interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defer {
-    /// The interrupt handles all completions.
+    /// The interrupt handler handles all completions.
     Nothing,
-    /// Reads by DMA are completed later; the interrupt handles all other completions.
+    /// Reads by DMA are completed later; the interrupt handler handles all other completions.
     Reads,
-    /// All completions are handled later.
+    /// All completions are handled later, outside the interrupt handler.
     Everything,
 }
 
@@ -87,9 +87,9 @@ pub enum Chip {
 /// What happens to a card that is not used for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unused {
-    /// The card stays ready.
+    /// The unused card stays ready.
     Ready,
-    /// The card's clock is stopped.
+    /// The unused card's clock is stopped.
     ClockOff,
     /// An eMMC is sent to sleep; the clock of other cards is stopped.
     Sleeps,

@@ -42,7 +42,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Number of classes.
+    /// Number of classes of recovery times.
     pub const COUNT: usize = 10;
     /// All classes, in the order of their declaration.
     pub const ALL: [Class; Class::COUNT] = [
@@ -112,9 +112,9 @@ impl fmt::Display for Class {
 /// Watches the recovery steps of one life, from power-on to the next power cut.
 #[derive(Debug, Default)]
 pub struct Stopwatch {
-    /// Number of recovery steps so far.
+    /// Number of recovery steps of this life so far.
     steps: u64,
-    /// Number of interrupts so far that the stack found lost.
+    /// Number of interrupts of this life so far that the stack found lost.
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,

@@ -1,5 +1,6 @@
 //! Sweeps of faults. First each kind of fault strikes at each event of each workload. Then a second
-//! fault strikes at each event of the recovery from the first. Then faults last.
+//! fault strikes at each event of the recovery from the first. Then lasting faults strike, each at
+//! every event from a given one on.
 
 use super::case::{Case, Luck};
 use super::run::{Bench, Outcome, POINTS, run};

@@ -36,8 +36,8 @@ pub fn line(event: &BusEvent) -> String {
 /// meanwhile is reported after what the stack did, with an earlier time.
 pub const HELD: usize = 256;
 
-/// Sorts the lines of a replay by their times. Dropping it passes on the lines that it still holds,
-/// so that the end of a run is shown even if the run panics.
+/// Sorts the lines of a replay by their times. Dropping the sorter passes on the lines that it
+/// still holds, so that the end of a run is shown even if the run panics.
 pub struct InOrder<F: FnMut(String)> {
     tell: F,
     /// Lines that are held back, with their times. Lines with equal times stay in the order of

@@ -26,7 +26,7 @@ pub const NAMES: [&str; 13] = [
 /// requests survive may fail these, since the engine does not repeat an access to another
 /// partition.
 pub const VISITS: usize = 12;
-/// Partition that each request of this workload uses, in order.
+/// Partition that each request of workload [`VISITS`] uses, in order.
 const VISITED: [u8; 9] = [1, 1, 0, 4, 0, 0, 4, 1, 0];
 
 const READ: Asked = Asked::Read;

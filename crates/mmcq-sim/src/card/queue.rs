@@ -172,7 +172,7 @@ impl Tasks {
         }
     }
 
-    /// Removes all tasks.
+    /// Removes all tasks from the queue.
     pub(crate) fn clear(&mut self) {
         let &mut Tasks { now_ns, seq, in_order, fetching_ns, .. } = self;
         *self = Tasks { now_ns, seq, in_order, fetching_ns, ..Tasks::new(self.config) };

@@ -20,7 +20,7 @@ pub(crate) const LOCK_UNLOCK_FAILED: u32 = 1 << 24;
 pub(crate) const ILLEGAL_COMMAND: u32 = 1 << 22;
 /// Error: the card could not read data from the flash.
 pub(crate) const CARD_ECC_FAILED: u32 = 1 << 21;
-/// A general error.
+/// Error: a general error, which no other bit describes.
 pub(crate) const ERROR: u32 = 1 << 19;
 /// Error: a write would have changed a read-only part of CID or CSD.
 pub(crate) const CSD_OVERWRITE: u32 = 1 << 16;

@@ -119,7 +119,7 @@ pub struct Checker {
     /// Number of completions at the submission of the last request that got `CacheLost`. The loss
     /// of what was complete then need not be reported again.
     told_before: u32,
-    /// Whether the card, with something to lose, has lost its power since `CacheLost` was last
+    /// Whether the card has lost its power while it had data to lose, since `CacheLost` was last
     /// reported.
     excuse: bool,
     /// Number of changes under way, including those that no client waits for. Their data may be in

@@ -78,7 +78,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// Number of points.
+    /// Number of points at which faults may strike.
     pub const COUNT: usize = 29;
 
     /// Returns whether the point occurs only with a controller that executes tasks (a command queue

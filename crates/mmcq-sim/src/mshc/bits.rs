@@ -8,17 +8,17 @@ pub(super) mod ctrl {
     pub const RESETS: u32 = RESET | FIFO_RESET | DMA_RESET;
     pub const INTERRUPTS: u32 = 1 << 4;
     pub const DMA: u32 = 1 << 5;
-    /// Double data rate: data on both clock edges (only SMHC).
+    /// Bit of the control register: double data rate, data on both clock edges (only SMHC).
     pub const DDR: u32 = 1 << 10;
-    /// Enables the internal DMA (only DesignWare).
+    /// Bit of the control register: enables the internal DMA (only DesignWare).
     pub const INTERNAL_DMA: u32 = 1 << 25;
-    /// Gives the FIFO to the CPU instead of the DMA (only SMHC).
+    /// Bit of the control register: gives the FIFO to the CPU instead of the DMA (only SMHC).
     pub const BY_CPU: u32 = 1 << 31;
-    /// Reserved bit, which must be 0 (SMHC).
+    /// Reserved bit of the control register, which must be 0 (SMHC).
     pub const RESERVED_30: u32 = 1 << 30;
 }
 
-/// Selects the new timing mode, in register NTSR (only SMHC).
+/// Bit of register NTSR: selects the new timing mode (only SMHC).
 pub(super) const NEW_TIMING: u32 = 1 << 31;
 
 /// Bits of register SAMP_DL (only SMHC): the sampling delay in steps, and whether software sets it.
@@ -55,14 +55,14 @@ pub(super) mod cmd {
     pub const STOP: u32 = 1 << 14;
     pub const INITIALIZE: u32 = 1 << 15;
     pub const UPDATE_CLOCK: u32 = 1 << 21;
-    /// Bits for CE-ATA and boot, which the model does not support.
+    /// Bits of the command register for CE-ATA and boot, which the model does not support.
     pub const ELSE: u32 = 0xf << 22 | 1 << 26 | 1 << 27;
     pub const VOLTAGE: u32 = 1 << 28;
     pub const START: u32 = 1 << 31;
 }
 
 pub(super) mod int {
-    /// A card was inserted or removed (only DesignWare).
+    /// Interrupt bit: a card was inserted or removed (only DesignWare).
     pub const DETECT: u32 = 1 << 0;
     pub const RESPONSE_ERROR: u32 = 1 << 1;
     pub const COMMAND_DONE: u32 = 1 << 2;
@@ -73,18 +73,18 @@ pub(super) mod int {
     pub const DATA_CRC: u32 = 1 << 7;
     pub const RESPONSE_TIMEOUT: u32 = 1 << 8;
     pub const DATA_TIMEOUT: u32 = 1 << 9;
-    /// The CPU or the DMA served the FIFO too late. After CMD11: the lines have changed their
-    /// state.
+    /// Interrupt bit: the CPU or the DMA served the FIFO too late. After CMD11: the lines have
+    /// changed their state.
     pub const STARVED: u32 = 1 << 10;
     pub const LOCKED: u32 = 1 << 12;
-    /// The busy after the last block of a write has ended.
+    /// Interrupt bit: the busy after the last block of a write has ended.
     pub const BUSY_CLEAR: u32 = 1 << 13;
     pub const AUTO_DONE: u32 = 1 << 14;
     pub const END_BIT: u32 = 1 << 15;
     pub const SDIO: u32 = 1 << 16;
-    /// A card was inserted (only SMHC).
+    /// Interrupt bit: a card was inserted (only SMHC).
     pub const CAME: u32 = 1 << 30;
-    /// A card was removed (only SMHC).
+    /// Interrupt bit: a card was removed (only SMHC).
     pub const WENT: u32 = 1 << 31;
 }
 
@@ -93,7 +93,7 @@ pub(super) mod status {
     pub const TX_MARK: u32 = 1 << 1;
     pub const EMPTY: u32 = 1 << 2;
     pub const FULL: u32 = 1 << 3;
-    /// Shows that DAT3 is high.
+    /// Bit of the status register: shows that DAT3 is high.
     pub const DAT3: u32 = 1 << 8;
     pub const BUSY: u32 = 1 << 9;
     pub const DATA_BUSY: u32 = 1 << 10;
@@ -118,7 +118,8 @@ pub(super) mod dma {
     pub const NORMAL: u32 = 1 << 8;
     pub const ABNORMAL: u32 = 1 << 9;
     pub const ALL: u32 = 0x337;
-    /// Shift of the read-only field that shows what the DMA does.
+    /// Shift of the read-only field of the internal DMA's status register that shows what the DMA
+    /// does.
     pub const STATE_SHIFT: u32 = 13;
 }
 

@@ -54,9 +54,9 @@ pub mod clk {
     pub const SSC_DIV_N_0: u16 = 0xfc0f;
     pub const SSC_CTL1: u16 = 0xfc11;
     pub const SSC_RSTB: u8 = 0x80;
-    /// Phase at which the chip sends.
+    /// Register with the phase at which the chip sends.
     pub const VPTX: u16 = 0xfc2a;
-    /// Phase at which the chip samples.
+    /// Register with the phase at which the chip samples.
     pub const VPRX: u16 = 0xfc2b;
     pub const PHASE_NOT_RESET: u8 = 0x40;
 }

@@ -32,7 +32,7 @@ pub(super) mod con {
     pub const CLOCK: u32 = 1 << 0;
     pub const SDIO_IRQ: u32 = 1 << 3;
     pub const RESET: u32 = 1 << 8;
-    /// Bits that read as they were written.
+    /// Bits of the control register that read as they were written.
     pub const KEPT: u32 = 0x3f;
 }
 

@@ -46,10 +46,10 @@ pub mod int {
     pub const ADMA: u32 = 1 << 25;
     /// Response Error: R1 or R5 had error bits.
     pub const RESPONSE: u32 = 1 << 27;
-    /// All error bits that concern a response.
+    /// All error interrupt bits that concern a response.
     pub const ERRORS_OF_COMMAND: u32 =
         COMMAND_TIMEOUT | COMMAND_CRC | COMMAND_END_BIT | COMMAND_INDEX | RESPONSE;
-    /// All error bits, 31:16.
+    /// All error interrupt bits, 31:16.
     pub const ERRORS: u32 = 0xffff_0000;
     /// Bits of the normal interrupt status (30h) that exist.
     pub const NORMAL: u32 = 0x71ff;
@@ -57,19 +57,20 @@ pub mod int {
 
 /// Bits of the Transfer Mode register, 0Ch.
 pub mod mode {
-    /// Enables DMA.
+    /// Bit of Transfer Mode: enables DMA.
     pub const DMA: u16 = 1;
-    /// Enables the block count.
+    /// Bit of Transfer Mode: enables the block count.
     pub const BLOCK_COUNT: u16 = 1 << 1;
-    /// Data go from the card to the host.
+    /// Bit of Transfer Mode: data go from the card to the host.
     pub const READ: u16 = 1 << 4;
-    /// The transfer has more than one block.
+    /// Bit of Transfer Mode: the transfer has more than one block.
     pub const MULTI: u16 = 1 << 5;
-    /// Makes the response check look for the error bits of an R5, not of an R1.
+    /// Bit of Transfer Mode: makes the response check look for the error bits of an R5, not of an
+    /// R1.
     pub const R5: u16 = 1 << 6;
-    /// Makes the controller check the response for error bits.
+    /// Bit of Transfer Mode: makes the controller check the response for error bits.
     pub const RESPONSE_CHECK: u16 = 1 << 7;
-    /// Suppresses Command Complete.
+    /// Bit of Transfer Mode: suppresses the interrupt Command Complete.
     pub const NO_COMMAND_COMPLETE: u16 = 1 << 8;
 }
 

@@ -280,7 +280,8 @@ impl SpiSlot {
         self.selected
     }
 
-    /// Returns whether the card drives DO: while it is selected, and for one more byte.
+    /// Returns whether the card drives DO: while it is selected, and for one more byte after its
+    /// selection.
     pub fn drives(&self) -> bool {
         self.selected || self.last.is_some()
     }

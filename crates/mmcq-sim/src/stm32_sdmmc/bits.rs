@@ -22,7 +22,7 @@ pub(super) mod reg {
     pub const IDMACTRL: u16 = 0x50;
     pub const IDMABSIZE: u16 = 0x54;
     pub const IDMABASE0: u16 = 0x58;
-    /// Address of the second buffer; only an IDMA with two buffers has it.
+    /// Register with the address of the second buffer; only an IDMA with two buffers has it.
     pub const IDMABASE1: u16 = 0x5c;
     /// Link address register; only an IDMA with a linked list has it.
     pub const IDMALAR: u16 = 0x64;
@@ -51,7 +51,7 @@ pub(super) mod clkcr {
     pub const DDR: u32 = 1 << 18;
     pub const BUS_SPEED: u32 = 1 << 19;
     pub const RECEIVE_SHIFT: u32 = 20;
-    /// Value of the receive clock selection: the clock from the delay block.
+    /// Value of the receive clock selection in CLKCR: the clock from the delay block.
     pub const RECEIVE_TUNED: u32 = 2;
     pub const ALL: u32 = 0x3f_d3ff;
 }
@@ -63,8 +63,8 @@ pub(super) mod cmd {
     pub const RESPONSE_SHIFT: u32 = 8;
     pub const ENABLE: u32 = 1 << 12;
     pub const HOLD: u32 = 1 << 13;
-    /// Bits that the model does not support: wait for an interrupt, wait for the end of a stream,
-    /// boot, suspend.
+    /// Bits of the command register that the model does not support: wait for an interrupt, wait
+    /// for the end of a stream, boot, suspend.
     pub const ELSE: u32 = 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 | 1 << 16;
     pub const ALL: u32 = 0x1_ffff;
 }
@@ -85,7 +85,7 @@ pub(super) mod dctrl {
     pub const SDIO: u32 = 1 << 11;
     pub const BOOT_ACK: u32 = 1 << 12;
     pub const FIFO_RESET: u32 = 1 << 13;
-    /// Bits that the driver may change only while no data are active.
+    /// Bits of DCTRL that the driver may change only while no data are active.
     pub const FIXED: u32 = 0xff | WAIT_MODE | SDIO | BOOT_ACK;
 }
 
@@ -117,18 +117,18 @@ pub(super) mod sta {
     pub const CLOCK_STOPPED: u32 = 1 << 26;
     pub const IDMA_ERROR: u32 = 1 << 27;
     pub const IDMA_BUFFER: u32 = 1 << 28;
-    /// Bits that stay set until the driver clears them by ICR.
+    /// Bits of the status register that stay set until the driver clears them by ICR.
     pub const LATCHED: u32 = 0x1fe0_0fff;
-    /// Bits that can interrupt: all but the activity of the two paths and the transfer error of the
-    /// IDMA.
+    /// Bits of the status register that can interrupt: all but the activity of the two paths and
+    /// the transfer error of the IDMA.
     pub const MASKABLE: u32 = 0x17e6_cfff;
 }
 
 pub(super) mod idma {
     pub const ENABLE: u32 = 1 << 0;
-    /// Selects the second mode of the IDMA: two buffers, or a linked list.
+    /// Bit of IDMACTRL: selects the second mode of the IDMA: two buffers, or a linked list.
     pub const MODE: u32 = 1 << 1;
-    /// Shows that the second of two buffers is in use.
+    /// Bit of IDMACTRL: shows that the second of two buffers is in use.
     pub const SECOND: u32 = 1 << 2;
     /// Link address register: offset of the next item from IDMABAR.
     pub const OFFSET: u32 = 0xfffc;

@@ -20,7 +20,8 @@ const HOLD_CLK: u64 = 1 << 12;
 const CHECK_CLK: u64 = 1 << 9;
 /// Clock in Hz above which the receive clock must be tuned; without tuning, data are lost.
 const UNTUNED_HZ: u32 = 52_000_000;
-/// Error of the sampling point with the internal receive clock, above that frequency.
+/// Error of the sampling point, from 0 (perfect) to 100 (wrong), with the internal receive clock,
+/// above [`UNTUNED_HZ`].
 const UNTUNED_ERROR: u8 = 50;
 
 /// Step of the voltage switch.

@@ -220,7 +220,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Fails the data: after an error of the IDMA the FIFO has run over, or empty.
+    /// Fails the data: after an error of the IDMA the FIFO has run over, or has run empty.
     pub(super) fn fail_by_idma(&mut self, flag: u32, now: u64) {
         // Version 3 shows neither the overrun nor the underrun. So it shows the IDMA's own flag
         // only at the end.

@@ -195,7 +195,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.finish(&ids)
     }
 
-    /// Advances until the stack has nothing to do.
+    /// Advances time until the stack has nothing to do.
     pub fn rest(&self) {
         let limit_ns = self.time.now() + LIMIT_NS;
         while !self.stack.with(|engine| engine.is_idle()) {

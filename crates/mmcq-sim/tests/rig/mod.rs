@@ -34,7 +34,7 @@ pub struct Ills {
     pub brown_out: bool,
     /// Number of the command at which the card loses its supply for a moment.
     pub brown_out_at: Option<u64>,
-    /// Number of commands so far.
+    /// Number of commands that the controller has sent so far.
     pub commands: u64,
     /// Numbers of the commands that the card does not receive.
     pub deaf_at: Vec<u64>,
@@ -297,7 +297,7 @@ impl Rig {
         self.poll_supervisor();
     }
 
-    /// Advances until this time.
+    /// Advances stack and model until the time `at_ns`.
     pub fn until(&self, at_ns: u64) {
         for _ in 0..1_000_000 {
             let next = self.stack.with(|engine| engine.next_deadline_ns()).unwrap_or(u64::MAX);

@@ -23,7 +23,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Number of turns after which a future counts as never ready.
+/// Number of polls after which a future counts as never ready.
 pub const TURNS_MAX: u32 = 3_000_000;
 
 /// Advances to the next interrupt or deadline, and lets the stack handle it.

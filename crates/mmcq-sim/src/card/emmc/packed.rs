@@ -62,7 +62,7 @@ pub(super) struct Pack {
     left: u32,
     headed: bool,
     entries: Vec<Entry>,
-    /// Index of the current entry.
+    /// Index in `entries` of the entry whose blocks are read or written now.
     place: usize,
     write: Option<Write>,
     read: Option<Read>,

@@ -75,7 +75,8 @@ pub(super) struct Runs {
     end: Option<u64>,
     /// Length in bytes of the run to which the last write command belongs.
     bytes: u64,
-    /// Number of bytes so far that were not sequential.
+    /// Number of written bytes so far that count as not sequential: of each run the first
+    /// [`Gc::run_bytes`] bytes.
     scattered: u64,
     /// Number of garbage collection stalls so far.
     stalls: u64,

@@ -201,7 +201,7 @@ impl Flash {
     }
 
     /// Ends a write command with `bytes` at byte address `at`. Returns the extra busy time in ns if
-    /// it did not continue the one before.
+    /// the command did not continue the one before.
     pub(crate) fn scatter_ns(&mut self, at: u64, bytes: u64) -> u64 {
         let Some(scatter) = self.timing.scatter else { return 0 };
         let goes_on = self.written_to.replace(at.saturating_add(bytes)) == Some(at);

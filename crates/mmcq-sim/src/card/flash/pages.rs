@@ -45,7 +45,7 @@ pub struct Ahead {
     pub when_counted: bool,
 }
 
-/// Clocks between two blocks: the shortest N_AC [SD 4.12.1].
+/// Number of clocks between two blocks: the shortest N_AC [SD 4.12.1].
 const GAP_CLK: u64 = 8;
 
 /// State of a read command in the pipeline.

@@ -59,9 +59,9 @@ pub mod loopback {
     pub const INTERRUPT: u32 = 0x08;
     /// Timer register: writing n sets the interrupt after n microseconds.
     pub const TIMER_US: u32 = 0x0c;
-    /// First address of the memory, which goes up to the last address.
+    /// First address of the memory, which goes up to the function's last address.
     pub const MEMORY: u32 = 0x100;
-    /// Size of the memory in bytes.
+    /// Size in bytes of the memory that starts at [`MEMORY`].
     pub const MEMORY_BYTES: u32 = 0x2000;
     /// Capacity of the FIFO in bytes; the function drops further bytes.
     pub const FIFO_BYTES: usize = 0x1_0000;

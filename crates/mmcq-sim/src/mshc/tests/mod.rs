@@ -1,4 +1,5 @@
-//! Tests of the model with scripted cards and with card models. They use only registers.
+//! Tests of the model of the mobile storage host with scripted cards and with card models. They use
+//! only registers.
 
 mod commands;
 mod dma;

@@ -1,4 +1,5 @@
-//! Tests of the model with a scripted card and with the card model. They use only registers.
+//! Tests of the model of the card reader with a scripted card and with the card model. They use
+//! only registers.
 
 mod bringup;
 mod errors;

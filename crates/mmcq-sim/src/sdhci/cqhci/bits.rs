@@ -34,9 +34,9 @@ pub const RMEM_RESET: u32 = 0xfdf9_a080;
 /// Bits of the configuration register CQCFG.
 pub mod cfg {
     pub const ENABLE: u32 = 1;
-    /// Makes task descriptors 128 bits long, not 64.
+    /// Bit of CQCFG: makes task descriptors 128 bits long, not 64.
     pub const WIDE: u32 = 1 << 8;
-    /// Reserves slot 31 for direct commands.
+    /// Bit of CQCFG: reserves slot 31 for direct commands.
     pub const DIRECT: u32 = 1 << 12;
     /// All bits of CQCFG that exist.
     pub const ALL: u32 = ENABLE | WIDE | DIRECT;
@@ -59,14 +59,14 @@ pub mod int {
     pub const RED: u32 = 1 << 2;
     /// Task Cleared: the engine has dropped the tasks that the driver cleared.
     pub const TCL: u32 = 1 << 3;
-    /// All interrupt bits that exist.
+    /// All interrupt bits of the engine that exist.
     pub const ALL: u32 = 0x3f;
 }
 
 /// Bits of the interrupt coalescing register CQIC.
 pub mod ic {
     pub const ENABLE: u32 = 1 << 31;
-    /// Read-only: completions wait for the next interrupt.
+    /// Read-only bit of CQIC: completions wait for the next interrupt.
     pub const COUNTED: u32 = 1 << 20;
     pub const RESET: u32 = 1 << 16;
     pub const THRESHOLD_WRITE: u32 = 1 << 15;

@@ -122,7 +122,8 @@ pub struct Engine {
     halts_ns: u64,
     /// Number of completed tasks that wait for an interrupt (coalescing).
     counted: u32,
-    /// Latest time in ns of the interrupt for these tasks; `None`: no task waits.
+    /// Latest time in ns at which the completed tasks that wait must be reported by an interrupt;
+    /// `None`: no task waits.
     counted_ns: Option<u64>,
 }
 
@@ -263,7 +264,7 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Drops all tasks.
+    /// Drops the tasks of all slots.
     fn forget(&mut self) {
         self.r.dpt = 0;
         self.work = Progress::default();
@@ -517,7 +518,7 @@ impl Engine {
         }
     }
 
-    /// Completes the requested halt.
+    /// Completes the halt that the driver requested.
     pub fn enter_halted(&mut self) {
         (self.halting, self.halted) = (false, true);
         self.raise(int::HAC);
