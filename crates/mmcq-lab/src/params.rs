@@ -8,7 +8,7 @@ use crate::platform::{self, ControllerConfig, Files, Platform};
 use serde::Serialize;
 use toml::{Table, Value};
 
-/// One value of a board or card, as `--set KEY=VALUE` changes it.
+/// Value of a board or card, as `--set KEY=VALUE` changes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Param {
     /// Key of the value, as for `--set`.
