@@ -107,7 +107,7 @@ fn code(all: &[Kept]) -> ExitCode {
     if all.iter().all(|kept| kept.kept) { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Parses a percentage, with or without the percent sign.
+/// Parses a percentage, with or without the percent sign. Returns the number before the sign.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     number.filter(|n| (0.0..=1e6).contains(n)).ok_or_else(|| "expected a share from 0 up: 3%".to_owned())
