@@ -83,7 +83,8 @@ impl Check {
         Ok(code(&all))
     }
 
-    /// Compares a given report, or the report of a new run, with that of an earlier run.
+    /// Compares a report with that of an earlier run: the report that was given, or the report of a
+    /// new run.
     fn against(&self, path: &Path) -> Result<ExitCode, Error> {
         let old = super::compare::read(path)?;
         let name = path.display().to_string();
