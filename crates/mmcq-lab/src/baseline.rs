@@ -1,5 +1,5 @@
-//! Uses the report of an earlier run as the budget for the same load. Compares each figure for
-//! which higher or lower is better.
+//! Uses the report of an earlier run as the budget for a new run of the same load. Compares each
+//! figure of which it is known whether higher or lower is better.
 
 use crate::budgets::{Kept, Side};
 use crate::finished;
@@ -9,13 +9,13 @@ use crate::scene::Scene;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// A figure of a report.
+/// A figure of a report, with the side on which it must not become worse.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
-    /// Run, or direction of a job, that the figure belongs to.
+    /// What the figure belongs to: the run, or a direction of a job.
     of: String,
     name: String,
-    /// Whether the figure must not become lower or not higher.
+    /// Whether the figure must not become lower, or must not become higher.
     side: Side,
     value: f64,
 }
@@ -24,7 +24,7 @@ struct Figure {
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
 
-/// Returns the figures of a report.
+/// Returns those figures of a report that can be compared with a budget.
 fn figures(report: &Value) -> Vec<Figure> {
     let mut all = Vec::new();
     let counted = |name: &str| report["mmcq"]["counters"][name].as_f64();
@@ -100,7 +100,8 @@ pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>,
     Ok(old.iter().filter_map(|figure| Some((figure, found(figure)?))).map(kept).collect())
 }
 
-/// Returns one line for each figure that is worse, and a line with their number.
+/// Returns one line for each figure that is worse than in the old report by more than
+/// `within_percent`, and a line with their number.
 pub fn text(all: &[Kept], within_percent: f64) -> String {
     let mut out = String::new();
     let worse: Vec<&Kept> = all.iter().filter(|kept| !kept.kept).collect();
@@ -135,8 +136,8 @@ pub enum AgainError {
     Run(#[from] RunError),
 }
 
-/// Runs the load of this report again and returns the new report. `name` names the old report in
-/// errors.
+/// Runs the load of the report `old` again, and returns the new report. `name` names the old report
+/// in errors.
 ///
 /// # Errors
 /// The report is of a replay, or its load does not run.

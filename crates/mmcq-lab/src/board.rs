@@ -37,7 +37,7 @@ const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 /// Driver of the board's controller, with CPU costs for its calls.
 pub type Driver = Charged<controller::Driver>;
 
-/// Handle of mmcq's engine.
+/// Shared handle of mmcq's engine, with the driver of the board.
 pub type Stack<const N: usize> = mmcq::task::Stack<(NoLock, Driver, Profile), N>;
 
 thread_local! {
@@ -47,7 +47,7 @@ thread_local! {
     static ALARM: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Clock and alarm of the platform during bring-up.
+/// Clock and alarm that mmcq's stack uses during bring-up.
 pub const TIMER: Timer = Timer {
     now_ns: || CLOCK.with(|clock| clock.borrow().now()),
     set_alarm: |at| ALARM.with(|alarm| alarm.set(at)),
@@ -56,10 +56,10 @@ pub const TIMER: Timer = Timer {
 /// Reasons why a board cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
-    /// The platform's file is not valid.
+    /// The board's file is not valid.
     #[error(transparent)]
     Platform(#[from] crate::platform::PlatformError),
-    /// No card has this name.
+    /// No built-in card has the requested name.
     #[error("card {name}: unknown; expected a file ending in .toml or one of: {known}")]
     NoCard {
         /// Name of the card that was requested.
@@ -119,13 +119,13 @@ pub enum BoardError {
         /// Size of the image in bytes.
         bytes: u64,
     },
-    /// A card's file has a range for a key, and no value of this key.
+    /// A card's file has a range for a key, but no value of this key.
     #[error("{key}: the card's file has a range for it, and no value; expected both")]
     Range {
         /// Key that has a range and no value.
         key: String,
     },
-    /// A range in a file does not contain its value.
+    /// A range in a card's file does not contain the value of its key.
     #[error("{name}: `{key} = {value}`: its range is {} to {}; expected a range that holds it", ends[0], ends[1])]
     Outside {
         /// Name of the file.
@@ -148,13 +148,13 @@ pub enum BoardError {
     /// The card's profile is not valid.
     #[error(transparent)]
     Profile(#[from] mmcq_sim::card::ProfileError),
-    /// The card's memory cannot be made.
+    /// The memory that holds the card's content cannot be made.
     #[error(transparent)]
     Medium(#[from] mmcq_sim::card::MediumError),
-    /// The driver refuses the controller.
+    /// The driver refuses the board's controller.
     #[error("platform {platform}: {error}")]
     Driver {
-        /// Name of the platform.
+        /// Name of the board.
         platform: String,
         /// Reason why the driver refuses the controller.
         error: String,
@@ -173,9 +173,9 @@ pub enum BoardError {
     },
 }
 
-/// Builds a card with its memory. `card` replaces the platform's own card, and `medium` the
-/// generated memory. A named card must fit into the medium; the card does not use the end of a
-/// larger medium. The platform's own card takes the medium's size.
+/// Builds a card with its memory. `card` names a card that replaces the board's own card, and
+/// `medium` replaces the generated memory. A named card must fit into the medium; the card does not
+/// use the end of a larger medium. The board's own card takes the medium's size.
 pub fn card_with(
     platform: &Platform,
     card: Option<&str>,
@@ -211,24 +211,24 @@ pub fn card_with(
 /// Choice of the CPU costs that are charged for the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
-    /// The board's costs, which are Linux's.
+    /// The costs in the board's file, which are those of Linux.
     Linux,
-    /// The costs of mmcq's own code (path length and register accesses); all other code of the
-    /// kernel costs as much as on the board.
+    /// The CPU costs of mmcq's own code (path length and register accesses). All other code of the
+    /// kernel costs as much as in the board's file.
     Own,
     /// No costs: the remaining time is that of wire and card.
     Nothing,
 }
 
-/// A machine whose card is in state `tran`.
+/// A machine whose card is brought up and in the state `tran`.
 pub struct Board<const N: usize> {
-    /// mmcq's engine with its driver.
+    /// mmcq's engine with the driver of the controller.
     pub stack: Stack<N>,
-    /// EXT_CSD of an eMMC, as last read.
+    /// EXT_CSD register of an eMMC, as it was last read; `None`: the card is no eMMC.
     pub ext_csd: Option<Box<[u8; 512]>>,
     /// Model of the controller.
     pub controller: Controller,
-    /// Virtual time of the controller.
+    /// Virtual time of the machine.
     pub time: Time,
     /// The card that was brought up.
     pub card: Card,
@@ -238,9 +238,9 @@ pub struct Board<const N: usize> {
     pub cores: u8,
     /// Probability, 0 to 1, that a thread changes its core without need.
     pub migration: f64,
-    /// Whether the host completes requests in a thread.
+    /// Which requests the host driver completes in a thread, not in its interrupt.
     pub defer: Defer,
-    /// Context that calls mmcq's engine, and its costs.
+    /// Context that calls mmcq's engine (such as the interrupt or a thread), and its costs.
     pub context: Context,
     /// Memory that DMA can reach.
     pub memory: ShadowMemory,
@@ -248,8 +248,8 @@ pub struct Board<const N: usize> {
     pub(crate) pages: RefCell<Pieces>,
 }
 
-/// Returns the CPU costs of a board for this choice: of the software, of the driver's calls, and of
-/// register accesses in ns.
+/// Returns the CPU costs of a board for the choice `price`: of the software, of the driver's calls,
+/// and of a register read and a register write in ns.
 fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     if price == Price::Nothing {
         return Default::default();
@@ -329,7 +329,7 @@ fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
 }
 
 impl<const N: usize> Board<N> {
-    /// Builds a board and brings its card up. Card and memory are those of [`card_with`].
+    /// Builds a board and brings its card up. `card` and `medium` are those of [`card_with`].
     pub fn new(
         platform: &Platform,
         card: Option<&str>,
@@ -399,7 +399,7 @@ impl<const N: usize> Board<N> {
         })
     }
 
-    /// Makes the engine initialise its card again, which loses what the card's cache holds.
+    /// Makes the engine initialise its card again. The data in the card's cache are then lost.
     #[cfg(test)]
     pub fn initialise_again(&self) -> Result<(), String> {
         start(&self.stack, &self.controller, &self.time)?;
@@ -488,11 +488,11 @@ impl<const N: usize> Board<N> {
     }
 }
 
-/// Result of bringing a card up: the card, and EXT_CSD of an eMMC.
+/// Result of bringing a card up: the card, and the EXT_CSD register if the card is an eMMC.
 type Found = (Card, Option<Box<[u8; 512]>>);
 
-/// Returns a hint if the card is of another kind than the board's own card, otherwise an empty
-/// text.
+/// Returns a hint for an error if the card is of another kind (SD or eMMC) than the board's own
+/// card; otherwise an empty text.
 fn other_kind(platform: &Platform, card: &CardProfile) -> &'static str {
     match (card_profile(&platform.card).is_ok_and(|own| own.is_emmc()), card.is_emmc()) {
         (true, false) => "; the board is made for an eMMC, and this is an SD card",

@@ -37,7 +37,7 @@ struct Entry {
     most: BTreeMap<String, Spanned<f64>>,
 }
 
-/// Whether a budget is a lower or an upper limit.
+/// Whether a budget is a lower or an upper limit for its figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -54,11 +54,11 @@ struct Budget {
     figure: String,
     side: Side,
     bound: f64,
-    /// Number of the line in the file of budgets.
+    /// Number of the line with this budget in the file of budgets.
     line: usize,
 }
 
-/// A load on a board, and its budgets.
+/// A load to run on a board, and the budgets for its figures.
 #[derive(Debug)]
 pub struct Load {
     name: String,
@@ -70,10 +70,10 @@ pub struct Load {
     budgets: Vec<Budget>,
 }
 
-/// Result for one budget: the limit, and the measured value.
+/// Result for one budget: its limit, and the value that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Kept {
-    /// Name of the load.
+    /// Name of the load that was run.
     pub run: String,
     /// Name of the figure.
     pub figure: String,
@@ -81,12 +81,12 @@ pub struct Kept {
     pub side: Side,
     /// Limit for the figure.
     pub budget: f64,
-    /// Value that the run measured.
+    /// Value of the figure that the run measured.
     pub measured: f64,
     /// Distance of the measured value from the limit, in percent of the limit; above 0 if the
     /// budget is kept.
     pub room_percent: Option<f64>,
-    /// Whether the budget is kept.
+    /// Whether the measured value keeps the budget.
     pub kept: bool,
 }
 
@@ -191,16 +191,17 @@ fn known(figure: &str) -> Result<(), String> {
     Err(format!("{figure}: no such figure; the nearest is {nearest}; `mmcq check --figures` lists all"))
 }
 
-/// Result of a check.
+/// Result of a check of all budgets in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// All budgets with their measured values.
     pub kept: Vec<Kept>,
-    /// Changes of a load that had no effect, one line each.
+    /// Changes (`--set`) of a load that had no effect, one line each.
     pub idle: Vec<String>,
 }
 
-/// Runs all loads on this number of threads. Calls `done` after each load.
+/// Runs all loads on this number of threads, and compares their figures with the budgets. Calls
+/// `done` after each load.
 ///
 /// # Errors
 /// A load does not run; the error names it and says why.
@@ -290,8 +291,8 @@ impl Load {
     }
 }
 
-/// Returns a file of budgets for this job in this scene, to be stored in the same folder. The
-/// limits are the present figures with a margin of a tenth.
+/// Returns the text of a file of budgets for this job in this scene, to be stored in the job's
+/// folder. The limits are the job's present figures with a margin of a tenth.
 ///
 /// # Errors
 /// The job does not run; the error is one line.
@@ -346,7 +347,7 @@ pub fn skeleton(file: &Path, job: &Path, scene: &Scene) -> Result<String, String
     Ok(text)
 }
 
-/// Returns the results as a readable table.
+/// Returns the results of all budgets as a readable table.
 pub fn text(all: &[Kept]) -> String {
     let mut table = Table::default();
     let column = |of: &dyn Fn(&Kept) -> String| all.iter().map(of).collect::<Vec<_>>();
@@ -367,7 +368,7 @@ pub fn text(all: &[Kept]) -> String {
     format!("{}{said}\n", table.text())
 }
 
-/// Returns the results as JSON, one object per line.
+/// Returns the results of all budgets as JSON, one object per line.
 pub fn json_lines(all: &[Kept]) -> String {
     let line = |kept: &Kept| serde_json::to_value(kept).unwrap_or(Value::Null).to_string() + "\n";
     all.iter().map(line).collect()

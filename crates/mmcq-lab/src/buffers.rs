@@ -14,10 +14,10 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, align).expect("fewer bytes than there are addresses")
 }
 
-/// Allocator of heap memory, which frees only memory that it has allocated.
+/// Allocator of heap memory. It frees only memory that it has allocated itself.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Length of each allocated piece, by its address.
+    /// Length in bytes of each allocated piece, by the piece's address.
     out: HashMap<usize, usize>,
 }
 
@@ -66,14 +66,16 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Sets number and size of the pieces. Must be called before any piece is in use.
+    /// Sets the number of the pieces and their size in bytes. Must be called before any piece is in
+    /// use.
     pub fn resize(&mut self, count: usize, bytes: usize) {
         self.clear();
         self.bytes = bytes;
         self.free = (0..count as u32).rev().collect();
     }
 
-    /// Returns the number of a free piece. There are as many as the workload asked for.
+    /// Marks a free piece as used and returns its number. There are as many pieces as the workload
+    /// asked for.
     pub fn acquire(&mut self) -> u32 {
         let piece = self.free.pop().expect("a workload has no more I/Os under way than it said");
         // Pieces are allocated in the order of their numbers, each at its first use.
@@ -83,7 +85,7 @@ impl Buffers {
         piece
     }
 
-    /// Marks a piece as free.
+    /// Marks a piece as free again.
     pub fn release(&mut self, piece: u32) {
         self.free.push(piece);
     }
@@ -98,12 +100,12 @@ impl Buffers {
         self.pieces[piece as usize].as_deref_mut().unwrap_or(&mut [])
     }
 
-    /// Lends the memory of a piece to the engine.
+    /// Lends the memory of a piece to mmcq's engine.
     pub fn lend(&mut self, piece: u32) -> DmaBuf {
         self.pieces[piece as usize].take().unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Takes back the memory of a piece from the engine.
+    /// Takes back from mmcq's engine the memory of a piece.
     pub fn restore(&mut self, piece: u32, memory: DmaBuf) {
         self.pieces[piece as usize] = Some(memory);
     }

@@ -1,5 +1,5 @@
-//! Logs of the bus with one line for each event. Writes them during a run, reads them, and compares
-//! two.
+//! Logs of the bus with one line for each event. This module writes a log during a run, reads logs,
+//! and compares two logs.
 
 mod diff;
 mod gaps;
@@ -17,11 +17,11 @@ use std::rc::Rc;
 type Sink = Rc<RefCell<BufWriter<File>>>;
 
 thread_local! {
-    /// File for the bus log of the board that this thread runs.
+    /// File into which this thread logs the bus events of the board that it runs; `None`: no log.
     static SINK: RefCell<Option<Sink>> = const { RefCell::new(None) };
 }
 
-/// Calls `run`, and writes all events on its bus into a file.
+/// Calls `run`, and writes all bus events of the board that `run` runs into a file.
 pub fn record<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     let sink = Rc::new(RefCell::new(BufWriter::new(File::create(path)?)));
     SINK.with(|s| *s.borrow_mut() = Some(sink.clone()));
@@ -46,7 +46,7 @@ pub(crate) fn note(event: BusEvent) {
     });
 }
 
-/// Returns the events of a log that begin in this time window. The error is one line.
+/// Returns the events of a log that begin between these two times. The error is one line of text.
 pub fn read(path: &Path, from_ns: u64, until_ns: u64) -> Result<Vec<BusEvent>, String> {
     let wrong = |why: String| format!("{}: {why}", path.display());
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -62,7 +62,7 @@ pub fn read(path: &Path, from_ns: u64, until_ns: u64) -> Result<Vec<BusEvent>, S
     Ok(events)
 }
 
-/// Returns the start of an event in ns; for a response, its end.
+/// Returns the time in ns at which an event begins; for a response, the time at which it ends.
 fn begin_ns(event: &BusEvent) -> u64 {
     match *event {
         BusEvent::Command { start_ns, .. } | BusEvent::Block { start_ns, .. } => start_ns,

@@ -8,7 +8,7 @@ use maud::html;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// A number that both reports have.
+/// A number that both compared reports have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// What the figure belongs to: a job, the phases, or the counters.
@@ -17,20 +17,21 @@ pub struct Figure {
     pub name: String,
     /// Unit of the figure; empty for a count.
     pub unit: &'static str,
-    /// Value in the first report.
+    /// Value of the figure in the first report.
     pub a: f64,
-    /// Value in the second report.
+    /// Value of the figure in the second report.
     pub b: f64,
 }
 
 impl Figure {
-    /// Returns the change from the first to the second value in percent; `None`: the first is 0.
+    /// Returns the change from the first to the second value in percent; `None`: the first value is
+    /// 0.
     pub fn percent(&self) -> Option<f64> {
         (self.a != 0.0).then(|| 100.0 * (self.b / self.a - 1.0))
     }
 }
 
-/// Name of the group of phases. Their times are divided by the number of requests.
+/// Name of the group of figures that are phases. Their times are divided by the number of requests.
 const TIME: &str = "run time for each request";
 /// Counters that are compared per request, since their sums depend on the number of requests.
 const OF_EACH: [&str; 6] =
@@ -38,19 +39,19 @@ const OF_EACH: [&str; 6] =
 
 /// Names of the fields of a report that say what ran.
 const ORIGINS: [&str; 6] = ["platform", "card", "setting", "seed", "set", "replay"];
-/// Options of the first job that are shown beside the fields in [`ORIGINS`].
+/// Options of the reports' first job that are shown beside the fields in [`ORIGINS`].
 const OPTIONS: [&str; 6] = ["filename", "rw", "bs", "size", "iodepth", "runtime"];
-/// Largest number of other fields that are named; further ones are only counted.
+/// Largest number of other differing fields that are named; further ones are only counted.
 const NAMED: usize = 12;
 
 /// Comparison of two reports.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Fields about what ran that differ: name, first value, second value.
+    /// Fields about what ran that differ between the reports: name, first value, second value.
     pub origins: Vec<[String; 3]>,
-    /// Fields about what ran that are equal: name, value.
+    /// Fields about what ran that are equal in both reports: name, value.
     pub both: Vec<(String, String)>,
-    /// All figures that both reports have, even equal ones.
+    /// All figures that both reports have, including equal ones.
     pub figures: Vec<Figure>,
     /// Names of fields that only one of the reports has.
     pub alone: Vec<String>,
@@ -91,7 +92,7 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
     compare_in(a, b, Rate::default())
 }
 
-/// Compares two reports as [`compare`] does, with rates in this unit.
+/// Compares two reports as [`compare`] does, and shows rates in the given unit.
 pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
     let mut all = Comparison { unit, ..Comparison::default() };
     let ran = |report: &Value, name: &str| match &report["mmcq"][name] {
@@ -142,7 +143,8 @@ pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
     all
 }
 
-/// Returns whether a figure or a line of its own already shows this field.
+/// Returns whether the comparison already shows this field of the reports, as a figure or on a line
+/// of its own.
 fn is_shown(path: &str, of: (&Value, &Value)) -> bool {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let moved = |at: &str, way: &str| {
@@ -174,8 +176,8 @@ impl Comparison {
         }
     }
 
-    /// Adds all differing fields below a path, except those that a figure or a line of its own
-    /// shows.
+    /// Adds to the comparison all differing fields below a path of the JSON, except those that are
+    /// already shown as a figure or on a line of their own.
     fn leaves(&mut self, path: &str, a: &Value, b: &Value, of: (&Value, &Value)) {
         match (a, b) {
             _ if a == b => {}
@@ -195,7 +197,7 @@ impl Comparison {
         }
     }
 
-    /// Returns one line about the other fields that differ.
+    /// Returns one line about the other fields that differ; `None`: there are none.
     fn further(&self) -> Option<String> {
         let count = self.others.len();
         let names: Vec<&str> = self.others.iter().take(NAMED).map(|[name, ..]| name.as_str()).collect();
@@ -208,7 +210,7 @@ impl Comparison {
         self.figures.push(Figure { group: group.to_owned(), name: name.to_owned(), unit, a, b });
     }
 
-    /// Compares jobs that have the same name and position.
+    /// Compares jobs of both reports that have the same name and position.
     fn jobs(&mut self, a: &Value, b: &Value) {
         let of = |report: &Value| report["jobs"].as_array().cloned().unwrap_or_default();
         let name = |job: &Value| job["jobname"].as_str().unwrap_or("-").to_owned();
@@ -275,12 +277,12 @@ impl Comparison {
         }
     }
 
-    /// Returns the figures that differ.
+    /// Returns the figures whose values differ between the reports.
     pub fn different(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().filter(|figure| figure.a != figure.b)
     }
 
-    /// Returns whether no figure and no field differs.
+    /// Returns whether both reports are equal: no figure and no field differs.
     pub fn is_equal(&self) -> bool {
         self.origins.is_empty()
             && self.alone.is_empty()
@@ -288,7 +290,7 @@ impl Comparison {
             && self.different().next().is_none()
     }
 
-    /// Returns a text that says how many figures are equal.
+    /// Returns a text that says how many figures are equal in both reports.
     fn rest(&self) -> String {
         let equal = self.figures.len() - self.different().count();
         match (equal, self.is_equal()) {

@@ -40,11 +40,12 @@ use std::rc::Rc;
 /// for each of its I/Os.
 const DESCRIPTORS: usize = 257;
 
-/// Number of DMA descriptors for a mobile storage host and for ST's SDMMC, which need two for each
-/// segment.
+/// Number of DMA descriptors of a driver for a mobile storage host or ST's SDMMC, which need two
+/// for each memory segment.
 const MSHC_DESCRIPTORS: usize = 2 * DESCRIPTORS;
 
-/// Fastest bus clock of a card in Hz [SD 4.2.4.5]. Wires of these boards are not slower by default.
+/// Fastest bus clock in Hz that a card can have [SD 4.2.4.5]. Unless a board's file says otherwise,
+/// the board's wires allow this clock.
 const FASTEST_HZ: u32 = 208_000_000;
 
 /// Largest number of memory segments in a task of the command queue engine.
@@ -198,7 +199,8 @@ impl Controller {
         Ok((controller, Driver { kind, poll_clocks, _lent: lent }))
     }
 
-    /// Cuts the card's power. Returns the number of sectors that were not durable and are now lost.
+    /// Cuts the card's power at this time. Returns the number of sectors that were not durable and
+    /// are now lost.
     pub fn power_cut(&self, now_ns: u64) -> u64 {
         model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| {
             let stake = card.at_stake(now_ns);
@@ -208,14 +210,14 @@ impl Controller {
         }))
     }
 
-    /// Cuts the card's power. `keep` decides for each sector that is not durable what remains of
-    /// it.
+    /// Cuts the card's power at this time. The caller's `keep` decides for each sector that is not
+    /// durable what remains of it.
     pub fn cut(&self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.cut(now_ns, keep)));
     }
 
-    /// Sets the faults that the card shows from now on. The card then tracks its writes for
-    /// [`Controller::cut`].
+    /// Sets the faults that the card model shows from now on. The card then also tracks its writes,
+    /// so that [`Controller::cut`] can lose them.
     pub fn set_card_faults(&self, faults: &Faults) {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.set_faults(faults.clone())));
     }
@@ -227,7 +229,7 @@ impl Controller {
         stats
     }
 
-    /// Returns the counters of the bus and resets them.
+    /// Returns the counters of the bus and resets them to 0.
     pub fn take_stats(&self) -> BusStats {
         model!(self, m => m.borrow_mut().take_stats())
     }
@@ -242,7 +244,7 @@ impl Controller {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
 
-    /// Returns the number of register accesses so far.
+    /// Returns the number of register accesses by the driver so far.
     pub fn accesses(&self) -> PortCounters {
         match self {
             Controller::Sdhci(_, port) => port.counters(),
@@ -286,7 +288,7 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
         .extra_timings(wires.timings(&platform.timings))
 }
 
-/// Returns the board's settings for open transfers on an SDHCI.
+/// Returns the board's settings for transfers that stay open, for the driver of an SDHCI.
 fn stream_setup(platform: &Platform) -> StreamConfig {
     let setup = StreamConfig::NONE;
     match platform.continue_data {
@@ -297,7 +299,8 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
-/// Returns which transfers DesignWare's controller leaves open, for this setting of the board.
+/// Returns which transfers the driver of DesignWare's controller leaves open, for the value `told`
+/// in the board's file.
 fn open_transfers(told: Continue) -> mshc::OpenTransfers {
     let (reads, writes) = (told != Continue::No, told == Continue::Yes);
     mshc::OpenTransfers::NONE.reads(reads).writes(writes)
@@ -348,14 +351,14 @@ fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
 /// Driver of a controller, with the memory that it uses.
 pub struct Driver {
     kind: Kind,
-    /// Clocks between two polls of the card by the queue engine, which override other settings;
-    /// `None`: no override.
+    /// Number of clocks between two polls of the card by the command queue engine, which overrides
+    /// what mmcq's engine sets; `None`: no override.
     poll_clocks: Option<u32>,
     /// Memory that the driver uses; it is dropped after the driver.
     _lent: Lent,
 }
 
-/// Driver by the kind of controller.
+/// Driver of the board's controller; the variant is the kind of driver.
 // The variants differ in size, but each board has only one driver.
 #[allow(clippy::large_enum_variant)]
 enum Kind {

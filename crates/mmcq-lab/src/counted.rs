@@ -1,4 +1,4 @@
-//! Counters of the work of this thread, for tests that limit it.
+//! Counters of the work that this thread has done, for tests that limit this work.
 
 use std::cell::Cell;
 
@@ -8,12 +8,12 @@ thread_local! {
     static BUILT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts a board's or card's file that was parsed.
+/// Counts that this thread has parsed the file of a board or card.
 pub fn parsed() {
     PARSED.set(PARSED.get() + 1);
 }
 
-/// Counts a board that was built.
+/// Counts that this thread has built a board.
 pub fn built() {
     BUILT.set(BUILT.get() + 1);
 }
@@ -28,8 +28,8 @@ pub fn lent_now() -> i32 {
     LENT.get()
 }
 
-/// Calls `what`. Returns its result, the number of files it parsed, and the number of boards it
-/// built.
+/// Calls `what`. Returns its result, the number of files that it parsed, and the number of boards
+/// that it built.
 pub fn by<T>(what: impl FnOnce() -> T) -> (T, u32, u32) {
     let (parsed, built) = (PARSED.get(), BUILT.get());
     let done = what();

@@ -1,10 +1,10 @@
-//! Finds changes of a run's values that have no effect.
+//! Finds changes (`--set`) of a run that have no effect on the run.
 
 use crate::fio::stats::Stats;
 use crate::runner::{self, Counters, Outcome};
 use crate::scene::{Loaded, Scene};
 
-/// Figures of a run on which a change can have an effect: jobs, times and all counters.
+/// Figures of a run by which the effect of a change shows: jobs, times and all counters.
 #[derive(Clone, Debug)]
 pub struct Figures {
     stats: Vec<Stats>,
@@ -13,8 +13,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns the figures of the same run without the change of this index. `load` loads the run
-    /// with the other changes. `None`: the run is not possible without the change.
+    /// Runs the same load without the change at `index`, and returns the figures of that run.
+    /// `load` loads the run with the other changes. `None`: the run is not possible without the
+    /// change.
     pub fn without<E>(
         scene: &Scene,
         load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -28,14 +29,14 @@ impl Figures {
         Some(Figures { stats, counters, verify_errors })
     }
 
-    /// Returns whether the run's figures are equal to these.
+    /// Returns whether the figures of the run `outcome` are equal to these figures.
     pub fn are_of(&self, outcome: &Outcome) -> bool {
         (&self.stats, &self.counters, &self.verify_errors)
             == (&outcome.stats, &outcome.counters, &outcome.verify_errors)
     }
 }
 
-/// Returns one line for each change without which this run is the same.
+/// Returns one line for each change without which the figures of the run are the same.
 pub fn idle<E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -46,13 +47,13 @@ pub fn idle<E>(
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 
-/// Returns a line that says that a change has no effect, where it was given, and what to try
-/// instead.
+/// Returns a line that says that the change at `index` has no effect, where the user gave it, and
+/// what to try instead.
 pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }
 
-/// Returns a hint about what to try instead.
+/// Returns a hint that says what to try instead of the change at `index`.
 fn hint(scene: &Scene, index: usize) -> &'static str {
     let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {

@@ -35,9 +35,9 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     Report::new(context, results, vec![disk])
 }
 
-/// Returns the disk's statistics: those of Linux's block layer, or for mmcq's engine those that
-/// Linux would have counted for requests that the engine merged. A request that continues an open
-/// transfer does not count as merged.
+/// Returns the statistics of the report's disk: those of Linux's block layer or, for mmcq's engine,
+/// those that Linux would have counted for the requests that the engine merged. A request that
+/// continues an open transfer does not count as merged.
 fn disk(outcome: &Outcome) -> DiskUtil {
     let counters = &outcome.counters;
     let used = counters.stack.disk.unwrap_or_else(|| as_linux_counts(outcome));
@@ -73,7 +73,8 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns: [0, 1].map(|d| of(d, ticks)) }
 }
 
-/// Returns what a saved report needs so that its load can be run again, and the counters.
+/// Returns the counters of the run, and what a saved report needs so that its load can be run
+/// again.
 pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let c = &outcome.counters;
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
@@ -121,13 +122,13 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     }
 }
 
-/// Adds the report's facts about a replayed trace.
+/// Adds to the report's facts those about a replayed trace.
 pub fn with_trace(origin: Origin, replay: Replayed, outcome: &Outcome) -> Origin {
     let programs = Program::all(&replay.names, &outcome.group().programs);
     Origin { replay, programs, ..origin }
 }
 
-/// Returns the name of the scheduler that picks the next request.
+/// Returns the name of the scheduler that picks the next request in this scene.
 fn scheduler(scene: &Scene, platform: &Platform) -> &'static str {
     match platform.stack.scheduler {
         _ if scene.setting.is_linux() => "mq-deadline",
@@ -137,7 +138,8 @@ fn scheduler(scene: &Scene, platform: &Platform) -> &'static str {
     }
 }
 
-/// Returns how late requests started, compared with the times of a trace.
+/// Returns counters that say how late requests started, compared with the times of the replayed
+/// trace.
 fn lateness(outcome: &Outcome) -> Vec<(&'static str, f64)> {
     let late = outcome.group().late;
     if late.ns.samples == 0 {

@@ -8,18 +8,18 @@ use crate::sdio::packet::SETTINGS;
 use crate::sdio::platform::Board;
 use crate::sdio::served::{Seen, run};
 
-/// Results of a load in each setting.
+/// Results of a load (a user's own function) in each setting.
 pub struct Told<'a> {
     load: &'a Load,
     board: &'a Board,
     seen: Vec<(&'static str, Seen)>,
 }
 
-/// Name, unit and value of a figure.
+/// Name, unit and value of a figure in a row.
 type Cell = (String, &'static str, f64);
 
 impl<'a> Told<'a> {
-    /// Runs a load in all settings.
+    /// Runs a load on a board in all settings.
     ///
     /// # Errors
     /// A run fails.
@@ -40,8 +40,8 @@ impl<'a> Told<'a> {
         rows
     }
 
-    /// Returns rows with what a user of the function notices: rate, latencies, wake-ups, and the
-    /// idle share of the CPU.
+    /// Returns rows, one for each setting, with what a user of the function notices: rate,
+    /// latencies, wake-ups, and the idle share of the CPU.
     pub fn rows(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let o = &seen.outcome;
@@ -67,7 +67,7 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Returns rows with the times of a packet: its steps, and their sum.
+    /// Returns rows, one for each setting, with the times of a packet: its steps, and their sum.
     pub fn steps(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let us = |ns: f64| ns / 1e3;
@@ -104,7 +104,7 @@ impl<'a> Told<'a> {
         self.seen.iter().map(line).collect()
     }
 
-    /// Returns a text that says from where to where the latency counts.
+    /// Returns a text that says from which event to which event the latency counts.
     fn asked(&self) -> &'static str {
         if self.load.poll_ns.is_some() { "arrival to cleared" } else { "interrupt to cleared" }
     }
@@ -117,15 +117,15 @@ impl<'a> Told<'a> {
         100.0 * seen.outcome.kcycles / self.board.idle_kcycles
     }
 
-    /// Returns the CPU time for each packet in ns.
+    /// Returns the CPU time in ns that this run needed for each packet.
     fn busy_ns(&self, seen: &Seen) -> f64 {
         let share = 1.0 - self.idle(seen) / 100.0;
         share * seen.outcome.for_ns as f64 / seen.outcome.packets.max(1) as f64
     }
 }
 
-/// Returns the time in ns from the card's interrupt, or the arrival, to the start of the first
-/// command.
+/// Returns the time in ns from the card's interrupt (or, with polling, the packet's arrival) to the
+/// start of the packet's first command.
 fn first_ns(seen: &Seen) -> f64 {
     (seen.outcome.mean_ns() - seen.means.to_clear_ns).max(0.0)
 }

@@ -12,8 +12,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Locks the image at `path`. The error is one line. On a file system without locks, every
-    /// program gets the lock.
+    /// Locks the image at `path`; with `write` exclusively. The error is one line. On a file system
+    /// without locks, every program gets the lock.
     pub fn take(path: &Path, write: bool) -> Result<Self, String> {
         let shown = path.display();
         let file = File::options().read(true).write(write).open(path).map_err(|e| format!("{shown}: {e}"))?;

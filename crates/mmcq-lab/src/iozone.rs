@@ -11,17 +11,17 @@ use std::path::Path;
 const FILES_KIB: (u64, u64) = (64, 512 << 10);
 /// Smallest and largest record of `-a` without `-y`, `-q`, `-r`, in KiB.
 const RECORDS_KIB: (u64, u64) = (4, 16 << 10);
-/// Size of file and of record without `-a`, in KiB.
+/// Size of the file and of a record if `-a` is not given, in KiB.
 const ONE_KIB: (u64, u64) = (512, 4);
-/// Size in KiB above which `-a` leaves out records below [`LARGE_KIB`], unless a size or `-z` is
-/// given.
+/// File size in KiB above which `-a` leaves out records below [`LARGE_KIB`], unless a size or `-z`
+/// is given.
 const CROSSOVER_KIB: u64 = 16 << 10;
 const LARGE_KIB: u64 = 64;
 /// Largest file and record that a command line may give, in KiB.
 const KIB_MAX: u64 = 1 << 30;
-/// Options that have a value.
+/// Letters of the supported options that have a value.
 const VALUED: &str = "srfiyqng";
-/// Options without a value that are supported.
+/// Letters of the supported options without a value.
 const FLAGS: &str = "azIewMR";
 /// Columns of the table: number of the test, then name and `rw=` of its jobs.
 const TESTS: [(u32, [(&str, &str); 2]); 3] = [
@@ -29,15 +29,15 @@ const TESTS: [(u32, [(&str, &str); 2]); 3] = [
     (1, [("read", "read"), ("reread", "read")]),
     (2, [("random_read", "randread"), ("random_write", "randwrite")]),
 ];
-/// iozone's two header lines.
+/// iozone's two header lines of the table.
 const NAMES: &str = "                                                              \
      random    random     bkwd    record    stride\n              kB  reclen    write  rewrite    \
      read    reread    read     write     read   rewrite      read   fwrite frewrite    fread  freread\n";
 
-/// Request of an iozone command line.
+/// What an iozone command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Iozone {
-    /// Pairs of file size and record size in KiB.
+    /// Pairs of file size and record size in KiB to run.
     sizes_kib: Vec<(u64, u64)>,
     /// Numbers of the tests to run.
     tests: Vec<u32>,
@@ -58,8 +58,8 @@ fn program_words(words: &[String]) -> usize {
     if words.get(sudo).is_some_and(|word| is(word, "iozone")) { sudo + 1 } else { 0 }
 }
 
-/// Returns whether these words are an iozone command line. Its name is first, or it has options
-/// that fio does not have, such as `-az` and `-i0`.
+/// Returns whether these words are an iozone command line: its name is the first word, or there are
+/// options that fio does not have, such as `-az` and `-i0`.
 pub fn is_line(words: &[String]) -> bool {
     if program_words(words) > 0 {
         return true;
@@ -70,7 +70,7 @@ pub fn is_line(words: &[String]) -> bool {
     flags || number
 }
 
-/// Splits options as getopt does: each is a letter and its value.
+/// Splits options as getopt does. Returns each option as its letter and its value.
 fn letters(words: &[String]) -> Result<Vec<(char, String)>, String> {
     let mut found = Vec::new();
     let mut words = words.iter();
@@ -177,7 +177,7 @@ impl Iozone {
         Ok(Iozone { sizes_kib, tests, file, direct: has('I'), flush: has('e'), said, line })
     }
 
-    /// Returns the columns of the table that have values.
+    /// Returns those columns of the table that have values, with test number, name and `rw=`.
     fn columns(&self) -> impl Iterator<Item = (u32, (&'static str, &'static str))> {
         let wanted = TESTS.iter().filter(|(test, _)| self.tests.contains(test));
         wanted.flat_map(|(test, jobs)| jobs.iter().map(|job| (*test, *job)))
@@ -237,7 +237,7 @@ impl Iozone {
     }
 }
 
-/// Returns the message that iozone prints about an option before its table.
+/// Returns the message that iozone prints about an option before its table; `None`: it prints none.
 fn spoken(letter: char, value: &str) -> Result<Option<String>, String> {
     Ok(Some(match letter {
         'a' => "Auto Mode".to_owned(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Largest number of entries in a cache.
+/// Largest number of results in a cache.
 const MOST: usize = 256;
 
 /// Results by key, shared by threads.
@@ -18,8 +18,8 @@ impl<K, V> Default for Known<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> Known<K, V> {
-    /// Returns the result for a key; `make` computes it if it is not stored. When the cache is
-    /// full, all other entries are dropped.
+    /// Returns the result for a key. If the cache does not have it, `make` computes it, and the
+    /// cache stores it. When the cache is full, all other results are dropped first.
     ///
     /// # Errors
     /// The error of `make`.

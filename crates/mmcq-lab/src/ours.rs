@@ -24,8 +24,8 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Largest number of polls that a spinner does in one step. It sees the actions of others after the
-/// step.
+/// Largest number of polls that a spinner does in one step. Only after the step does it see the
+/// actions of other threads.
 const LOOKS_MAX: u64 = 64;
 
 /// Context that calls the engine, and the costs of entering it.
@@ -36,18 +36,18 @@ pub struct Context {
     /// Time in ns of interrupt entry and exit alone; part of
     /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).
     pub entry_ns: u64,
-    /// Time in ns from the hard interrupt to the deferred one.
+    /// Time in ns from the hard interrupt to the start of the deferred one.
     pub tasklet_ns: u64,
-    /// Time in ns of a spinner's poll of the controller.
+    /// Time in ns that a spinner needs to poll the controller once.
     pub look_ns: u64,
 }
 
-/// Boot areas of an eMMC.
+/// Boot areas of an eMMC, and how mmcq's engine reaches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boot {
     /// Size in bytes of each boot area.
     pub bytes: u64,
-    /// Value of PARTITION_CONFIG (EXT_CSD) with the bits cleared that select a partition.
+    /// Value of PARTITION_CONFIG (EXT_CSD) in which the bits that select a partition are 0.
     pub config: u8,
     /// Longest time in ns of a switch to another partition.
     pub switch_ns: u64,
@@ -58,18 +58,19 @@ pub struct Boot {
 struct Newest {
     direction: Direction,
     end: u64,
-    /// Number of transfers that had begun before the request was submitted. Its submission began no
-    /// transfer.
+    /// Number of transfers that the engine had begun before the request was submitted. If the
+    /// number is still the same, the request waits.
     transfers: Count,
 }
 
-/// Front end of mmcq's engine. It knows for each slot which job waits.
+/// Front end of mmcq's engine. For each slot of the engine, it knows which job waits for the slot's
+/// request.
 pub struct Ours<H: Host, const N: usize> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), N>,
     /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,
-    /// I/Os that wait for a free slot.
+    /// I/Os that wait outside of the engine for a free slot.
     outside: VecDeque<Io>,
     slots: [Option<(SlotId, Io)>; N],
     finished: VecDeque<Vec<(Io, bool)>>,
@@ -77,7 +78,8 @@ pub struct Ours<H: Host, const N: usize> {
     thread: Thread,
     thread_runs: bool,
     context: Context,
-    /// Whether an interrupt was noted and its line masked, but the engine has not been called.
+    /// Whether the hard interrupt was noted and its line masked, but the other context has not
+    /// called the engine yet.
     noted: bool,
     /// Latest time in ns until which the spinning job spins; `None`: no job spins.
     spinner: Option<u64>,
@@ -90,9 +92,9 @@ pub struct Ours<H: Host, const N: usize> {
     /// Request that was submitted last, if a contiguous one can still join its transfer.
     newest: Option<Newest>,
     held: HeldWatch,
-    /// Boot areas of the card; `None`: they are not readable.
+    /// Boot areas of the card; `None`: jobs cannot read them.
     boot: Option<Boot>,
-    /// First error of any request.
+    /// First error that any request had; `None`: no request failed.
     pub error: Option<Error>,
 }
 
@@ -132,13 +134,13 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self
     }
 
-    /// Makes these boot areas readable. Call it before the machine runs.
+    /// Lets jobs read these boot areas. Call it before the machine runs.
     pub fn with_boot(mut self, boot: Option<Boot>) -> Self {
         self.boot = boot;
         self
     }
 
-    /// Calls the engine. If a held start has ended by the call, reports it to the log.
+    /// Calls the engine by `call`. If a hold of a start ended in this call, reports it to the log.
     fn tell<R>(&mut self, sys: &mut System, call: impl FnOnce(&mut Entry<'_, H, N, Profile>, u64) -> R) -> R {
         let now_ns = sys.time.now();
         let result = self.stack.with(|e| call(e, now_ns));
@@ -150,7 +152,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         result
     }
 
-    /// Returns the kind of erase that the card uses for a discard. A card without one refuses it.
+    /// Returns the kind of erase by which the card does a discard. A card without such an erase
+    /// refuses it.
     fn discard(&self) -> Erase {
         let kinds = self.stack.with(|e| e.abilities().erase.kinds);
         let known = [Erase::Discard, Erase::Trim].into_iter().find(|how| kinds & how.bit() != 0);
@@ -210,8 +213,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
-    /// Takes completed I/Os from the engine. A soft interrupt of this core, or the spinner, will
-    /// complete them.
+    /// Takes the completed I/Os of `work` from the engine. A soft interrupt of this core, or the
+    /// spinner, will complete them for their jobs.
     fn handle(&mut self, sys: &mut System, work: PollOutcome, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);
@@ -252,8 +255,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Returns whether an I/O continues the newest request, which still waits, so that both share a
-    /// transfer.
+    /// Returns whether an I/O continues the newest request while that request still waits, so that
+    /// both share a transfer.
     fn joins(&self, io: &Io) -> bool {
         self.newest.is_some_and(|newest| {
             !matches!(io.how, How::Boot(_))
@@ -363,8 +366,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Sets the timer of the engine's next deadline. A set timer is never moved to a later time: if
-    /// it expires too early, it is set again.
+    /// Sets the machine's timer to the engine's next deadline. A set timer is never moved to a
+    /// later time: if it expires before the deadline, it is set again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         if self.context.advance == Advance::Spin {
             return;

@@ -8,19 +8,20 @@ use crate::platform::{self, ControllerConfig, Files, Platform};
 use serde::Serialize;
 use toml::{Table, Value};
 
-/// One value, as `--set KEY=VALUE` changes it.
+/// Value of a board or card, as `--set KEY=VALUE` changes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Param {
     /// Key of the value, as for `--set`.
     pub key: String,
-    /// Value as in the file. `None`: the file has none, and the model has a default.
+    /// Value as in the file of board or card. `None`: the file has none, and the model has a
+    /// default.
     pub value: Option<Value>,
-    /// Unit, taken from the key's name; empty if the name has none.
+    /// Unit of the value, taken from the key's name; empty if the name has none.
     pub unit: &'static str,
     /// Kind of the source. For a number: spec, prior, fit, val, measured. For a value without a
     /// source: board (its file has it) or default (the model's own). Else empty.
     pub kind: String,
-    /// Least and greatest value that the source allows.
+    /// Smallest and largest value that the source allows.
     pub range: Option<[f64; 2]>,
     /// Lower and upper end of the 95 % interval that `mmcq fit` found.
     pub interval: Option<[f64; 2]>,
@@ -30,7 +31,7 @@ pub struct Param {
     pub meaning: &'static str,
 }
 
-/// Units by the end of a key's name.
+/// Units, each with the ending of a key's name that stands for it.
 const UNITS: [(&str, &str); 12] = [
     ("_mib_s", "MiB/s"),
     ("_per_s", "1/s"),
@@ -71,7 +72,7 @@ const SWITCHES: [&str; 16] = [
     "stack.weights",
 ];
 
-/// Returns every value of a board and of its card, with these changes.
+/// Returns every value of a board and of its card, after the given changes.
 ///
 /// # Errors
 /// The board or the card cannot be read, or a change is wrong.
@@ -130,7 +131,7 @@ impl Param {
         Param { key, value: None, unit, kind, range: None, interval: None, source, meaning }
     }
 
-    /// Returns the value if it is a number.
+    /// Returns the parameter's value if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self.value.as_ref()? {
             Value::Integer(value) => Some(*value as f64),
@@ -139,8 +140,8 @@ impl Param {
         }
     }
 
-    /// Returns whether `wanted` names this value. It may be the key, or (for the card) `card.` and
-    /// the last part of the key, as in `--set`. With `*` at the end, it is the start of the key.
+    /// Returns whether `wanted` names this value: it is the key or (for the card) `card.` and the
+    /// last part of the key, as in `--set`. With `*` at the end, `wanted` is the start of the key.
     pub fn is_named(&self, wanted: &str) -> bool {
         if let Some(begin) = wanted.strip_suffix('*') {
             return self.key.starts_with(begin);
@@ -151,7 +152,7 @@ impl Param {
     }
 }
 
-/// Returns the key that is most similar to an unknown one.
+/// Returns the key of these parameters that is most similar to an unknown one.
 pub fn nearest<'a>(all: &'a [Param], key: &str) -> &'a str {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let near = |param: &Param| strsim::jaro(&last(&param.key), &last(key));
@@ -179,7 +180,7 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     }
 }
 
-/// Adds the ranges that a card's tables give to these values.
+/// Adds to these parameters the ranges that a card's tables give.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {
@@ -197,7 +198,8 @@ fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardErr
     Ok(())
 }
 
-/// Parses `{ value, kind, source, range }`.
+/// Parses a parameter of the form `{ value, kind, source, range }`; `None`: the table has another
+/// form.
 fn quantity(key: &str, table: &Table) -> Option<Param> {
     let quantity: platform::Quantity = Value::Table(table.clone()).try_into().ok()?;
     Some(Param {

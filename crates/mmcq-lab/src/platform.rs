@@ -68,10 +68,10 @@ pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
 ];
 
-/// Largest depth of platforms that extend one another.
+/// Largest number of board files in a row of which each extends the next.
 const DEPTH_MAX: usize = 8;
 
-/// Error in a platform's file; one line.
+/// Error in a board's file; one line of text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlatformError(String);
@@ -83,7 +83,7 @@ impl PlatformError {
     }
 }
 
-/// Origin of a number.
+/// Kind of origin of a number in a board's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -99,7 +99,7 @@ pub enum Kind {
     Measured,
 }
 
-/// Number with its origin.
+/// Number of a board's file, with its origin.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
@@ -117,7 +117,7 @@ pub struct Quantity {
     pub interval: Option<[f64; 2]>,
 }
 
-/// Named numbers with their origins; times in ns.
+/// Named numbers of a board's file with their origins; times in ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
@@ -132,7 +132,7 @@ impl Times {
         self.named.iter().find(|t| t.0 == name).map_or(0, |t| t.1.round() as u64)
     }
 
-    /// Returns all numbers of the file: name, value (times in ns), origin.
+    /// Returns all numbers of the table: name, value (times in ns), origin.
     pub fn iter(&self) -> impl Iterator<Item = &(String, f64, Quantity)> {
         self.named.iter()
     }
@@ -187,7 +187,8 @@ pub struct Platform {
     pub description: String,
     /// Name of the board's card.
     pub card: String,
-    /// Changes of the card in the slot, `key=value` without the prefix `card.`.
+    /// Changes of the card in the slot that the board makes, `key=value` without the prefix
+    /// `card.`.
     pub card_changes: Vec<String>,
     /// How the driver learns that the card's busy has ended.
     pub busy: Busy,
@@ -202,7 +203,7 @@ pub struct Platform {
     /// Which transfers the driver leaves open, as the board's file says; `None`: the file does not
     /// say it.
     pub continue_data: Option<Continue>,
-    /// Limits of the board's wires.
+    /// Limits that the board's wires set for the bus.
     pub wires: Wires,
     /// Number of CPU cores.
     pub cores: u8,
@@ -216,7 +217,7 @@ pub struct Platform {
     pub profiles: Profiles,
 }
 
-/// Keys of a file outside of tables, and names of its tables.
+/// Keys of a board's file that are outside of tables, and names of its tables.
 const KEYS: [&str; 12] = [
     "extends",
     "description",
@@ -231,12 +232,12 @@ const KEYS: [&str; 12] = [
     "cpu",
     "own",
 ];
-/// Costs that a platform must give, without their unit.
+/// Names of costs that a board must give, without their unit.
 const COSTS: [&str; 14] = [
     "irq", "done", "start", "poll", "dispatch", "prep", "softirq", "syscall", "user", "job_wake", "wake",
     "hop", "tail", "retry",
 ];
-/// Costs that a platform may leave out, without their unit.
+/// Names of costs that a board may leave out, without their unit.
 pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
     "each",
     "entry",
@@ -249,7 +250,7 @@ pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
     "deep_sleep",
     "deep_wake",
 ];
-/// Names of the tables that contain quantities.
+/// Names of the tables of a board's file that contain quantities.
 pub(crate) const QUANTITIES: [&str; 3] = ["cost", "share", "own"];
 const SHARES: [&str; 2] = ["tail", "migration"];
 /// Quantities of mmcq's own code: `cycle` and registers are times, all others are instructions.
@@ -266,19 +267,19 @@ const OWN: [&str; 8] = [
 const UNITS: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", 1e9)];
 
 impl Platform {
-    /// Loads a built-in platform by name, or one from a file whose name ends in `.toml`.
+    /// Loads a built-in board by name, or a board from a file whose name ends in `.toml`.
     pub fn load(name: &str) -> Result<Self, PlatformError> {
         Self::load_with(name, &[])
     }
 
-    /// Loads a platform as [`load`](Self::load) does, and changes single values: `cost.wake_us=30`,
+    /// Loads a board as [`load`](Self::load) does, and changes single values: `cost.wake_us=30`,
     /// `card="sdsc-1g"`, `controller.signal18_fails=true`. A change that begins with `card.`
     /// concerns the card in the slot.
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
         Files::default().load_with(name, changes).map(|(platform, _)| platform)
     }
 
-    /// Returns the names of the built-in platforms.
+    /// Returns the names of the built-in boards.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }

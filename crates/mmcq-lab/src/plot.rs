@@ -5,7 +5,7 @@ use crate::reproduce::Row;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Kind of bar: legend, setting, published or model, colour.
+/// Kind of bar in the picture: legend, setting, published or model, colour.
 struct Bar {
     legend: &'static str,
     setting: &'static str,

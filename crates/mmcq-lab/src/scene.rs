@@ -64,11 +64,11 @@ pub enum SceneError {
 /// Board and jobs loaded for a run.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Board, after the changes.
+    /// Board of the run, after the changes.
     pub platform: Platform,
     /// Workers of the jobs.
     pub workers: Vec<Worker>,
-    /// Jobs, after the changes.
+    /// Jobs of the run, after the changes.
     pub file: JobFile,
 }
 

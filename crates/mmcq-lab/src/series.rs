@@ -1,12 +1,12 @@
-//! Rate and depth of a run over virtual time. The number of steps is limited, however long the run
-//! is.
+//! Rate and depth of a run over virtual time, in steps of equal length. The number of steps is
+//! limited, however long the run is.
 
 use crate::system::{Io, System};
 use mmcq::host::Direction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Largest number of steps. A run that is long enough has at least half of them.
+/// Largest number of time steps of a run. A run that is long enough has at least half of them.
 const STEPS: usize = 256;
 /// Length in ns of a step of a short run.
 const STEP_NS: u64 = 1_000;
@@ -14,7 +14,8 @@ const STEP_NS: u64 = 1_000;
 const IOS: usize = 32;
 
 thread_local! {
-    /// Recorder for the machine that this thread runs.
+    /// Recorder of the time steps for the machine that this thread runs; `None`: nothing is
+    /// recorded.
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }
 
@@ -25,18 +26,19 @@ pub struct Step {
     pub bytes: [u64; 2],
     /// Sum in ns, over all I/Os, of the time for which each was under way in the step.
     pub depth_ns: u64,
-    /// Time in ns at which the step's first I/O was submitted, after the start of the load.
+    /// Time in ns after the start of the load at which the step's first I/O was submitted; `None`:
+    /// none was.
     pub first_ns: Option<u64>,
 }
 
-/// Steps of a run.
+/// Time steps of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Length of a step in ns.
     pub step_ns: u64,
-    /// The steps in order.
+    /// The time steps of the run in order.
     pub steps: Vec<Step>,
-    /// Time in ns at which the run's last I/O ended.
+    /// Time in ns after the start of the load at which the run's last I/O ended.
     pub end_ns: u64,
     begin_ns: u64,
     under_way: u64,
@@ -51,8 +53,8 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Returns the steps with start and length in ns. The last step may be shorter; it is left out
-    /// if it is too short for a rate.
+    /// Returns each time step with its start and length in ns. The last step may be shorter; it is
+    /// left out if it is too short for a rate.
     pub fn timed(&self) -> impl Iterator<Item = (u64, u64, &Step)> {
         let spans = (0u64..).map(|index| index * self.step_ns);
         let timed = spans
@@ -89,8 +91,8 @@ impl Series {
         self.ios += 1;
     }
 
-    /// Advances the time, and adds the I/Os under way since the last call; their number was
-    /// constant.
+    /// Advances the recorder to this time, and adds the time of the I/Os that were under way since
+    /// the last call; their number was constant.
     fn advance(&mut self, to_ns: u64) {
         let mut from_ns = self.end_ns;
         // The last step is made first, since that may join steps and change their length.
@@ -104,7 +106,7 @@ impl Series {
         self.end_ns = from_ns;
     }
 
-    /// Returns the step at this time, after making it and all steps before it.
+    /// Returns the time step that contains this time, after making it and all steps before it.
     fn step(&mut self, at_ns: u64) -> &mut Step {
         while at_ns / self.step_ns >= STEPS as u64 {
             self.join();
@@ -116,7 +118,7 @@ impl Series {
         &mut self.steps[at]
     }
 
-    /// Joins the steps in pairs, so that each is twice as long.
+    /// Joins the time steps in pairs, so that each is twice as long.
     fn join(&mut self) {
         self.step_ns *= 2;
         let joined = self.steps.chunks(2).map(|pair| {
@@ -130,7 +132,7 @@ impl Series {
     }
 }
 
-/// Calls `run`, and records the steps of the last machine that it runs.
+/// Calls `run`, and records the time steps of the last machine that `run` runs.
 pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     let keeper = Rc::new(RefCell::new(Series::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
@@ -143,8 +145,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// Attaches the recorder to a machine that begins its work. A log of I/Os that was set before stays
-/// in use.
+/// Attaches the recorder to a machine whose load begins now. A log of I/Os that was set before
+/// stays in use.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Width of a page in characters.
+/// Width in characters at which text is split into lines or parts.
 pub const PAGE: usize = 100;
 
 /// Splits a text into lines that fit the page when they are indented by `indent` characters.
@@ -29,7 +29,7 @@ pub struct Column {
     pub group: String,
     /// Heading of the column.
     pub head: String,
-    /// Text of the column in each line.
+    /// Texts of the column's cells, one for each line of the table.
     pub cells: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds a column, unless it is empty.
+    /// Adds a column to the table, unless all its cells are empty.
     pub fn add(&mut self, group: &str, head: &str, cells: Vec<String>) {
         if cells.iter().any(|text| !text.is_empty()) {
             self.columns.push(Column { group: group.to_owned(), head: head.to_owned(), cells });
@@ -76,13 +76,13 @@ impl Table {
         table
     }
 
-    /// Returns the number of lines.
+    /// Returns the number of lines of the table.
     pub fn lines(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
-    /// Returns the columns of each part that fits the page. Columns without a group are in every
-    /// part, followed by as many whole groups as fit.
+    /// Splits the table into parts that fit the page, and returns the columns of each part. Columns
+    /// without a group are in every part, followed by as many whole groups as fit.
     fn parts(&self) -> Vec<Vec<&Column>> {
         let (own, grouped): (Vec<&Column>, Vec<&Column>) =
             self.columns.iter().partition(|column| column.group.is_empty());
@@ -102,13 +102,13 @@ impl Table {
         parts
     }
 
-    /// Returns aligned text. Parts that do not fit side by side are below one another.
+    /// Returns the table as aligned text. Parts that do not fit side by side are below one another.
     pub fn text(&self) -> String {
         let parts: Vec<String> = self.parts().iter().map(|part| aligned(part, self.lines())).collect();
         parts.join("\n")
     }
 
-    /// Returns the headings of the columns.
+    /// Returns the headings of the columns, each with its group.
     pub fn heads(&self) -> impl Iterator<Item = String> {
         self.columns.iter().map(|c| match c.group.is_empty() {
             true => c.head.clone(),
@@ -116,7 +116,7 @@ impl Table {
         })
     }
 
-    /// Returns the lines, each with one text for every column.
+    /// Returns the lines of the table, each with one text for every column.
     pub fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         (0..self.lines()).map(|line| self.columns.iter().map(|column| column.cells[line].clone()).collect())
     }

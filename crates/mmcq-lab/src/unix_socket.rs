@@ -17,7 +17,7 @@ impl Drop for Name {
 }
 
 /// Fills `buffer` by repeated calls of `read`. Returns `Ok(false)` if the other side has closed
-/// before the first byte.
+/// before the buffer's first byte.
 pub fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> io::Result<bool> {
     let mut filled = 0;
     while filled < buffer.len() {

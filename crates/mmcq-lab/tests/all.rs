@@ -1,6 +1,6 @@
-//! All tests that need no process of their own, as one program, since each further program costs a
-//! build. Test programs that run alone are in `Cargo.toml`. `cargo test -p mmcq-lab --test all
-//! NAME` runs the tests with NAME in their path.
+//! All tests that need no process of their own, as one test program, since each further program
+//! costs a build. Test programs that run alone are in `Cargo.toml`. `cargo test -p mmcq-lab --test
+//! all NAME` runs the tests with NAME in their path.
 
 #[path = "../../mmcq/tests/support/fuzz.rs"]
 mod fuzz;

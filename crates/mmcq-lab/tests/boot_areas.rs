@@ -7,7 +7,8 @@ use mmcq_lab::runner::{Run, Setting, run};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the laboratory. Returns its exit code, its output and its messages.
+/// Runs the laboratory with this command line. Returns its exit code, its standard output and its
+/// standard error.
 fn mmcq(line: &str) -> (Option<i32>, String, String) {
     let _alive = watchdog::watch();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"));
@@ -18,7 +19,7 @@ fn mmcq(line: &str) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Checks a job that reads by its name one of the two boot areas (4 MiB each) of HSQ's card.
+/// Checks a job that reads one of the two boot areas (4 MiB each) of HSQ's card by the area's name.
 #[test]
 fn boot_areas_are_read_by_their_names_and_the_card_goes_back() {
     let of = |filename: &str, setting: Setting| {
@@ -64,7 +65,8 @@ fn a_boot_area_has_its_own_size() {
     assert!(of("[a]\nfilename=/dev/mmcblk0boot1\nrw=read\nbs=128k\nsize=5M\n").is_err());
 }
 
-/// The limit of a job on a boot area is the same reads and switches without any cost of the host.
+/// Checks the limit of a job on a boot area: the same reads and switches of the area without any
+/// cost of the host.
 #[test]
 fn a_boot_area_has_a_limit() {
     let platform = Platform::load("hsq-sprd").unwrap();
@@ -85,7 +87,7 @@ fn a_boot_area_has_a_limit() {
     assert!(code == Some(0) && said.contains("physical limit"), "{told}");
 }
 
-/// Programs and fio itself read a boot area by its name, and cannot write it.
+/// Checks that programs, and fio itself, read a boot area by its name and cannot write to it.
 #[test]
 fn programs_read_a_boot_area() {
     let dd = |direction: &str, at: &str| {

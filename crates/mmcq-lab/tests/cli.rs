@@ -30,8 +30,8 @@ impl Folder {
         command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
     }
 
-    /// Checks for exit code 2, an empty standard output, and one line of error with all of these
-    /// texts.
+    /// Runs the laboratory with a command line that it must refuse. Checks for exit code 2, an
+    /// empty standard output, and one line of error with all of these texts.
     fn refused(&self, line: &str, expected: &[&str]) -> String {
         let output = self.mmcq(line);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -404,7 +404,8 @@ fn a_device_names_the_boards_that_it_takes() {
     }
 }
 
-/// Starts a server with this command line. Returns it with the line that says where it listens.
+/// Starts a server with this command line. Returns its process, and the line that says where it
+/// listens.
 #[cfg(target_os = "linux")]
 fn server(folder: &Folder, line: &str) -> (std::process::Child, String) {
     use std::io::BufRead;
@@ -423,7 +424,7 @@ fn end(child: &mut std::process::Child, signal: &str) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Connects a client to a device, and agrees with it on the protocol version.
+/// Connects a client to the device behind this socket, and agrees with it on the protocol version.
 #[cfg(target_os = "linux")]
 fn greeted(socket: &Path) -> std::os::unix::net::UnixStream {
     use std::io::{Read, Write};

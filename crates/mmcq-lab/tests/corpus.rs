@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 const FOLDER: &str = "/usr/share/doc/fio/examples";
-/// Copy that `tools/install-judges.sh` unpacks, for systems without the examples.
+/// Path of the examples that `tools/install-judges.sh` unpacks, for systems without Debian's
+/// package.
 const COPY: &str = "target/judges/fio-examples/usr/share/doc/fio/examples";
 
-/// Examples that use a block device. `Some`: the option for which the job must be refused.
+/// fio's examples that use a block device. `Some`: the option for which the laboratory must refuse
+/// the job.
 const JOBS: [(&str, Option<&str>); 36] = [
     ("1mbs_clients", Some("'ratemin'")),
     ("aio-read", None),

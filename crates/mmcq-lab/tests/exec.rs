@@ -35,7 +35,8 @@ fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
     (said, told)
 }
 
-/// Checks for exit code 2 and one line of error with this text.
+/// Runs the laboratory with arguments that it must refuse. Checks for exit code 2 and one line of
+/// error with this text.
 fn refused(folder: &Path, arguments: &[&str], part: &str) {
     let output = mmcq(folder, arguments);
     let told = text(&output.stderr);
@@ -217,7 +218,7 @@ int main(int count, char **words) {
     refused(folder.path(), &["exec", "--", "./a", "both"], "two libaio contexts of one thread");
 }
 
-/// Waits until this number of processes have reported on the laboratory's output that they have
+/// Waits until this number of processes have written to the laboratory's output that they have
 /// begun.
 fn begun(output: &mut impl BufRead, processes: usize) {
     for _ in 0..processes {
@@ -335,8 +336,8 @@ for n in range(64): os.pwrite(fd, b'N' * (1 << 18), n << 18)
     assert!(torn_all > 0 && cuts > 0, "{torn_all} {cuts}");
 }
 
-/// Returns I/Os and milliseconds for each job and direction in a report of fio or of the
-/// laboratory.
+/// Returns the number of I/Os and the milliseconds of each job and direction in a report of fio or
+/// of the laboratory.
 fn rates(report: &str) -> Vec<(u64, f64)> {
     let json: serde_json::Value =
         serde_json::from_str(report.get(report.find('{').unwrap()..).unwrap()).unwrap();

@@ -112,7 +112,8 @@ fn fuzz_any_accepted_job_runs() {
     });
 }
 
-/// Runs the first workers for some thousand steps, with random results.
+/// Runs the first workers of the jobs for some thousand steps, with random results of their
+/// transfers.
 fn run(u: &mut Unstructured, file: &JobFile) -> Result<()> {
     let Ok(workers) = expand(&file.jobs) else { return Ok(()) };
     let mut results = Vec::new();

@@ -24,7 +24,7 @@ fn worker(options: &[String]) -> Worker {
     expand(&jobs.jobs).expect("one worker").remove(0)
 }
 
-/// Runs a worker on an image in memory.
+/// Runs a worker to its end on an image in memory. Returns its state and the time in ns.
 fn run(worker: &Worker, image: &mut [u8]) -> (JobState, u64) {
     let mut state = JobState::new(worker, &[image.len() as u64], 1).expect("a job that fits");
     let mut now = 1_000_000;

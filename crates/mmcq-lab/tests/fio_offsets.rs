@@ -12,7 +12,7 @@ use mmcq_lab::fio::{Dir, System, expand, parse_command_line};
 const RECORDS: &str = include_str!("fio_golden/offsets.txt");
 
 /// Runs a job in which every transfer takes a microsecond, and which reads back what it wrote.
-/// Returns its steps.
+/// Returns the job's steps in the form of the records.
 fn steps_of(sizes: &[u64], files: &[String], options: &[&str]) -> Vec<String> {
     let mut args = vec!["--name=a".to_string(), format!("--filename={}", files.join(":"))];
     args.extend(options.iter().map(|o| o.to_string()));
@@ -87,7 +87,8 @@ fn recorded_orders() {
     assert!(wrong.is_empty(), "{} of {seen}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Runs fio itself on sparse files. Returns its steps.
+/// Runs fio itself on sparse files with these options. Returns fio's steps in the form of the
+/// records.
 fn fio_steps(folder: &std::path::Path, sizes: &[u64], options: &[&str]) -> Vec<String> {
     let files = names(sizes.len(), &folder.display().to_string());
     for (name, bytes) in files.iter().zip(sizes) {

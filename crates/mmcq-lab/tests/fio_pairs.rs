@@ -6,7 +6,7 @@ use mmcq_sim::world::Stream;
 use std::path::Path;
 use std::process::Command;
 
-/// Options to combine. A combination takes one entry of two or more of these lists.
+/// Options of fio to combine. A combination takes one entry of two or more of these lists.
 const AXES: &[&[&str]] = &[
     &["--rw=randwrite", "--rw=write", "--rw=randread", "--rw=randrw", "--rw=rw --rwmixread=30"],
     &["--bs=4k", "--bs=64k", "--bs=16k", "--bssplit=4k/60:16k/30:64k/10", "--bsrange=4k-64k"],
@@ -43,8 +43,8 @@ fn report(subcommand: &str, words: &[&str]) -> serde_json::Value {
     serde_json::from_str(json).unwrap()
 }
 
-/// Returns the numbers of requests and bytes of both directions, and the number of flushes with a
-/// latency.
+/// Returns from a report the numbers of requests and bytes of both directions, and the number of
+/// flushes with a latency.
 fn figures(report: &serde_json::Value) -> ([u64; 4], u64) {
     let job = &report["jobs"][0];
     let of = |way: &str, name: &str| job[way][name].as_u64().unwrap();

@@ -49,8 +49,8 @@ fn direction(v: &Value) -> DirStats {
     }
 }
 
-/// Converts percentages back into counts. The smallest percentage that fio shows becomes the count
-/// 1.
+/// Converts percentages of a report back into counts of `total`. The smallest percentage that fio
+/// shows becomes the count 1.
 fn counts<const N: usize>(v: &Value, total: u64, least: f64) -> [u64; N] {
     let shares: Vec<f64> = v.as_object().expect("shares").values().map(|s| s.as_f64().unwrap()).collect();
     let count = |share: f64| match share {
@@ -142,7 +142,8 @@ fn report(v: &Value, human: &str) -> Report {
     }
 }
 
-/// Compares two reports. Numbers that were read from six decimals may differ in the last one.
+/// Compares a report of fio with that of the laboratory. Numbers that were read from six decimals
+/// may differ in the last one.
 fn same(what: &str, fio: &str, ours: &str) {
     let (a, b): (Vec<&str>, Vec<&str>) = (fio.lines().collect(), ours.lines().collect());
     for (i, (fio, ours)) in a.iter().zip(&b).enumerate() {

@@ -21,7 +21,8 @@ fn bench(platform: &str, card: Option<&str>, changes: &[&str], ios: u64) -> Benc
     }
 }
 
-/// Makes loads of these directions, block sizes and depths, with figures that are not measured yet.
+/// Makes loads of jobs with these directions, block sizes and depths, with figures that are not
+/// measured yet.
 fn loads(jobs: &[(&str, &str, u32)]) -> Vec<Load> {
     let mut text = "job.rw,job.bs,job.iodepth,job.ioengine,job.size,job.direct,direction,mib_s\n".to_owned();
     for (rw, bs, depth) in jobs {
@@ -64,7 +65,8 @@ const JOBS: [(&str, &str, u32); 10] = [
     ("write", "1M", 1),
 ];
 
-/// Returns how often each hidden value was within its interval, and the number of tries.
+/// Fits with this number of seeds. Returns how often each hidden value was within its interval, and
+/// in how many fits all of them were.
 fn within(tries: u64) -> ([u64; 4], u64) {
     let bench = bench("hsq-sprd", None, &[], 400);
     let wanted: Vec<String> = HIDDEN.iter().map(|(key, _)| (*key).to_owned()).collect();
@@ -118,10 +120,11 @@ fn what_jobs_do_not_determine_is_named_with_the_job_that_would() {
     assert!(fit.text().contains("not determined by these jobs: add "), "{}", fit.text());
 }
 
-/// Rates of iozone on nine cards; their source is in the file.
+/// Rates of iozone on nine cards; the file says where they come from.
 const CARDS: &str = include_str!("fit_iozone.txt");
 
-/// Returns the loads of a card's table: those to fit, and those to hold out.
+/// Returns the loads in the table of a card: those of these block sizes, to which values are
+/// fitted, and the others, which are held out.
 fn table(name: &str, blocks: &[u64]) -> (Vec<Load>, Vec<Load>) {
     let text = CARDS.split("## ").find(|part| part.starts_with(name)).unwrap();
     let all = measured::read_text(name, text, Wanted::default()).unwrap();
@@ -136,7 +139,7 @@ fn table(name: &str, blocks: &[u64]) -> (Vec<Load>, Vec<Load>) {
     (part(true), part(false))
 }
 
-/// Fits a card of the article to the rates of two block sizes.
+/// Fits a card of the article to the card's rates of two block sizes.
 fn of_article(name: &str, scatters: bool) -> Fit {
     let card = if name == "eMMC" { "emmc-hs200" } else { "sdxc-64g-a2" };
     let mut changes = vec!["card.flash.write.cache_kib=0"];
@@ -157,8 +160,8 @@ fn mean(errors: &[f64]) -> f64 {
     100.0 * errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64
 }
 
-/// Returns the mean errors of the held-out figures in percent: reads, random reads, writes, random
-/// writes.
+/// Returns the mean errors in percent of the held-out figures of all fits: reads, random reads,
+/// writes, random writes.
 fn errors(fits: &[Fit]) -> [f64; 4] {
     ["read", "randread", "write", "randwrite"].map(|word| {
         let held = fits.iter().flat_map(|fit| &fit.held);

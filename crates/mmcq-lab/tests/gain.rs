@@ -29,7 +29,7 @@ fn gain(cell: &Cell, setting: Setting) -> &Gain {
     cell.gains.iter().find(|gain| gain.setting == setting).unwrap()
 }
 
-/// Returns the value that decides.
+/// Returns the value that decides this gain.
 fn decides<'a>(gain: &Gain, answer: &'a Answer) -> &'a Uncertain {
     match gain.decides(answer) {
         Some(Decides::Value(value)) => value,

@@ -12,7 +12,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Start of the script: finds the files that it must write, as QEMU and the plugin do.
+/// Start of the script that stands in for QEMU: finds the files that it must write, as QEMU and the
+/// plugin do.
 const HEAD: &str = r#"#!/bin/sh
 if [ "$1" = --version ]; then echo "QEMU emulator version 11.1.3 (Debian)"; exit; fi
 for word; do
@@ -66,8 +67,8 @@ impl Folder {
         command.args(line.split_whitespace()).output().unwrap()
     }
 
-    /// Returns a command whose output is also descriptor 3, which all programs that it starts
-    /// inherit.
+    /// Returns a command of the laboratory whose output is also descriptor 3, which all programs
+    /// that it starts inherit.
     fn held(&self) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$@\" 3>&1", "sh", env!("CARGO_BIN_EXE_mmcq")]);
@@ -75,7 +76,8 @@ impl Folder {
         command
     }
 
-    /// Checks for this exit code, and for one line of error with these words.
+    /// Runs the laboratory with a command line that must fail. Checks for this exit code, and for
+    /// one line of error with these words.
     fn refused(&self, line: &str, code: i32, words: &[&str]) {
         let output = self.run(line);
         let text = String::from_utf8(output.stderr).unwrap();

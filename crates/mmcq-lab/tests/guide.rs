@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the fenced blocks of this language, in order.
+/// Returns the fenced code blocks of this language in a page, in order.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     text.split(&fence).skip(1).filter_map(|part| part.split_once("```")).map(|(block, _)| block).collect()

@@ -24,7 +24,7 @@ fn mmcq(command: &str, line: &str) -> Output {
     lab.args(command.split_whitespace()).arg("--").args(line.split_whitespace()).output().unwrap()
 }
 
-/// Returns what a command prints that must succeed.
+/// Returns the standard output of a command that must succeed.
 fn well(command: &str, line: &str) -> String {
     let output = mmcq(command, line);
     let (said, told) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());

@@ -17,7 +17,8 @@ fn there_are_thousands_of_cells_and_what_is_left_out_has_a_reason() {
     assert!(reasons.iter().all(|reason| reason.contains("scheduler holds 128")), "{reasons:?}");
 }
 
-/// Checks that no setting is faster than the physical limit, whatever its order and its batches.
+/// Checks that no setting is faster than the physical limit, whatever the order and the batches of
+/// its requests are.
 #[test]
 #[ignore = "40 cells of the grid that `check tables` runs"]
 fn no_setting_passes_the_limit() {

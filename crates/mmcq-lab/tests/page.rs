@@ -30,7 +30,8 @@ impl Folder {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Checks for exit code 2 and one line of error with these texts.
+    /// Runs the laboratory with a command line that it must refuse. Checks for exit code 2 and one
+    /// line of error with these texts.
     fn refused(&self, line: &str, parts: &[&str]) {
         let output = self.mmcq(line);
         let said = String::from_utf8(output.stderr).unwrap();

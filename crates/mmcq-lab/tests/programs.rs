@@ -6,7 +6,7 @@ use crate::watchdog;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Size in bytes of the file, on the card and on this machine.
+/// Size in bytes of the test file, on the card and on this machine.
 const BYTES: usize = 1 << 20;
 
 fn cache() -> PathBuf {
@@ -23,7 +23,7 @@ fn lab(folder: &Path, arguments: &[&str]) -> Output {
     command.current_dir(folder).args(arguments).env("XDG_CACHE_HOME", cache()).output().unwrap()
 }
 
-/// Returns what a program prints that must succeed.
+/// Returns the standard output and the standard error of a program on the card that must succeed.
 fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = lab(folder, arguments);
     let (said, told) = (text(&output.stdout), text(&output.stderr));
@@ -44,7 +44,8 @@ fn compiled(folder: &Path, name: &str, source: &str) {
     assert!(built.status.success(), "{}", text(&built.stderr));
 }
 
-/// Returns whether a program is installed. If not, prints this; where `CI` is set, fails.
+/// Returns whether a program is installed on this machine. If not, prints that a test is skipped;
+/// where `CI` is set, fails.
 fn is_there(program: &str) -> bool {
     let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
     if !there.status.success() {
@@ -72,8 +73,8 @@ impl Both {
         both
     }
 
-    /// Checks that a shell script prints the same and leaves the same content in `f` and `out` in
-    /// both folders.
+    /// Checks that a shell script prints the same in both folders, and leaves the same content in
+    /// `f` and `out`.
     #[track_caller]
     fn same(&self, script: &str) {
         let script = format!("set -e\n{script}\nsha256sum < f\nif test -e out; then sha256sum out; fi");

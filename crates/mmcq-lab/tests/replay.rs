@@ -36,7 +36,8 @@ impl Folder {
         serde_json::from_str(&self.accepted(&format!("{line} --output-format json"))).unwrap()
     }
 
-    /// Checks for exit code 2, an empty standard output, and one line of error with this text.
+    /// Runs the laboratory with a command line that it must refuse. Checks for exit code 2, an
+    /// empty standard output, and one line of error with this text.
     fn refused(&self, line: &str, expected: &str) {
         let output = self.mmcq(line);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -103,8 +104,8 @@ impl Raw {
     }
 }
 
-/// Returns the events Q (request arrived) in the order of the file: time in ns, sector, bytes,
-/// kind.
+/// Returns the events Q (request arrived) of a blktrace file in the order of the file: time in ns,
+/// sector, bytes, kind.
 fn came(path: &Path) -> Vec<(u64, u64, u32, u32)> {
     let queued = Raw::all(path).into_iter().filter(|raw| raw.3 & 0xff == 1 && raw.3 & NOTIFY == 0);
     queued.map(|raw| (raw.0, raw.1, raw.2, raw.3 & (READ | WRITE | FLUSH | DISCARD | FUA))).collect()

@@ -26,8 +26,8 @@ impl Folder {
     }
 }
 
-/// Writes requests in blkparse's format, each with its arrival, its end, and the program that made
-/// it.
+/// Returns requests as text in blkparse's format, each with its arrival, its end, and the program
+/// that made it.
 fn blkparse(requests: &[(u32, u32, &str, u32, u64, u32, &str)]) -> String {
     let mut lines: Vec<(u32, String)> = Vec::new();
     for (at_us, end_us, letters, process, sector, count, name) in requests {
@@ -42,8 +42,8 @@ fn blkparse(requests: &[(u32, u32, &str, u32, u64, u32, &str)]) -> String {
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// A database that reads a page every 2 ms, and the file system's journal, which writes 64 KiB
-/// every 10 ms.
+/// Returns the trace of two programs: a database that reads a page every 2 ms, and the file
+/// system's journal, which writes 64 KiB every 10 ms.
 fn trace() -> String {
     let mut all = Vec::new();
     for nth in 0..100 {
@@ -136,7 +136,7 @@ fn every_format_with_names_has_programs() {
     assert!(report["mmcq"].get("programs").is_none());
 }
 
-/// A record of blktrace in little-endian byte order.
+/// Returns a record of blktrace in little-endian byte order; `behind` are the bytes that follow it.
 fn record(at_us: u64, sector: u64, bytes: u32, action: u32, process: u32, behind: &[u8]) -> Vec<u8> {
     let mut out = 0x6561_7407_u32.to_le_bytes().to_vec();
     out.extend(1_u32.to_le_bytes());

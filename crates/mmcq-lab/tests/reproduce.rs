@@ -11,7 +11,7 @@ fn find<'a>(rows: &'a [Row], cell: &str, setting: &str) -> &'a Row {
     found.unwrap_or_else(|| panic!("no row for {cell}, {setting}"))
 }
 
-/// Checks that no cell of the table is beyond what wire and card allow.
+/// Checks that no cell of the table has a value beyond what wire and card allow.
 #[track_caller]
 fn within_the_limit(rows: &[Row]) {
     for row in rows {
@@ -20,7 +20,7 @@ fn within_the_limit(rows: &[Row]) {
     assert!(rows.iter().any(|row| row.limit.is_some()));
 }
 
-/// Returns the rows of the experiment's own board, which runs once for all tests.
+/// Returns the rows of HSQ's own board, whose experiment runs once for all tests.
 fn quiet() -> &'static [Row] {
     static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
     ROWS.get_or_init(|| hsq::board("hsq-sprd", Amount::default(), &mut |_| ()).unwrap())

@@ -23,7 +23,7 @@ fn report(line: &str, job: &str) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// Returns a percentile of a direction's latency in us.
+/// Returns a percentile in us of a direction's latencies in a report.
 fn percentile(report: &Value, direction: &str, at: &str) -> f64 {
     report["jobs"][0][direction]["clat_ns"]["percentile"][at].as_f64().unwrap() / 1e3
 }

@@ -30,7 +30,7 @@ impl Place {
         command.current_dir(self.0.path()).arg("sweep").args(line.split_whitespace()).output().unwrap()
     }
 
-    /// Returns what a sweep that must succeed writes to this file.
+    /// Returns the rows that a sweep, which must succeed, writes to the file `name`.
     fn rows(&self, line: &str, name: &str) -> String {
         let output = self.sweep(&format!("j.fio {line} --out {name}"));
         let error = String::from_utf8(output.stderr).unwrap();

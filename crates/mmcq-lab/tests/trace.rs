@@ -32,7 +32,8 @@ impl Folder {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Checks for exit code 2, one line of error with all of these texts, and no new file.
+    /// Runs `mmcq trace` with options that it must refuse. Checks for exit code 2, one line of
+    /// error with all of these texts, and no new file.
     #[track_caller]
     fn refused(&self, options: &str, expected: &[&str]) {
         let output = self.trace(&format!("{options} --svg left.svg"));
@@ -163,7 +164,7 @@ fn every_setting_and_a_uhs_card_can_be_traced() {
     assert!(list.contains("CMD0 GO_IDLE_STATE") && list.contains("ACMD41"), "{list}");
 }
 
-/// A sequential load of depth 8, whose batches wait for their tails.
+/// Job file of a sequential load of depth 8, whose batches wait for their tails.
 const STREAM: &str =
     "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4m\nrw=write\nioengine=libaio\niodepth=8\n";
 

@@ -26,7 +26,8 @@ fn accepted(folder: &JobFolder, options: &str) -> String {
     text(&output.stdout)
 }
 
-/// Returns the unit of time, and for each line its values with their times.
+/// Returns from a value change dump the unit of time, and for each line its values with their
+/// times.
 fn edges(vcd: &str) -> (String, BTreeMap<String, Vec<(u64, char)>>) {
     let mut names = BTreeMap::new();
     let (mut unit, mut at, mut lines) = (String::new(), 0, BTreeMap::new());
@@ -98,7 +99,8 @@ fn the_bits_of_a_fast_signal_trace_before_both_judges() {
     assert_eq!((judged["blocks"].as_array().unwrap().len(), &judged["status_good"]), (68, &34.into()));
 }
 
-/// A load that is long enough for many parts, and for sections of the compressed file.
+/// Job file of a load that is long enough for many parts, and for several sections of the
+/// compressed file.
 const LONG: &str = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64m\nrw=randrw\nioengine=libaio\niodepth=4\nfsync=32\n\
                     time_based\nruntime=400ms\n";
 

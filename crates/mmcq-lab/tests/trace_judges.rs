@@ -6,8 +6,8 @@ use crate::judges;
 use judges::{checksums, crccheck, sigrok_agrees, text};
 use std::process::Command;
 
-/// Transfers of single and multiple blocks in both directions; the reads verify what the writes
-/// wrote.
+/// Job file with transfers of single and multiple blocks in both directions; the reads verify what
+/// the writes wrote.
 const JOB: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nverify=pattern\nverify_pattern=0xdeadbeef\n\
                    [one]\nrw=write\nbs=512\nsize=1k\n[many]\nstonewall\nrw=write\nbs=8k\nsize=16k\n";
 
@@ -19,7 +19,7 @@ impl Folder {
         Folder(JobFolder::new(JOB))
     }
 
-    /// Records a waveform, and returns the commands in the program's own list.
+    /// Records a waveform with these options, and returns the commands in the program's own list.
     fn trace(&self, options: &str) -> Vec<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
         command.current_dir(self.0.folder()).args(["trace", "job.fio", "--vcd", "w.vcd"]);
@@ -145,8 +145,8 @@ fn eight_lines_at_two_data_rates_have_their_checksums() {
     assert_eq!(judged["shortest_cycle"], 5_000);
 }
 
-/// Returns the file without one change of a line, so that the bits up to the line's next change are
-/// wrong.
+/// Returns the text of a waveform without one of the changes of a line, so that the bits up to the
+/// line's next change are wrong.
 fn spoiled(good: &str, line: &str) -> String {
     let var = good.lines().find(|l| l.starts_with("$var") && l.ends_with(&format!(" {line} $end"))).unwrap();
     let fall = format!("\n0{}\n", var.split(' ').nth(3).unwrap());

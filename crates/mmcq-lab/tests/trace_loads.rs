@@ -36,7 +36,8 @@ impl Folder {
         serde_json::from_str(&self.well(line)).unwrap()
     }
 
-    /// Checks for exit code 2 and one line of error with this text.
+    /// Runs the laboratory with a command line that it must refuse. Checks for exit code 2 and one
+    /// line of error with this text.
     fn refused(&self, line: &str, part: &str) {
         let output = self.mmcq(line);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -45,7 +46,7 @@ impl Folder {
     }
 }
 
-/// Encoder of Protobuf, written by hand from Perfetto's `.proto` files.
+/// Encoder of Protobuf messages, written by hand from Perfetto's `.proto` files.
 mod proto {
     pub fn varint(mut value: u64) -> Vec<u8> {
         let mut out = Vec::new();

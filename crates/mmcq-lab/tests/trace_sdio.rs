@@ -20,7 +20,7 @@ fn packet(setting: &str) -> Packet {
     packet::record(&Board::load(NAME).unwrap(), setting, 1).unwrap()
 }
 
-/// Returns the times in ns of the rising edges of CLK.
+/// Returns the times in ns of the rising edges of CLK in a value change dump.
 fn rises(vcd: &str) -> Vec<u64> {
     assert!(vcd.contains("$timescale 1 ns"), "10 MHz has its edges on nanoseconds");
     let id = vcd.lines().find(|l| l.ends_with(" CLK $end")).unwrap().split(' ').nth(3).unwrap();
@@ -308,7 +308,8 @@ fn the_picture_has_all_settings_with_their_steps() {
     }
 }
 
-/// Checks for exit code 2 and one line of error with all of these texts.
+/// Runs the laboratory with options that it must refuse. Checks for exit code 2 and one line of
+/// error with all of these texts.
 #[track_caller]
 fn refused(folder: &Path, options: &str, expected: &[&str]) {
     let output = trace(folder, options);

@@ -1,4 +1,4 @@
-//! Cards by name or file, with changed values.
+//! Reads cards by name or from a file, with changed values.
 
 use super::{BoardError, card_with};
 use crate::platform::Platform;
@@ -28,7 +28,7 @@ pub fn card_names() -> impl Iterator<Item = &'static str> {
     cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
 }
 
-/// Returns the profile of a platform's card, or of `card` instead.
+/// Returns the profile of the board's own card, or of the card named by `card` instead.
 pub fn profile(platform: &Platform, card: Option<&str>) -> Result<CardProfile, BoardError> {
     let (name, changes) = (card.unwrap_or(&platform.card), &platform.card_changes);
     platform.profiles.get_or(name, changes, || changed(name, changes))
@@ -39,14 +39,16 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
     changed(name, &[])
 }
 
-/// Returns a card's file as a table, with these changes: `key=value`, without `card.`.
+/// Returns a card's file as a table, with the given changes: `key=value`, without the prefix
+/// `card.`.
 pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError> {
     // The profile is parsed first, so that errors in the file are reported by its parser.
     changed(name, changes)?;
     read_table(name, changes)
 }
 
-/// Returns the table of a platform's card, or of `card` instead, with the platform's changes.
+/// Returns the table of the board's own card, or of the card named by `card` instead, with the
+/// board's changes.
 pub fn table(platform: &Platform, card: Option<&str>) -> Result<toml::Table, BoardError> {
     profile(platform, card)?;
     read_table(card.unwrap_or(&platform.card), &platform.card_changes)
@@ -79,7 +81,8 @@ pub fn slot_card(
     Ok(profile.build(medium)?)
 }
 
-/// Returns a card's file with these changes: `key=value`, without `card.`. Comments stay.
+/// Returns the text of a card's file with the given changes: `key=value`, without the prefix
+/// `card.`. Comments stay in the text.
 pub fn card_text_with(name: &str, changes: &[String]) -> Result<String, BoardError> {
     changed(name, changes)?;
     with(&card_text(name)?, changes)
@@ -89,7 +92,7 @@ fn has_functions(text: &str) -> bool {
     text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io"))
 }
 
-/// Reads a card's profile by name or file, with these changes.
+/// Reads a card's profile by name or from a file, with the given changes.
 fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     let text = card_text(name)?;
     #[cfg(test)]
@@ -170,7 +173,8 @@ fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
     Ok(document.to_string())
 }
 
-/// Finds a key: the path as given, or, for a single name, the only place that has it.
+/// Finds the path of a key in a card's file: the path as given or, for a single name, the only
+/// place in the file that has this name.
 fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
     let given: Vec<String> = path.split('.').map(str::to_owned).collect();
     if given.iter().any(String::is_empty) {
@@ -205,7 +209,7 @@ fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Collects the paths of all values.
+/// Collects the paths of all values in a table.
 fn leaves(table: &Table, above: &mut Vec<String>, all: &mut Vec<Vec<String>>) {
     for (key, item) in table {
         above.push(key.to_owned());

@@ -19,8 +19,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Finds the first difference. Returns `None` if both logs have the same data commands in the
-    /// same order.
+    /// Finds the first difference between two logs. Returns `None` if both logs have the same data
+    /// commands in the same order.
     pub fn first(one: &[BusEvent], other: &[BusEvent]) -> Option<Self> {
         let (one, other) = (commands(one), commands(other));
         let same = |a: &(Data, u64), b: &(Data, u64)| a.0 == b.0;
@@ -45,7 +45,8 @@ fn shown(command: Option<(u8, u32, u64)>) -> String {
     }
 }
 
-/// Returns the commands that transfer data or announce their length, with their starts in ns.
+/// Returns the commands that transfer data or announce their length (CMD23), with their starts in
+/// ns.
 fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     let data = |event: &BusEvent| match *event {
         BusEvent::Command { index: index @ (12 | 17 | 18 | 23 | 24 | 25), arg, start_ns, .. } => {
@@ -56,7 +57,7 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     events.iter().filter_map(data).collect()
 }
 
-/// A figure of both logs, to be compared.
+/// A figure of both logs, to compare the logs.
 struct Line {
     direction: &'static str,
     what: String,

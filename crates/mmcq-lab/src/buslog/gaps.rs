@@ -24,20 +24,23 @@ struct Transfer {
     bytes: u64,
     commands: u64,
     interrupts: u64,
-    /// Time in ns of the last interrupt before the next transfer.
+    /// Time in ns of the last interrupt before the next transfer began; `None`: there was none yet.
     interrupt_ns: Option<u64>,
 }
 
-/// Gaps of one direction: from the end of a transfer to the first command of the next.
+/// Gaps of one direction: each lasts from the end of a transfer to the first command of the next
+/// transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// Number of transfers that are followed by another.
+    /// Number of transfers that another transfer follows, so that there is a gap after them.
     pub transfers: u64,
     /// Number of data bytes of these transfers.
     pub bytes: u64,
-    /// Number of commands, from the first of a transfer to the first of the next.
+    /// Number of commands in these transfers, counted from the first command of a transfer to the
+    /// first command of the next.
     pub commands: u64,
-    /// Number of interrupts, from the first command of a transfer to the first command of the next.
+    /// Number of interrupts in these transfers and gaps, from the first command of a transfer to
+    /// the first command of the next.
     pub interrupts: u64,
     /// Sum in ns of the transfers' times: each from its first command to the end of its data or
     /// busy.
@@ -50,7 +53,7 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// Computes the gaps of one direction from the events of a log.
+    /// Computes the gaps between the transfers of the direction `wanted` from the events of a log.
     pub fn of(events: &[BusEvent], wanted: Direction) -> Self {
         let mut gaps = Gaps::default();
         let mut open: Option<Transfer> = None;
@@ -125,17 +128,17 @@ impl Gaps {
         self.reply_ns.extend(transfer.interrupt_ns.map(|at| next_ns.saturating_sub(at)));
     }
 
-    /// Returns the count per transfer.
+    /// Returns the number `count` divided by the number of transfers.
     pub fn each(&self, count: u64) -> f64 {
         count as f64 / self.transfers.max(1) as f64
     }
 
-    /// Returns the mean in us of times in ns.
+    /// Returns the mean in us of the given times in ns.
     pub fn mean_us(all: &[u64]) -> f64 {
         all.iter().sum::<u64>() as f64 / all.len().max(1) as f64 / 1e3
     }
 
-    /// Returns this percentile in us of sorted times in ns.
+    /// Returns in us the time that `percent` of the given sorted times in ns do not exceed.
     pub fn percentile_us(all: &[u64], percent: u64) -> f64 {
         let at = (all.len() as u64 * percent / 100).min(all.len().saturating_sub(1) as u64);
         all.get(at as usize).map_or(0.0, |ns| *ns as f64 / 1e3)

@@ -48,7 +48,7 @@ pub(super) fn as_json(fields: &[Field]) -> String {
     fields.iter().filter_map(|field| serde_json::to_string(field).ok()).map(|line| line + "\n").collect()
 }
 
-/// Largest number of characters of a raw register in a line.
+/// Largest number of characters of a raw register that a line shows.
 const RAW: usize = 64;
 
 pub(super) fn as_table(fields: &[Field]) -> String {

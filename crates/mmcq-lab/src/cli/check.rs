@@ -83,7 +83,8 @@ impl Check {
         Ok(code(&all))
     }
 
-    /// Compares a given report, or the report of a new run, with that of an earlier run.
+    /// Compares a report with that of an earlier run: the report that was given, or the report of a
+    /// new run.
     fn against(&self, path: &Path) -> Result<ExitCode, Error> {
         let old = super::compare::read(path)?;
         let name = path.display().to_string();
@@ -107,7 +108,7 @@ fn code(all: &[Kept]) -> ExitCode {
     if all.iter().all(|kept| kept.kept) { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Parses a percentage, with or without the percent sign.
+/// Parses a percentage, with or without the percent sign. Returns the number before the sign.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     number.filter(|n| (0.0..=1e6).contains(n)).ok_or_else(|| "expected a share from 0 up: 3%".to_owned())

@@ -14,11 +14,11 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Largest size of a file in bytes; no report is larger.
+/// Largest size in bytes of a file that is read as a report; no report is larger.
 const BYTES_MAX: u64 = 64 << 20;
 /// Depths at which the usual loads run, if none are given.
 const DEPTHS: [u32; 3] = [1, 8, 32];
-/// Largest depth: no card's queue and no job has more requests.
+/// Largest depth that a user can give: no card's queue and no job has more requests.
 const DEPTH_MAX: u32 = 1024;
 /// Largest number of depths in a comparison.
 const DEPTHS_MAX: usize = 8;
@@ -199,7 +199,7 @@ fn page(files: [&PathBuf; 2], found: &Comparison) -> Result<String, Error> {
     found.html([&names[0], &names[1]], &command_line()).map_err(Error::Run)
 }
 
-/// Returns the report in a file.
+/// Reads a file, and returns the report that it contains.
 pub fn read(path: &Path) -> Result<Value, Error> {
     let wrong = |said: String| Error::Input(format!("{}: {said}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;

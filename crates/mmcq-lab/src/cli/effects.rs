@@ -1,4 +1,4 @@
-//! Finds changes of a run's values that have no effect.
+//! Finds changes (`--set`) of a run that have no effect on the run.
 
 use super::voice;
 use mmcq_lab::effects::{self, Figures};
@@ -6,7 +6,7 @@ use mmcq_lab::runner::Outcome;
 use mmcq_lab::scene::{Loaded, Scene};
 
 /// Calls `work`, and meanwhile runs the same load without each of the changes. Prints which changes
-/// have no effect: the jobs, their times and all counters are the same without them.
+/// have no effect: without them the jobs, their times and all counters are the same.
 pub fn with_effects<T, E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E> + Sync,

@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
-/// Default path of the card in the program.
+/// Default path at which the program sees the card.
 const DEVICE: &str = "/dev/mmcblk0";
 
 /// Options about how the card appears to the program.
@@ -33,7 +33,7 @@ struct Slot {
     quiet: bool,
 }
 
-/// Parses the value of the option for a part of the card: PATH=SIZE.
+/// Parses the value PATH=SIZE of the option `--file`, which makes a part of the card a file.
 fn part(text: &str) -> Result<(PathBuf, u64), String> {
     let wrong = || format!("{text}: expected PATH=SIZE, with a size as 64M of whole 512 bytes");
     let (path, size) = text.split_once('=').ok_or_else(wrong)?;
@@ -99,7 +99,7 @@ impl Slot {
     }
 }
 
-/// Returns the exit code for a signal, as a shell does: 130 for Ctrl-C.
+/// Returns the exit code of this program after a signal, as a shell does: 130 for Ctrl-C.
 fn signalled(signal: Option<i32>) -> u8 {
     128_u8.saturating_add(u8::try_from(signal.unwrap_or(0)).unwrap_or(0))
 }

@@ -160,7 +160,7 @@ impl Fit {
         })
     }
 
-    /// Returns the loads to fit to, and the loads that are held out.
+    /// Returns the loads to whose figures the values are fitted, and the loads that are held out.
     fn loads(&self) -> Result<(Vec<Load>, Vec<Load>), Error> {
         let job = self.job.as_deref().map(|path| jobs(Some(path), &[])).transpose()?;
         let wanted = Wanted { percentiles: &self.percentiles, job: job.as_ref() };
@@ -185,7 +185,8 @@ impl Fit {
         Ok((fitted, held))
     }
 
-    /// Returns the output files for card and board, after checking that they can be written.
+    /// Returns the output files for the fitted card and the fitted board, after checking that they
+    /// can be written.
     fn places(&self, free: &[Free]) -> Result<(Option<Place>, Option<Place>), Error> {
         let card = free.iter().any(Free::of_card);
         let board = free.iter().any(|free| !free.of_card());

@@ -21,7 +21,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the form for rows that are printed one by one.
+    /// Returns the form for rows of a list that are printed one by one.
     pub fn of_rows(&self) -> Format {
         match self {
             Form { markdown: true, .. } => Format::Markdown,
@@ -30,8 +30,8 @@ impl Form {
         }
     }
 
-    /// Prints the list in the chosen form. `text` returns it for people, `lines` as JSON lines,
-    /// from which the other forms are made.
+    /// Prints the list in the chosen form. `text` returns the list for people, `lines` returns it
+    /// as JSON lines, from which the other forms are made.
     pub fn print(&self, text: impl FnOnce() -> String, lines: impl FnOnce() -> String) -> Result<(), Error> {
         print(&match self {
             Form { json: true, .. } => lines(),

@@ -19,14 +19,14 @@ use std::process::ExitCode;
 pub struct Function {
     load: Load,
     board: Board,
-    /// Name of the board.
+    /// Name of the board on which the function runs.
     name: String,
     path: PathBuf,
     seed: u64,
 }
 
 impl Function {
-    /// Returns the function if `job` is the file of one, not a job file.
+    /// Returns the function if the file `job` describes one; `None`: the file is a job file.
     pub fn of(job: Option<&Path>, scene: &Scene) -> Result<Option<Self>, Error> {
         let Some(path) = job.filter(|path| Load::is_named(path)) else { return Ok(None) };
         let load = Load::read(path)?;
@@ -47,7 +47,7 @@ impl Function {
         Told::of(&self.load, &self.board, self.seed).map_err(failed)
     }
 
-    /// Returns two lines that say what ran.
+    /// Returns two lines of text that say what ran.
     fn title(&self) -> String {
         let by = match self.load.poll_ns {
             Some(poll_ns) => format!("looked for each {} us", poll_ns as f64 / 1e3),
@@ -64,14 +64,14 @@ impl Function {
         )
     }
 
-    /// Runs the function for `mmcq run`: prints its rates, latencies and wake-ups.
+    /// Runs the function for `mmcq run`: prints its rates, latencies and wake-ups in all settings.
     pub fn run(&self, json: bool) -> Result<ExitCode, Error> {
         let rows = self.told()?.rows();
         print(&if json { lines(&rows)? } else { self.title() + &table(&rows).text() })?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Runs the function for `mmcq why`: prints where a packet's time is spent.
+    /// Runs the function for `mmcq why`: prints where the time of a packet is spent.
     pub fn why(&self, form: &Form) -> Result<ExitCode, Error> {
         let told = self.told()?;
         let rows = told.steps();
@@ -80,7 +80,8 @@ impl Function {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Records a packet for `mmcq trace`: returns the window and its title.
+    /// Records a packet of the function for `mmcq trace`. Returns the recorded window and its
+    /// title.
     pub fn record(&self, way: &str, for_ns: Option<u64>) -> Result<(Capture, String), Error> {
         let advance = served::way(way).map_err(|line| Error::Input(format!("--way {line}")))?;
         let capture = served::record(&self.board, &self.load, advance, self.seed, for_ns);

@@ -97,7 +97,8 @@ pub struct Guest {
     json: bool,
 }
 
-/// Converts a time of the CPU from microseconds to ns, and checks its range.
+/// Converts a time of the guest's CPU from microseconds to ns, and checks its range; `option` names
+/// it in errors.
 fn ns(option: &str, us: f64) -> Result<u64, Error> {
     if us.is_finite() && (0.0..=1000.0).contains(&us) {
         return Ok((us * 1e3).round() as u64);
@@ -105,7 +106,7 @@ fn ns(option: &str, us: f64) -> Result<u64, Error> {
     Err(Error::Input(format!("{option} {us}: expected microseconds from 0 to 1000")))
 }
 
-/// Prints reports as tables.
+/// Prints the reports of guests in a file as tables, side by side.
 fn side_by_side(path: &Path, text: &str) -> Result<ExitCode, Error> {
     let reports = (1..).zip(text.lines()).map(|(number, line)| {
         serde_json::from_str::<Report>(line)

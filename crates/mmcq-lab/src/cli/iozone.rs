@@ -49,7 +49,8 @@ pub fn jobs(options: &[String]) -> Result<JobFile, Error> {
     Line::parse(options).and_then(|line| line.jobs()).map_err(Error::Input)
 }
 
-/// Returns the command line, if the options are one of iozone.
+/// Returns the parsed command line of iozone, if the options are one; `None`: they are options of
+/// fio.
 pub fn line(options: &[String]) -> Result<Option<Line>, Error> {
     is_line(options).then(|| Line::parse(options)).transpose().map_err(Error::Input)
 }

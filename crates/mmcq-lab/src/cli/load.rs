@@ -31,12 +31,13 @@ impl Load {
         Ok((file, loaded))
     }
 
-    /// Returns the SDIO function, if its file is given in place of a job file.
+    /// Returns the user's SDIO function, if its file is given in place of a job file.
     pub fn function(&self) -> Result<Option<Function>, Error> {
         Function::of(self.job.as_deref(), &self.scene)
     }
 
-    /// Returns the iozone command line, if the options are one.
+    /// Returns the parsed command line of iozone, if the options are one; `None`: they are options
+    /// of fio.
     pub fn iozone(&self) -> Result<Option<Iozone>, Error> {
         super::iozone::line(&self.options)
     }

@@ -111,7 +111,7 @@ enum Command {
     Vfio(vfio::Vfio),
 }
 
-/// What exit code 1 means, by command.
+/// Meaning of exit code 1, for each command.
 const FOUND: [(&str, &str); 26] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("iozone", "an I/O failed, or the run did not come to its end"),
@@ -144,7 +144,7 @@ const FOUND: [(&str, &str); 26] = [
     ("vfio", "the card or the reader failed, or a file could not be written"),
 ];
 
-/// Commands that a build without their feature lacks, each with the feature.
+/// Commands that a build without a certain feature does not have, each with this feature.
 const FEATURES: [(&str, &str); 10] = [
     ("fit", "fit"),
     ("torture", "torture"),
@@ -158,7 +158,7 @@ const FEATURES: [(&str, &str); 10] = [
     ("vfio", "outside"),
 ];
 
-/// Returns the message about a part that this build lacks, and how to get it.
+/// Returns the message about a part that this build lacks, and about how to get it.
 fn left_out(what: &str, feature: &str) -> String {
     format!(
         "{what}: this build was made without it; `cargo build --release -p mmcq-lab --features {feature}` \
@@ -210,7 +210,7 @@ impl Cli {
         })
     }
 
-    /// Returns a one-line error about a wrong command line.
+    /// Returns an error of one line about a wrong command line, from clap's error.
     fn misread(error: &clap::Error) -> Error {
         let command = error.get(ContextKind::InvalidSubcommand);
         if let (ErrorKind::InvalidSubcommand, Some(command)) = (error.kind(), command) {
@@ -232,7 +232,7 @@ impl Cli {
         Error::Input(format!("{} (--help says more)", line.trim_start_matches("error: ")))
     }
 
-    /// Executes the command.
+    /// Executes the command that was given, and returns its exit code.
     pub fn run(self) -> Result<ExitCode, Error> {
         self.voice.take();
         match self.command {
@@ -300,7 +300,7 @@ impl Error {
 }
 
 impl From<String> for Error {
-    /// Converts an error of the library about an input.
+    /// Makes the error of a command from a library's error (one line) about an input.
     fn from(line: String) -> Self {
         Error::Input(line)
     }
@@ -313,7 +313,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns the jobs of a file, or of options in the form of fio or iozone.
+/// Returns the jobs in a file or, without a file, those of options in the form of fio or iozone.
 fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
         Some(path) if options.is_empty() && path.as_os_str() == "-" => {
@@ -342,7 +342,7 @@ fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> 
     .map_err(Error::input)
 }
 
-/// Returns the name of a load for titles.
+/// Returns the name of a load for titles of reports.
 fn load_name(file: Option<&Path>) -> String {
     match file {
         Some(path) if path.as_os_str() == "-" => "jobs of standard input".to_owned(),
@@ -351,7 +351,7 @@ fn load_name(file: Option<&Path>) -> String {
     }
 }
 
-/// Largest number of threads that a user can request.
+/// Largest number of threads that a user can give.
 const THREADS_MAX: usize = 1024;
 
 /// Parses a number of threads.
@@ -370,7 +370,7 @@ fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
     Ok((medium, Lock::take(path, write).map_err(Error::Input)?))
 }
 
-/// Checks before a run that a file can be written.
+/// Checks before a run that the file at `path` can be written; `option` names it in errors.
 fn writable(option: &str, path: &Path) -> Result<(), Error> {
     let file = std::fs::File::options().append(true).create(true).open(path);
     file.map(|_| ()).map_err(|error| Error::Input(format!("{option} {}: {error}", path.display())))

@@ -117,7 +117,7 @@ fn board_text(like: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// What each table of a card's file contains.
+/// Tables of a card's file, each with a text about its content.
 const TABLES: [(&str, &str); 14] = [
     ("identity", "What the card calls itself: its CID."),
     ("sd", "What it can do: its CSD, SCR and SD status."),
@@ -166,7 +166,7 @@ fn with_comments(text: &str, like: &str) -> String {
     out
 }
 
-/// The table that most cards do not have, commented out.
+/// Text of the table `[flash.spread]`, which most cards do not have, commented out.
 const SPREAD: &str = "
 # Requests that take longer than the others, by chance: reads that are repeated, and writes that
 # meet garbage collection. `mmcq params spread` says what each key means, and has those of an SLC

@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Output file that was checked to be writable before the work, and is written after it.
+/// Output file: it was checked before the work that it can be written, and is written after the
+/// work.
 pub struct Place {
     path: PathBuf,
     /// Whether the path is a device. An ordinary file is written under another name and then moved
@@ -16,7 +17,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Checks the path of an option such as `--report FILE`.
+    /// Checks that the file of an option such as `--report FILE` can be written.
     pub fn new(option: &str, path: &Path) -> Result<Self, Error> {
         let refused = |error: std::io::Error| Error::Input(format!("{option} {}: {error}", path.display()));
         if path.exists() {
@@ -37,7 +38,7 @@ impl Place {
         self.fill(|file| file.write_all(text.as_bytes()))
     }
 
-    /// Calls `write` to write the file's content.
+    /// Calls `write` with the open file to write the file's content.
     pub fn fill<E: Display>(self, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), Error> {
         let failed = |error: &dyn Display| Error::Run(format!("{}: {error}", self.path.display()));
         if self.device {
@@ -63,7 +64,7 @@ fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     builder.tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
-/// Returns the command line, quoted so that a shell accepts it.
+/// Returns the command line of this program, quoted so that a shell accepts it.
 pub fn command_line() -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_=./,:+@%".contains(c))

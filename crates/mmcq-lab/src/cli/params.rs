@@ -50,7 +50,7 @@ impl Params {
     }
 }
 
-/// Length above which a value is printed below its key.
+/// Length in characters above which a value is printed on a line of its own below its key.
 const LONG: usize = 22;
 
 /// Returns columns with key, value, unit, kind and range. Meaning and source follow below each key

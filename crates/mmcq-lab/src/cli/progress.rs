@@ -6,9 +6,9 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval at which the bar's elapsed time is updated.
+/// Interval at which the bar shows the elapsed time anew.
 const TICK: Duration = Duration::from_millis(250);
-/// Interval of the lines if there is no terminal.
+/// Interval between two lines if there is no terminal.
 const LINE: Duration = Duration::from_secs(20);
 
 /// Unit in which progress is counted.
@@ -26,12 +26,13 @@ pub enum Unit {
 pub struct Progress {
     bar: ProgressBar,
     unit: Unit,
-    /// Time of the next line. `None`: there is a terminal, or the program is quiet.
+    /// Time at which the next line is printed. `None`: there is a terminal, or the program is
+    /// quiet.
     line: Option<Mutex<Instant>>,
 }
 
 impl Progress {
-    /// Makes a progress display for work of this size; 0: the size is not known yet.
+    /// Makes a progress display for `size` units of work; 0: the size is not known yet.
     pub fn new(title: &str, size: u64, unit: Unit) -> Self {
         let (speaks, terminal) = (voice::speaks(), std::io::stderr().is_terminal());
         let bar = match terminal && speaks {
@@ -58,13 +59,13 @@ impl Progress {
         Progress { line: self.line.map(|_| Mutex::new(Instant::now())), ..self }
     }
 
-    /// Adds to the amount of work done.
+    /// Adds `done` units to the amount of work done.
     pub fn inc(&self, done: u64) {
         self.bar.inc(done);
         self.line();
     }
 
-    /// Sets the amount of work done and the total.
+    /// Sets the amount of work done and the size of the whole work.
     pub fn set(&self, done: u64, size: u64) {
         self.bar.set_length(size);
         self.bar.set_position(done);
@@ -77,7 +78,7 @@ impl Progress {
         self.line();
     }
 
-    /// Ends the display and removes the bar.
+    /// Ends the display, and removes the bar from the terminal.
     pub fn end(self) {
         self.bar.finish_and_clear();
     }

@@ -52,7 +52,7 @@ pub struct Reporting {
     /// Whether only the HTML page is written.
     #[arg(skip)]
     page_alone: bool,
-    /// Playground to put into the page.
+    /// Playground to put into the page; `None`: the page has none.
     #[arg(skip)]
     live: Option<Live>,
 }
@@ -74,12 +74,12 @@ impl Reporting {
         }
     }
 
-    /// Makes the report iozone's table, if one is given.
+    /// Makes the report have the form of iozone's table, if `table` is given.
     pub fn with_table(self, table: Option<Iozone>) -> Self {
         Reporting { table, ..self }
     }
 
-    /// Returns whether the table of an SDIO function must be JSON.
+    /// Returns whether the table about an SDIO function must be JSON.
     pub fn of_function(&self) -> Result<bool, Error> {
         let given = [
             ("--output", self.output.is_some()),
@@ -98,7 +98,7 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and prints its report. `again` makes the same load with other changes. `replay`
+    /// Runs a load and prints its report. `again` loads the same load with other changes. `replay`
     /// is the part of the report about a replayed trace.
     pub fn run(
         &self,
@@ -174,7 +174,7 @@ impl Reporting {
         Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Returns the output path of the page.
+    /// Returns the output file of the HTML page; `None`: no page is wanted.
     fn page(&self, image: bool) -> Result<Option<Place>, Error> {
         let Some(path) = &self.report else { return Ok(None) };
         if image {
@@ -184,7 +184,7 @@ impl Reporting {
         Place::new("--report", path).map(Some)
     }
 
-    /// Returns the output path for a trace of the run's requests.
+    /// Returns the path of the file for a trace of the run's requests; `None`: no trace is wanted.
     fn exported(&self, setting: Setting) -> Result<Option<&Path>, Error> {
         let [format, file] = &self.export[..] else { return Ok(None) };
         if format != "blktrace" {
@@ -234,7 +234,7 @@ impl Reporting {
     }
 }
 
-/// Returns iozone's table, after a line about what ran.
+/// Returns iozone's table as text, after a line about what ran.
 fn table_of(table: &Iozone, report: &Report) -> String {
     let title =
         report.context.origin.as_ref().map_or_else(String::new, |origin| format!("{}\n\n", origin.title()));
@@ -249,8 +249,8 @@ fn failed(error: RunError) -> Error {
     }
 }
 
-/// Returns what a page shows besides the run itself: the load in other settings, the physical
-/// limit, and the bus.
+/// Returns what a page shows in addition to the run itself: the load in other settings, the
+/// physical limit, and the bus.
 fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -> Result<Compared, Error> {
     let shown = Progress::new("", 0, Unit::Step);
     let changes: Vec<String> = scene.set.iter().filter(|change| !change.starts_with(JOB)).cloned().collect();

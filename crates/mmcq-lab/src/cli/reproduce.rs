@@ -114,7 +114,7 @@ enum Experiment {
     Sdio,
 }
 
-/// Reads the file with the results of unmodified Linux.
+/// Returns the text of the file with the results of unmodified Linux.
 fn read(path: &Path) -> Result<String, Error> {
     let text = std::fs::read_to_string(path);
     text.map_err(|error| Error::Input(format!("--original {}: {error}", path.display())))
@@ -308,7 +308,7 @@ impl Reproduce {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Splits the rows into the tables that show them.
+    /// Splits the rows of an experiment into the tables that show them.
     fn parts(&self, rows: &[Row]) -> Vec<Vec<Row>> {
         match self.experiment {
             Experiment::Sdio => sdio::parts(rows),
@@ -317,14 +317,14 @@ impl Reproduce {
         }
     }
 
-    /// Returns a table in the requested form.
+    /// Returns a table of these rows in the form that the user requested.
     fn shown(&self, rows: &[Row]) -> String {
         let table = reproduce::table(rows);
         if self.markdown { table.markdown() } else { table.text() }
     }
 
-    /// Measures the cells and returns the results in their order. Cells in the file of `--keep` are
-    /// not run again.
+    /// Measures the cells of `never` and returns the results in the cells' order. Cells whose
+    /// results are in the file of `--keep` are not run again.
     fn measure(&self, cells: &[Cell]) -> Result<Vec<Measured>, Error> {
         let opened = |path: &PathBuf| {
             let kept = Kept::open(path, self.seed);
@@ -351,7 +351,8 @@ impl Reproduce {
         Ok(known.into_iter().filter_map(|known| known.or_else(|| run.next())).collect())
     }
 
-    /// Compares with the results of unmodified Linux. Exit code 1 if mmcq is slower in a cell.
+    /// Compares mmcq with the results of unmodified Linux in the file. The exit code is 1 if mmcq
+    /// is slower in a cell.
     fn original(&self, path: &Path) -> Result<ExitCode, Error> {
         let wrong = |error: String| Error::Input(format!("--original {}: {error}", path.display()));
         let cells = never::original::parse(&read(path)?).map_err(wrong)?;
@@ -375,7 +376,7 @@ impl Reproduce {
         Ok(if slower { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Runs the sweep of `never`. Exit code 1 if the promise does not hold in a cell.
+    /// Runs the sweep of `never`. The exit code is 1 if the promise does not hold in a cell.
     fn never(&self) -> Result<ExitCode, Error> {
         if self.full || self.all || !self.set.is_empty() || self.plot.is_some() || self.report.is_some() {
             return Err(Error::Input(

@@ -63,7 +63,7 @@ pub struct Listen {
     json: bool,
 }
 
-/// Socket at which clients can connect.
+/// Listening socket at which clients of a server can connect.
 pub struct Door {
     listener: Listener,
     uri: String,
@@ -73,7 +73,7 @@ pub struct Door {
 }
 
 impl Listen {
-    /// Listens as the options say, or else at the path `default`.
+    /// Listens where the options say or, if they say nothing, at the path `default`.
     pub fn open(&self, default: PathBuf) -> Result<Door, Error> {
         if let Some(text) = &self.tcp {
             let at = address(text)?;
@@ -110,7 +110,7 @@ impl Door {
         }
     }
 
-    /// Calls `serve`, and removes the socket afterwards.
+    /// Calls `serve` with the listening socket, and removes the socket afterwards.
     pub fn closed(self, serve: impl FnOnce(Listener) -> Result<(), Error>) -> Result<ExitCode, Error> {
         let result = serve(self.listener);
         drop(self.name);
@@ -122,7 +122,7 @@ impl Door {
 pub const ENDING: [c_int; 2] = [SIGINT, SIGTERM];
 
 /// Installs handlers for these signals. Returns a function that takes the control of the running
-/// server; `tell` is then called for each signal.
+/// server; from then on `tell` is called with this control for each signal.
 pub fn signals<C: Send + 'static>(
     which: &[c_int],
     tell: impl Fn(&C, c_int) + Send + 'static,

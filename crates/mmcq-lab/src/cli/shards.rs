@@ -5,7 +5,7 @@ use mmcq_torture::summary::{self, Summary};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Adds up the lines of these files, campaign by campaign. The exit code is 1 if a shard is
+/// Adds up the results in these files, campaign by campaign. The exit code is 1 if a shard is
 /// missing.
 pub fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
     let read = |path: &PathBuf| match std::fs::read_to_string(path) {

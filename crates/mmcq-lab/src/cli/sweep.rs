@@ -191,7 +191,8 @@ impl Sweep {
         }
     }
 
-    /// Returns the picture of `--heat`, and its output file.
+    /// Returns the picture that `--heat` asks for, and its output file; `None`: no picture is
+    /// wanted.
     fn heat(&self, plan: &sweep::Sweep) -> Result<Option<(Cells, Place)>, Error> {
         let [file, columns] = &self.heat[..] else { return Ok(None) };
         let heat = columns.parse().map_err(|why| Error::Input(format!("--heat {columns}: {why}")))?;
@@ -202,8 +203,8 @@ impl Sweep {
         Ok(Some((cells, Place::new("--heat", Path::new(file))?)))
     }
 
-    /// Returns the file to which rows are written during the sweep. `None`: the output file is
-    /// already complete.
+    /// Returns the path of the file to which rows are written during the sweep; `Some(None)`:
+    /// standard output. `None`: the output file is already complete.
     fn rows(&self) -> Result<Option<Option<PathBuf>>, Error> {
         let Some(path) = &self.out else { return Ok(Some(None)) };
         if path.extension().is_none_or(|end| end != PARQUET) {
@@ -240,7 +241,7 @@ impl Sweep {
         }
     }
 
-    /// Opens the file of rows. Returns it with the rows that it already has. The file is not
+    /// Opens the file of rows. Returns the file, and the rows that it already has. The file is not
     /// changed before all its rows are known to belong to this grid.
     fn open(
         &self,
@@ -279,10 +280,11 @@ impl Sweep {
     }
 }
 
-/// Largest number of points that run again without a change, to see its effect.
+/// Largest number of points that run again without a change, to find whether the change has an
+/// effect.
 const TRIED_MAX: usize = 8;
 
-/// Points at which the effect of changes is checked; they are spread over the grid.
+/// Points at which the sweep checks whether changes have an effect; they are spread over the grid.
 struct Tried {
     /// Checked points: position among the points that run, and number of the point.
     wanted: Vec<(usize, usize)>,
@@ -317,10 +319,10 @@ impl Tried {
     }
 }
 
-/// Extension of files in columns.
+/// Extension of files whose format is Parquet.
 const PARQUET: &str = "parquet";
 
-/// Output of the rows.
+/// Output file or stream for the rows of the sweep.
 enum Out {
     Standard,
     File(File, PathBuf),

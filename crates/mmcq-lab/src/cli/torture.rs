@@ -28,9 +28,11 @@ const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
 /// Long set (`--long`): number of requests, number of power cuts, and length of the programs.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
-/// Divisor of the random requests of readers, hosts and card queues when all campaigns run.
+/// Divisor of the number of random requests for readers, hosts and card queues when all campaigns
+/// run.
 const STREAMED: u64 = 5;
-/// Divisor of the random requests in SPI mode and of large requests when all campaigns run.
+/// Divisor of the number of random requests in SPI mode and of large requests when all campaigns
+/// run.
 const WIRED: u64 = 100;
 
 /// Names of the campaigns of random runs.
@@ -125,7 +127,7 @@ pub struct Torture {
     plants: Option<Option<String>>,
 }
 
-/// Parses a share, 0 to 1, from the option's value.
+/// Parses a share, 0 to 1, from the value of an option.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "expected a number from 0 to 1, such as 0.002".to_owned())
@@ -188,12 +190,13 @@ impl Mode {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns whether runs are drawn from seeds until there were enough requests.
+    /// Returns whether the campaign draws runs from seeds until they had enough requests.
     fn is_random(self) -> bool {
         self == Mode::Swarm || self.draws().is_some()
     }
 
-    /// Returns the function that draws the case of a seed, if the case depends on the seed alone.
+    /// Returns the function that draws the campaign's case of a seed; `None`: the case depends on
+    /// more than the seed.
     fn draws(self) -> Option<fn(u64) -> Case> {
         match self {
             Mode::Streams => Some(streams::draw),
@@ -208,7 +211,7 @@ impl Mode {
     }
 }
 
-/// Runs the campaign of bring-up, prints its table, and returns the number of broken promises.
+/// Runs the campaign `bring-up`, prints its table, and returns the number of broken promises.
 fn bring_ups(jobs: usize) -> Result<u64, Error> {
     let shown = Progress::new("a fault at every event of a bring-up", bring_up::STEPS, Unit::Count);
     let rows = bring_up::sweeps(&bring_up::SLOTS, jobs, &|done| shown.inc(done));
@@ -380,7 +383,7 @@ impl Torture {
         Ok(Swarm { share: Share { seed, requests, shard: self.shard, jobs }, faults, cuts, card })
     }
 
-    /// Checks that the campaigns to run use all given options.
+    /// Checks that each given option is used by a campaign that runs.
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
@@ -413,8 +416,8 @@ impl Torture {
         )))
     }
 
-    /// Returns the name of a campaign with all options from which its runs are drawn, except seed
-    /// and requests.
+    /// Returns the name of a campaign with all options from which its runs are drawn, except the
+    /// seed and the number of requests.
     fn campaign(&self, mode: Mode, swarm: &Swarm) -> String {
         let name = mode.name();
         if mode != Mode::Swarm {
@@ -446,8 +449,8 @@ impl Torture {
     }
 }
 
-/// Returns a line about how long `--long` would take here; `None`: the run was too short to
-/// estimate that.
+/// Returns a line about how long `--long` would take on this machine; `None`: the run was too short
+/// to estimate that.
 fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     let seconds = took.as_secs_f64();
     if requests < 1_000_000 || seconds < 10.0 {
@@ -457,7 +460,8 @@ fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     Some(format!("  100 million requests (--long) would take about {minutes:.0} minutes here\n"))
 }
 
-/// Runs the planted bugs whose name contains this text; all of them must be found.
+/// Runs the torture on each planted bug whose name contains this text; all these bugs must be
+/// found.
 #[cfg(planted)]
 fn plants(named: &str, card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
     use mmcq_torture::plants::{Planted, look_for_all, without};

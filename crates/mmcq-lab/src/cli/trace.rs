@@ -121,7 +121,7 @@ impl Trace {
         self.write(places, &capture, || Ok(picture::write(&capture, &title)))
     }
 
-    /// Records a packet of the SDIO experiment.
+    /// Records a packet of the SDIO experiment in this setting.
     fn packet(&self, setting: &str) -> Result<ExitCode, Error> {
         let failed = |error: PacketError| match error {
             PacketError::Setting(_) => Error::input(error),
@@ -220,7 +220,7 @@ impl Trace {
         self.write(places, &capture, picture)
     }
 
-    /// Writes the output files of a stored window, and prints its list.
+    /// Writes the output files of a stored window, and prints the window as a list.
     fn write(
         &self,
         mut places: Places,
@@ -287,7 +287,7 @@ fn file(path: &Path) -> Option<PathBuf> {
     Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// Output files that the user wants.
+/// Output files that the user asked for.
 struct Places {
     waves: Vec<(Dump, Place)>,
     svg: Option<Place>,
@@ -295,12 +295,12 @@ struct Places {
 }
 
 impl Places {
-    /// Checks that the waveforms are not too long.
+    /// Checks that the waveforms that the user asked for are not too long.
     fn fit(&self, head: &Head, clk: Clk) -> Result<(), Error> {
         self.waves.iter().try_for_each(|(dump, _)| head.fits(clk, dump.cycles_max())).map_err(Error::input)
     }
 
-    /// Writes the files of the waveforms.
+    /// Writes the files of the waveforms that the user asked for.
     fn waveforms(self, write: impl Fn(Dump, BufWriter<File>) -> std::io::Result<()>) -> Result<(), Error> {
         for (dump, place) in self.waves {
             place.fill(|file| write(dump, BufWriter::new(file.try_clone()?)))?;

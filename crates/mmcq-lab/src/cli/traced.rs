@@ -57,15 +57,15 @@ pub struct Traced {
     without: Vec<String>,
 }
 
-/// Default of the largest number of requests of a process under way.
+/// Default of `--depth`: the largest number of requests of a process under way.
 const DEPTH: u32 = 64;
 
-/// Parses the name of a unit of time. Returns the unit in ns.
+/// Parses the name of a unit of time, such as `us`. Returns the unit in ns.
 fn unit(text: &str) -> Result<u64, String> {
     recorded::unit_ns(text).ok_or_else(|| "expected s, ms, us, 100ns or ns".to_owned())
 }
 
-/// Parses a time with its unit. Returns ns.
+/// Parses a time with its unit, such as `10ms`. Returns ns.
 fn time(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, name) = text.split_at(split);
@@ -73,13 +73,13 @@ fn time(text: &str) -> Result<u64, String> {
     ns.ok_or_else(|| "expected a number and s, ms, us or ns: 10ms".to_owned())
 }
 
-/// Parses a factor of times.
+/// Parses the factor by which all times of a trace are multiplied.
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse::<f64>().ok().filter(|f| (0.0..=1e6).contains(f));
     factor.ok_or_else(|| "expected a number from 0 to 1000000".to_owned())
 }
 
-/// Returns the name of these files for reports.
+/// Returns the name of the trace in these files for reports.
 pub fn name(traces: &[PathBuf]) -> String {
     match traces.first() {
         Some(path) if path.as_os_str() == "-" => "standard input".to_owned(),
@@ -89,15 +89,15 @@ pub fn name(traces: &[PathBuf]) -> String {
 }
 
 impl Traced {
-    /// Returns whether this file is a trace: it begins like one, or an option about traces is
-    /// given.
+    /// Returns whether this file is a trace: it begins like one, or the user gave an option about
+    /// traces.
     pub fn is_trace(&self, path: &Path) -> bool {
         let known = || recorded::files(path).first().is_some_and(|file| recorded::format(file).is_some());
         self.format.is_some() || self.columns.is_some() || known()
     }
 
-    /// Returns the first of these options that the user gave, to refuse it for a load that is not a
-    /// trace.
+    /// Returns the name of the first of these options that the user gave, to refuse it for a load
+    /// that is not a trace.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--format", self.format.is_some()),
@@ -117,7 +117,7 @@ impl Traced {
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 
-    /// Returns how the requests must be replayed.
+    /// Returns the options that say how the trace is replayed.
     pub fn wishes(&self) -> Wishes {
         let without = |what: &str| self.without.iter().any(|given| given == what);
         Wishes {
@@ -134,7 +134,8 @@ impl Traced {
         }
     }
 
-    /// Returns why a trace may have no request, as far as the options say.
+    /// Returns why no request of a trace may be left, as far as the user's options are the reason;
+    /// otherwise `None`.
     fn why_nothing(&self, files: &[PathBuf]) -> Option<String> {
         let looks =
             files.first().filter(|file| !recorded::is_fifo(file)).and_then(|file| recorded::format(file));

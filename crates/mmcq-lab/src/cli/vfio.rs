@@ -20,7 +20,8 @@ use std::task::Poll;
 use std::time::Instant;
 
 const PIECE_BLOCKS: u32 = PIECE_BYTES / BLOCK_BYTES;
-/// Number of requests under way at a time. Contiguous ones become one transfer.
+/// Number of requests that the commands have under way at a time. Contiguous requests become one
+/// transfer.
 const DEPTH: usize = 8;
 
 /// Drive the card in a real PCI reader (SDHCI), from user space
@@ -101,7 +102,7 @@ enum Action {
     },
 }
 
-/// File to write to the card, checked before the reader is opened.
+/// File whose content is written to the card; it is checked before the reader is opened.
 struct Source {
     file: File,
     blocks: u64,
@@ -203,7 +204,7 @@ impl Source {
     }
 }
 
-/// Checks that these blocks are on the card.
+/// Checks that a range of blocks lies on the card.
 fn inside(lba: u64, blocks: u64, card: &Card) -> Result<(), Error> {
     let sectors = card.params.sectors;
     match lba.checked_add(blocks) {
@@ -229,14 +230,14 @@ fn info(reader: &Reader, card: &Card) -> Result<Vec<Field>, Error> {
     Ok(fields)
 }
 
-/// Splits a range into pieces, each with its first block.
+/// Splits a range of blocks into pieces, each with its first block and its number of blocks.
 fn pieces(lba: u64, blocks: u64) -> impl Iterator<Item = (u64, u32)> {
     let piece = u64::from(PIECE_BLOCKS);
     (0..blocks.div_ceil(piece)).map(move |n| (lba + n * piece, (blocks - n * piece).min(piece) as u32))
 }
 
-/// Executes all requests at the same time. Returns the buffers in order, and the first error with
-/// its first block.
+/// Executes all requests at the same time. Returns their buffers in order, and the first error with
+/// the first block of the request that failed.
 async fn together(
     stack: &Stack,
     requests: Vec<(u64, Request)>,
@@ -278,7 +279,7 @@ fn moved(reader: &Reader, requests: Vec<(u64, Request)>) -> Result<Vec<DmaBuf>, 
     }
 }
 
-/// Takes one buffer for each piece.
+/// Takes one buffer of the reader for each piece.
 fn buffers(reader: &Reader, pieces: &[(u64, u32)]) -> Result<Vec<DmaBuf>, Error> {
     let taken: Option<Vec<_>> = pieces.iter().map(|_| reader.buffer()).collect();
     taken.ok_or_else(|| Error::Run("no memory for the controller is left".to_owned()))
@@ -325,7 +326,7 @@ fn copy(reader: &Reader, lba: u64, source: &mut Source, path: &Path) -> Result<(
     report(reader, "written", lba, source.blocks, began)
 }
 
-/// Prints what was done, how long it took, and at which rate.
+/// Prints what was done with which blocks, how long it took since `began`, and at which rate.
 fn report(reader: &Reader, what: &str, lba: u64, blocks: u64, began: Instant) -> Result<(), Error> {
     let seconds = began.elapsed().as_secs_f64();
     let mb_s = (blocks * u64::from(BLOCK_BYTES)) as f64 / 1e6 / seconds.max(1e-9);

@@ -44,7 +44,7 @@ pub fn colours() -> ColorChoice {
     }
 }
 
-/// Returns whether notes are printed.
+/// Returns whether the program prints notes.
 pub fn speaks() -> bool {
     !QUIET.load(Ordering::Relaxed)
 }
@@ -56,7 +56,7 @@ pub fn note(what: impl Display) {
     }
 }
 
-/// Prints an error.
+/// Prints an error to standard error.
 pub fn fault(what: impl Display) {
     anstream::eprintln!("\x1b[1;31mmmcq:\x1b[0m {what}");
 }

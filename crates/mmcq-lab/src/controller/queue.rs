@@ -1,5 +1,5 @@
-//! A driver whose queue engine polls the card at Linux's interval, not at the one that mmcq's
-//! engine sets.
+//! A driver whose command queue engine (CQHCI) polls the card at Linux's interval, not at the
+//! interval that mmcq's engine sets.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Place of an option or an error: file and line, or argument.
+/// Place of an option or an error in the input: a line of a file, or an argument of the command
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A line of a job file.
@@ -16,7 +17,7 @@ pub enum Place {
     Argument(u32),
     /// A job file or command line as a whole.
     Whole(String),
-    /// A job as a whole; the field is its name.
+    /// A job as a whole; the field is the job's name.
     Job(String),
 }
 
@@ -31,10 +32,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// A job file or command line that cannot be used. Its text is one line.
+/// Error: a job file or command line cannot be used. Its text is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Place of the error.
+    /// Place of the error in the input.
     pub place: Place,
     /// The value that was found, and what was expected.
     pub message: String,
@@ -55,14 +56,14 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// A note about something that was accepted and has no effect here.
+/// A note about an option that was accepted but has no effect in the laboratory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Place of the option.
+    /// Place of the option in the input.
     pub place: Place,
     /// Name of the option.
     pub option: String,
-    /// Why the option has no effect.
+    /// Reason why the option has no effect.
     pub reason: String,
 }
 

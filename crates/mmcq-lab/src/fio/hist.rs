@@ -6,7 +6,7 @@ const PER_OCTAVE: u64 = 1 << BITS;
 /// Number of buckets: 29 groups of 64. The last bucket counts all latencies above about 17 s.
 pub const BUCKETS: usize = 29 << BITS;
 
-/// Returns the number of the bucket for a latency in ns.
+/// Returns the number of the bucket that counts a latency in ns.
 pub fn bucket(ns: u64) -> usize {
     let top = 63 - ns.max(1).leading_zeros();
     if top <= BITS {
@@ -29,7 +29,7 @@ pub fn middle_ns(bucket: usize) -> u64 {
     base + (index % PER_OCTAVE) * (1 << shift) + (1 << shift) / 2
 }
 
-/// Numbers of latencies by bucket.
+/// Histogram of latencies: how many fell into each bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -53,14 +53,14 @@ impl Histogram {
         self.total += count;
     }
 
-    /// Adds all counts of another histogram.
+    /// Adds all counts of another histogram to this one.
     pub fn merge(&mut self, other: &Histogram) {
         for (bucket, count) in other.filled() {
             self.add_at(bucket, count);
         }
     }
 
-    /// Returns how many latencies were counted.
+    /// Returns the number of all latencies that were counted.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -70,8 +70,8 @@ impl Histogram {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
     }
 
-    /// Returns for each share in percent, in rising order, the latency in ns that this share of the
-    /// latencies does not exceed. Empty if nothing was counted.
+    /// Returns, for each of these percentages (in rising order), the latency in ns that this share
+    /// of the latencies does not exceed. Empty if nothing was counted.
     pub fn percentiles(&self, percents: &[f64]) -> Vec<u64> {
         let mut values = Vec::with_capacity(percents.len());
         let mut wanted = percents.iter().peekable();

@@ -20,7 +20,7 @@ impl Dir {
     /// Both directions, in the order of fio's reports: read, write.
     pub const ALL: [Dir; 2] = [Dir::Read, Dir::Write];
 
-    /// Returns the index into the pairs `[read, write]` of a [`Job`].
+    /// Returns the index of this direction in a pair `[read, write]` of a [`Job`].
     pub fn index(self) -> usize {
         match self {
             Dir::Read => 0,
@@ -28,7 +28,7 @@ impl Dir {
         }
     }
 
-    /// Returns the other direction.
+    /// Returns the opposite direction.
     pub fn other(self) -> Dir {
         match self {
             Dir::Read => Dir::Write,
@@ -37,7 +37,7 @@ impl Dir {
     }
 }
 
-/// Size in bytes, or as a share of the file.
+/// Size of a part of a file: a number of bytes, or a share of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Size as a number of bytes.
@@ -47,7 +47,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Returns the size in bytes; `whole_bytes` is 100 percent.
+    /// Returns the size in bytes; `whole_bytes` is the size of the whole file.
     pub fn of(self, whole_bytes: u64) -> u64 {
         match self {
             Size::Bytes(n) => n,
@@ -175,7 +175,7 @@ pub enum ExitWhat {
     All,
 }
 
-/// `continue_on_error=`: errors that do not end the job.
+/// Option `continue_on_error=`: which errors do not end the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Continue {
     /// Whether the job continues after a failed read.
@@ -186,7 +186,8 @@ pub struct Continue {
     pub verify: bool,
 }
 
-/// Options `rw=...:N` and `rw_sequencer=`: offsets between random jumps.
+/// Options `rw=...:N` and `rw_sequencer=`: which offsets a random job uses between two random
+/// jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequencer {
     /// Offsets continue sequentially until the next random jump.
@@ -222,15 +223,15 @@ pub struct Job {
     pub name: String,
     /// Place in the job file at which the section begins.
     pub place: Place,
-    /// Options that the section itself has, in order. Flags without a value are left out, as in
-    /// fio's JSON.
+    /// Options that the section itself has (without those of `[global]`), in order. Flags without a
+    /// value are left out, as in fio's JSON.
     pub given: Vec<(String, String)>,
     pub description: Option<String>,
     /// Names in `filename=`. Empty: each worker has its own file, named after the job.
     pub filename: Vec<String>,
     pub filename_format: Option<String>,
     pub directory: Option<String>,
-    /// Bytes that one pass transfers; `None`: the whole file.
+    /// Bytes that one pass of the job transfers; `None`: as many as the file has.
     pub size: Option<Size>,
     /// Smallest and largest size of a file in bytes; `None`: `size` decides.
     pub filesize: Option<(u64, u64)>,
@@ -247,7 +248,7 @@ pub struct Job {
     pub rw_sequencer: Sequencer,
     /// Percentage of reads in a job that reads and writes.
     pub rwmixread: u8,
-    /// Block sizes, `[read, write]`.
+    /// Block sizes of the job's transfers, `[read, write]`.
     pub bs: [BlockSize; 2],
     pub bs_unaligned: bool,
     /// Alignment of random offsets in bytes, `[read, write]`; `None`: the smallest block.
@@ -256,9 +257,11 @@ pub struct Job {
     pub iodepth: u32,
     pub iodepth_batch: u32,
     pub iodepth_batch_complete_min: u32,
-    /// Largest number of completions to collect in one call; 0: the same as the smallest number.
+    /// Largest number of completions that the job collects in one call; 0: the same as the smallest
+    /// number.
     pub iodepth_batch_complete_max: u32,
-    /// Number of outstanding transfers at which the job submits again; 0: as `iodepth`.
+    /// Number of outstanding transfers down to which the job waits, after it has reached `iodepth`,
+    /// before it submits again; 0: as `iodepth`.
     pub iodepth_low: u32,
     pub ioengine: IoEngine,
     pub direct: bool,
@@ -272,25 +275,26 @@ pub struct Job {
     pub ramp_time_ns: u64,
     pub thinktime_ns: u64,
     pub thinktime_blocks: u32,
-    /// Limit of the rate in bytes per second, `[read, write]`.
+    /// Limit of the job's rate in bytes per second, `[read, write]`; `None`: no limit.
     pub rate_bytes: [Option<u64>; 2],
     pub rate_iops: [Option<u32>; 2],
-    /// Whether requests arrive at random times, with the limit as their mean rate.
+    /// Whether the job's requests arrive at random times, with the rate limit as their mean rate.
     pub poisson: bool,
-    /// Weight among the jobs of the same flow; 0: the job is in no flow.
+    /// Share of this job in its flow, relative to the values of the other jobs of the flow; 0: the
+    /// job is in no flow.
     pub flow: u32,
     pub flow_id: u32,
     pub flow_sleep_ns: u64,
     pub wait_for: Option<String>,
-    /// Whether the end of this job also ends others.
+    /// Whether the end of this job also ends other workers, namely those of `exit_what`.
     pub exitall: bool,
     pub exit_what: ExitWhat,
     /// Number of writes after which the job flushes; 0: never.
     pub fsync: u32,
     pub fdatasync: u32,
     pub end_fsync: bool,
-    /// Whether each write must be on the medium when it ends (`O_SYNC`, `O_DSYNC`): a flush follows
-    /// each write.
+    /// Whether each write must be on the medium when it ends (`O_SYNC`, `O_DSYNC`). Then a flush
+    /// follows each write.
     pub sync: bool,
     pub verify: Verify,
     pub verify_pattern: Vec<u8>,
@@ -298,7 +302,8 @@ pub struct Job {
     pub verify_interval: u64,
     /// Number of writes after which the job reads them back to verify; 0: at the end of the pass.
     pub verify_backlog: u32,
-    /// Number of writes that the job reads back each time; 0: as many as `verify_backlog`.
+    /// Number of writes that the job reads back at a time to verify them; 0: as many as
+    /// `verify_backlog`.
     pub verify_backlog_batch: u32,
     pub do_verify: bool,
     pub verify_fatal: bool,
@@ -319,7 +324,8 @@ pub struct Job {
     pub significant_figures: u8,
     pub bwavgtime_ms: u64,
     pub iopsavgtime_ms: u64,
-    /// Prefix of the names of the log files; an empty prefix means the job's name.
+    /// Prefix of the names of the log files; an empty prefix means the job's name. `None`: the job
+    /// writes no such log.
     pub write_bw_log: Option<String>,
     pub write_lat_log: Option<String>,
     pub write_iops_log: Option<String>,
@@ -331,7 +337,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Makes a job with the defaults of fio's options.
+    /// Makes a job of this name in which each option has fio's default.
     pub fn new(name: &str, place: Place) -> Self {
         Job {
             name: name.to_string(),
@@ -427,13 +433,13 @@ impl Job {
         if self.ioengine.blocks() { 1 } else { self.iodepth }
     }
 
-    /// Returns the alignment of the offsets of one direction.
+    /// Returns the alignment in bytes of the offsets of one direction.
     pub fn align(&self, dir: Dir) -> u64 {
         self.blockalign[dir.index()].unwrap_or(self.bs[dir.index()].min)
     }
 
-    /// Returns the unit of the random map in bytes. As in fio, it is the smallest block of both
-    /// directions, even of a direction that the job does not use.
+    /// Returns the size in bytes that one bit of the random map represents. As in fio, it is the
+    /// smallest block of both directions, even of a direction that the job does not use.
     pub fn map_unit(&self) -> u64 {
         self.bs[0].min.min(self.bs[1].min)
     }
@@ -456,7 +462,7 @@ impl Job {
         }
     }
 
-    /// Checks that the options fit together.
+    /// Checks that the options of the job fit together.
     pub fn check(&self) -> Result<(), ParseError> {
         let fail = |message: String| Err(ParseError::new(&Place::Job(self.name.clone()), message));
         for dir in Dir::ALL {
@@ -485,7 +491,7 @@ impl Job {
         Ok(())
     }
 
-    /// Returns the names of the files of worker `subjob` of this job.
+    /// Returns the names of the files that copy number `subjob` of this job uses.
     pub fn files(&self, subjob: u32) -> Vec<String> {
         let replace = |text: &str, file: u32| {
             text.replace("$jobname", &self.name)
@@ -505,27 +511,28 @@ impl Job {
     }
 }
 
-/// A running copy of a job.
+/// Worker: one of the `numjobs` copies of a job, which runs as a thread of its own.
 #[derive(Clone, Debug)]
 pub struct Worker {
     /// The job that the worker runs.
     pub job: Arc<Job>,
-    /// Number among all workers, from 1. It determines the seed of the random offsets.
+    /// Number of the worker among all workers of the run, from 1. It determines the seed of the
+    /// random offsets.
     pub thread_number: u32,
     /// Number of the worker among the copies of its job, from 0.
     pub subjob: u32,
     /// Number of the worker's report group, from 0.
     pub group: u32,
-    /// Whether the worker starts only when all earlier workers have ended.
+    /// Whether the worker starts only when all workers before it have ended (a stonewall).
     pub waits_for_earlier: bool,
     /// Names of the worker's files.
     pub files: Vec<String>,
-    /// Requests of the worker; `None`: the job's options determine them.
+    /// List of the worker's requests; `None`: the job's options determine the requests.
     pub script: Option<Script>,
 }
 
 impl Worker {
-    /// Returns the size of the largest transfer in bytes.
+    /// Returns the size in bytes of the worker's largest transfer.
     pub fn max_bytes(&self) -> u64 {
         self.script.as_ref().map_or(self.job.max_block(), Script::max_bytes)
     }
@@ -537,7 +544,7 @@ pub const MAX_WORKERS: u32 = 4096;
 /// Largest number of files in a run, of all workers together.
 pub const MAX_FILES: usize = 100_000;
 
-/// Makes the workers of these jobs, in order, with their copies (`numjobs`), report groups and
+/// Makes the workers of these jobs in the jobs' order, with copies (`numjobs`), report groups and
 /// stonewalls.
 pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
     let mut workers: Vec<Worker> = Vec::new();

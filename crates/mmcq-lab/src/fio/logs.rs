@@ -18,7 +18,7 @@ struct Entry {
     offset: u64,
 }
 
-/// Sum over a window for one direction.
+/// Sum over a time window of the transfers in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     amount: u128,
@@ -55,7 +55,7 @@ impl Logs {
             .any(|log| log.is_some())
     }
 
-    /// Makes empty log files, as the job requests them.
+    /// Makes the log files that the job requests, still empty.
     pub fn new(job: &Job) -> Self {
         let log = |prefix: &Option<String>, suffix, rate| {
             prefix.as_ref().map(|prefix| {
@@ -82,8 +82,8 @@ impl Logs {
         }
     }
 
-    /// Records a completed transfer. `latencies_ns`: latency of submission, of completion, and of
-    /// both together.
+    /// Records a completed transfer in the logs. `latencies_ns`: latency of the submission, of the
+    /// completion, and of both together.
     pub(super) fn transfer(&mut self, at_ns: u64, io: &Io, bytes: u64, latencies_ns: [Option<u64>; 3]) {
         let ms = at_ns / 1_000_000;
         if let Some((_, list)) = &mut self.io {

@@ -11,7 +11,7 @@ use super::job::Job;
 use super::options;
 use std::path::Path;
 
-/// Size in bytes of the longest job file.
+/// Size in bytes of the longest job file that is read.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// Largest depth of nested `include` lines.
 pub const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -22,11 +22,11 @@ pub const SECTIONS_MAX: usize = 4096;
 /// Largest number of options in a section.
 const OPTIONS_MAX: usize = 4096;
 
-/// Source of files and environment variables: the system, or fixed ones in a test.
+/// Source of files and environment variables: the system, or fixed values in a test.
 pub trait Sources {
     /// Returns the value of the environment variable `name`, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
-    /// Returns the bytes of a file.
+    /// Returns the content of the file at this path.
     fn file(&self, path: &Path) -> std::io::Result<Vec<u8>>;
 }
 
@@ -80,7 +80,7 @@ pub struct JobFile {
     pub jobs: Vec<Job>,
     /// Options of `[global]` in order; repeated options are kept.
     pub global_options: Vec<(String, String)>,
-    /// Formats of `--output-format=`, in order; empty if the option is not given.
+    /// Report formats of `--output-format=`, in order; empty if the option is not given.
     pub formats: Vec<OutputFormat>,
     /// Path of the report's file (option `--output=`); `None`: standard output.
     pub output: Option<String>,
@@ -92,8 +92,8 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// Applies an option to every job, as if it were last in each section. `change` is
-    /// `option=value`; `shown` names it in errors.
+    /// Applies an option to every job, as if it were the last option of each section. `change` is
+    /// `option=value`; `shown` names the change in errors.
     pub fn set(&mut self, change: &str, shown: &str) -> Result<(), ParseError> {
         let place = Place::Whole(shown.to_owned());
         let (name, value) = split_option(change);
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         Ok(self.out)
     }
 
-    /// Reads a whole file.
+    /// Reads a whole job file and handles its lines.
     fn file(&mut self, path: &Path, place: &Place, depth: u32) -> Result<(), ParseError> {
         let shown = path.display().to_string();
         self.files += 1;
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
         self.text(&shown, path, &bytes, depth)
     }
 
-    /// Reads the lines of one file.
+    /// Handles the lines of one job file; `depth` counts the nested `include` lines.
     fn text(&mut self, name: &str, path: &Path, bytes: &[u8], depth: u32) -> Result<(), ParseError> {
         let at = |line: u32| Place::Line { file: name.to_string(), line };
         if bytes.len() > FILE_BYTES_MAX {
@@ -340,7 +340,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Handles an option that concerns the run as a whole. Returns false if it is no such option.
+    /// Handles an option that concerns the run as a whole. Returns false if the option does not
+    /// concern the run.
     fn run_option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<bool, ParseError> {
         let fail = |expected: &str| {
             Err(ParseError::new(place, format!("{name}={}: expected {expected}", value.unwrap_or(""))))
@@ -413,7 +414,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Replaces each `${NAME}` by the value of the environment variable.
+    /// Returns the text with each `${NAME}` replaced by the value of the environment variable.
     fn expand(&self, text: &str, place: &Place) -> Result<String, ParseError> {
         const VALUE_BYTES_MAX: usize = 4096;
         let mut out = String::new();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct Taken {
     /// Number of bytes that the requests transferred or discarded.
     pub bytes: u64,
-    /// Latency from submission to completion.
+    /// Latencies of the requests from submission to completion.
     pub clat: Latency,
 }
 
@@ -37,7 +37,7 @@ pub struct ProgramStats {
 }
 
 impl ProgramStats {
-    /// Adds the requests of another.
+    /// Adds to these measurements those of `other`.
     pub fn pool(&mut self, other: &ProgramStats) {
         self.dirs.iter_mut().zip(&other.dirs).for_each(|(mine, theirs)| mine.pool(theirs));
         self.discards.pool(&other.discards);
@@ -45,21 +45,22 @@ impl ProgramStats {
     }
 }
 
-/// Measurements by the number of the program in the trace.
+/// Measurements of each program, by the number of the program in the trace.
 pub type Programs = BTreeMap<u16, Box<ProgramStats>>;
 
-/// Kind of a program's request.
+/// Kind of a request that a program made.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A read or a write.
     Transfer(Dir),
     /// A discard of blocks.
     Discard,
-    /// A flush of the cache.
+    /// A flush of the card's cache.
     Flush,
 }
 
-/// Counts a completed request of a program.
+/// Adds a completed request to the measurements of the program with this number; `ns` is the
+/// request's latency.
 pub fn add(programs: &mut Programs, number: u16, kind: Kind, bytes: u64, ns: u64) {
     let stats = programs.entry(number).or_default();
     match kind {
@@ -69,7 +70,7 @@ pub fn add(programs: &mut Programs, number: u16, kind: Kind, bytes: u64, ns: u64
     }
 }
 
-/// Adds the measurements of another worker's programs.
+/// Adds to these measurements those of another worker's programs.
 pub fn pool(programs: &mut Programs, other: &Programs) {
     for (number, theirs) in other {
         programs.entry(*number).or_default().pool(theirs);

@@ -22,7 +22,7 @@ pub enum Op {
     Discard,
 }
 
-/// Way in which a transfer is done.
+/// Way in which the stack does a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
     /// An ordinary read or write.
@@ -36,10 +36,10 @@ pub enum How {
     Boot(u8),
 }
 
-/// Time at which a request may start.
+/// Time at which a request of a script may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// The request may start as soon as the depth allows it.
+    /// The request may start as soon as the depth of the job allows it.
     AtOnce,
     /// The request may start at this time in ns after the start of the run.
     At(u64),
@@ -57,16 +57,16 @@ pub struct Entry {
     pub op: Op,
     /// Offset in bytes of the request's first byte, in the address space of the load.
     pub offset: u64,
-    /// Length in bytes; 0 for a flush.
+    /// Length of the request in bytes; 0 for a flush.
     pub bytes: u64,
     /// Time at which the request may start.
     pub when: When,
-    /// Ideal start in ns after the start of the run; lateness counts from it. `None`: the load does
-    /// not follow the trace's times.
+    /// Ideal start in ns after the start of the run; the lateness of the request is counted from
+    /// it. `None`: the load does not follow the trace's times.
     pub due: Option<u64>,
 }
 
-/// Mapping of the load's addresses to a card of another size.
+/// Mapping of the load's addresses to a card whose size is not that of the recorded device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remap {
     /// The load must fit on the card; otherwise it is refused.
@@ -79,7 +79,7 @@ pub enum Remap {
 }
 
 impl Remap {
-    /// Returns the name in options and reports.
+    /// Returns the name of the mapping in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Remap::Refuse => "refuse",
@@ -107,30 +107,30 @@ pub struct Script {
     pub entries: Arc<Entries>,
     /// Number of the program that made each request; empty if programs are not known.
     pub programs: Arc<[u16]>,
-    /// End in bytes of the load's address space, and where in the trace the request is that reaches
-    /// it.
+    /// End in bytes of the load's address space, and the place in the trace of the request that
+    /// reaches this end.
     pub extent: (u64, Place),
     /// How the load's address space is mapped to the card.
     pub remap: Remap,
 }
 
-/// Size in bytes of the pieces in which [`Remap::Scale`] maps.
+/// Size in bytes of the pieces of the address space that [`Remap::Scale`] moves as a whole.
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Script {
-    /// Returns the number of bytes that all requests read and write.
+    /// Returns the number of bytes that all requests of the script read and write.
     pub fn bytes(&self) -> u64 {
         let moves = |entry: &Entry| !matches!(entry.op, Op::Flush | Op::Discard);
         self.entries.iter().filter(moves).map(|entry| entry.bytes).sum()
     }
 
-    /// Returns the size in bytes of the largest read or write.
+    /// Returns the size in bytes of the script's largest read or write.
     pub fn max_bytes(&self) -> u64 {
         let moves = |entry: &Entry| entry.op != Op::Discard;
         self.entries.iter().filter(moves).map(|entry| entry.bytes).max().unwrap_or(0).max(512)
     }
 
-    /// Returns whether there are requests with this operation.
+    /// Returns whether the script has requests with this operation.
     pub fn has(&self, op: Op) -> bool {
         self.entries.iter().any(|entry| entry.op == op)
     }
@@ -157,7 +157,8 @@ impl Script {
         }
     }
 
-    /// Returns the first byte and the length of a request on a card of this size.
+    /// Returns the offset in bytes on a card of this size of a request's first byte, and the
+    /// request's length in bytes.
     pub(super) fn place(&self, entry: &Entry, capacity: u64) -> (u64, u64) {
         let bytes = entry.bytes.min(capacity);
         let offset = match self.remap {

@@ -4,7 +4,7 @@ use super::hist::Histogram;
 use super::job::Dir;
 use super::programs::{self, Programs};
 
-/// Smallest value, largest value, mean and deviation of a series of samples.
+/// Smallest value, largest value, mean and standard deviation of a series of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Running {
     /// Number of samples in the series.
@@ -35,7 +35,7 @@ impl Running {
         if self.samples > 1 { (self.squares / (self.samples - 1) as f64).sqrt() } else { 0.0 }
     }
 
-    /// Adds another series of latencies, as if all samples were in one series.
+    /// Adds the samples of another series of latencies to this series.
     pub fn pool(&mut self, other: &Running) {
         if other.samples == 0 {
             return;
@@ -53,8 +53,8 @@ impl Running {
         self.max = self.max.max(other.max);
     }
 
-    /// Adds another series of rates, as fio sums the bandwidths of a group: smallest, largest, mean
-    /// and squares are each added.
+    /// Adds another series of rates, as fio adds up the bandwidths of a group: smallest, largest,
+    /// mean and squares are each added.
     pub fn add_rates(&mut self, other: &Running) {
         if other.samples == 0 {
             return;
@@ -67,7 +67,7 @@ impl Running {
     }
 }
 
-/// Latencies of one kind.
+/// Latencies of one kind: a series and a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
     /// Series of the latencies in ns.
@@ -90,35 +90,35 @@ impl Latency {
         self.histogram.add(ns / 1000);
     }
 
-    /// Adds all latencies of another series.
+    /// Adds all latencies of `other` to these.
     pub fn pool(&mut self, other: &Latency) {
         self.ns.pool(&other.ns);
         self.histogram.merge(&other.histogram);
     }
 }
 
-/// Measurements of one direction, of one worker or group.
+/// Measurements of one direction (read or write), of one worker or group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirStats {
     /// Number of bytes transferred.
     pub io_bytes: u64,
-    /// Number of transfers that ended, even with an error.
+    /// Number of transfers that ended, including those that ended with an error.
     pub total_ios: u64,
-    /// Number of transfers that ended before all bytes.
+    /// Number of transfers that ended before all their bytes were transferred.
     pub short_ios: u64,
     /// Number of transfers that were given up.
     pub drop_ios: u64,
-    /// Time in ns of the phases in which this direction transferred data.
+    /// Total time in ns of the phases in which this direction transferred data.
     pub runtime_ns: u64,
-    /// Latency of submission. Only I/O engines that do not block have one.
+    /// Latency of the submission call alone. Only I/O engines that do not block have one.
     pub slat: Latency,
     /// Latency from submission to completion (`clat`).
     pub clat: Latency,
     /// Latency from the start of submission to completion: the sum of `slat` and `clat`.
     pub lat: Latency,
-    /// Rate in KiB per second, a sample for each window.
+    /// Rate in KiB per second, with a sample for each time window.
     pub bw_kib: Running,
-    /// Transfers per second, a sample for each window.
+    /// Number of transfers per second, with a sample for each time window.
     pub iops: Running,
 }
 
@@ -158,11 +158,11 @@ impl DirStats {
 /// CPU time that the model charged to a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// CPU time in ns in the program.
+    /// CPU time in ns that the worker spent in the program.
     pub user_ns: u64,
-    /// CPU time in ns in the operating system.
+    /// CPU time in ns that the worker spent in the operating system.
     pub system_ns: u64,
-    /// Number of context switches.
+    /// Number of context switches of the worker.
     pub context_switches: u64,
     /// Number of page faults that needed I/O.
     pub major_faults: u64,
@@ -191,27 +191,27 @@ pub struct Stats {
     pub late: Latency,
     /// Number and latency of flushes.
     pub sync: Latency,
-    /// Number of submissions by class, from how many transfers were then outstanding: 1, 2-3, 4-7,
+    /// Number of submissions, in classes by how many transfers were then outstanding: 1, 2-3, 4-7,
     /// 8-15, 16-31, 32-63, 64 and more.
     pub depth: [u64; 7],
-    /// Number of submissions, by how many transfers each submitted: 0, 1-4, 5-8, 9-16, 17-32,
-    /// 33-64, more.
+    /// Number of submission calls, in classes by how many transfers each submitted: 0, 1-4, 5-8,
+    /// 9-16, 17-32, 33-64, more.
     pub submit: [u64; 7],
-    /// Number of calls that collected completions, by how many: 0, 1-4, 5-8, 9-16, 17-32, 33-64,
-    /// more.
+    /// Number of calls that collected completions, in classes by how many each collected: 0, 1-4,
+    /// 5-8, 9-16, 17-32, 33-64, more.
     pub complete: [u64; 7],
-    /// Number of submissions.
+    /// Number of calls that submitted transfers.
     pub submits: u64,
     /// Number of calls that collected completions.
     pub completes: u64,
-    /// Number of latencies by class. The classes end at 2, 4, 10, 20, 50, 100, 250, 500, 750 and
-    /// 1000 ns.
+    /// Number of transfers by completion latency. The classes end at 2, 4, 10, 20, 50, 100, 250,
+    /// 500, 750 and 1000 ns.
     pub lat_ns: [u64; 10],
-    /// Number of latencies by class. The classes end at 2, 4, 10, 20, 50, 100, 250, 500, 750 and
-    /// 1000 us.
+    /// Number of transfers by completion latency. The classes end at 2, 4, 10, 20, 50, 100, 250,
+    /// 500, 750 and 1000 us.
     pub lat_us: [u64; 10],
-    /// Number of latencies by class. The classes end at 2, 4, 10, 20, 50, 100, 250, 500, 750, 1000
-    /// and 2000 ms; the last class has no end.
+    /// Number of transfers by completion latency. The classes end at 2, 4, 10, 20, 50, 100, 250,
+    /// 500, 750, 1000 and 2000 ms; the last class has no end.
     pub lat_ms: [u64; 12],
     /// CPU time and context switches of the worker or group.
     pub cpu: Cpu,
@@ -219,7 +219,7 @@ pub struct Stats {
     pub job_runtime_ns: u64,
     /// The first error of the worker.
     pub error: Option<WorkerError>,
-    /// Number of all errors, even those after which the job continued.
+    /// Number of all errors, including those after which the job continued.
     pub total_errors: u64,
     /// Measurements for each program that made requests, if the trace names programs.
     pub programs: Programs,
@@ -242,31 +242,33 @@ impl Stats {
         }
     }
 
-    /// Counts a completed transfer.
+    /// Adds a completed transfer of `bytes` with its latencies to the measurements of its
+    /// direction.
     pub fn transfer(&mut self, dir: Dir, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
         self.dirs[dir.index()].transfer(bytes, slat_ns, clat_ns, lat_ns);
         self.mark_latency(clat_ns);
     }
 
-    /// Counts a completed discard.
+    /// Adds a completed discard of `bytes` with its latencies to the measurements.
     pub fn discard(&mut self, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
         self.discards.transfer(bytes, slat_ns, clat_ns, lat_ns);
         self.mark_latency(clat_ns);
     }
 
-    /// Counts how many transfers are outstanding after a submission.
+    /// Counts a submission in the class of `outstanding`, the number of transfers that are then
+    /// under way.
     pub fn mark_depth(&mut self, outstanding: u32) {
         let i = outstanding.max(1).ilog2().min(6);
         self.depth[i as usize] += 1;
     }
 
-    /// Counts a submission of `transfers` at once.
+    /// Counts a call that submitted this number of transfers at once.
     pub fn mark_submit(&mut self, transfers: u32) {
         self.submit[batch(transfers)] += 1;
         self.submits += 1;
     }
 
-    /// Counts a call that collected `transfers` completions.
+    /// Counts a call that collected this number of completions.
     pub fn mark_complete(&mut self, transfers: u32) {
         self.complete[batch(transfers)] += 1;
         self.completes += 1;
@@ -323,11 +325,11 @@ fn batch(transfers: u32) -> usize {
 pub struct DiskUtil {
     /// Name of the disk.
     pub name: String,
-    /// Number of requests after merging, `[read, write]`.
+    /// Number of requests of the disk after merging, `[read, write]`.
     pub ios: [u64; 2],
-    /// Number of requests that were merged into another, `[read, write]`.
+    /// Number of requests that were merged into another request, `[read, write]`.
     pub merges: [u64; 2],
-    /// Sum in ms of the times of all requests, `[read, write]`.
+    /// Sum in ms of the times of all requests from arrival to completion, `[read, write]`.
     pub ticks_ms: [u64; 2],
     /// Time in ms that all requests together spent in the queue.
     pub in_queue_ms: u64,
@@ -335,8 +337,8 @@ pub struct DiskUtil {
     pub util_percent: f64,
 }
 
-/// Windows of virtual time of equal length. Each window with work gives one sample of a rate, as
-/// for fio's averages.
+/// Time windows of equal length in virtual time. Each window with work gives one sample of a rate,
+/// as for fio's averages.
 #[derive(Clone, Debug)]
 pub struct Windows {
     window_ns: u64,
@@ -366,7 +368,7 @@ impl Windows {
         self.end_ns = self.end_ns.saturating_add(passed.saturating_mul(self.window_ns));
     }
 
-    /// Counts an amount of work in the present window.
+    /// Adds an amount of work (such as bytes) to the present window.
     pub fn add(&mut self, amount: u64) {
         self.amount += amount;
     }

@@ -1,5 +1,5 @@
-//! Parsers of option values: sizes, times, booleans, numbers, lists, byte patterns. Each returns
-//! the value, or a text that says what was expected and can follow the word "expected".
+//! Parsers of option values: sizes, times, booleans, numbers, lists, byte patterns. Each parser
+//! returns the value, or a text that says what was expected and can follow the word "expected".
 
 /// Text about what a parser expected, for example `a size such as 4k`.
 pub type Expected = String;
@@ -33,7 +33,7 @@ pub fn size(text: &str, kb_base: u64) -> Result<u64, Expected> {
     base.checked_pow(power).and_then(|f| number.checked_mul(f)).ok_or("a size below 16 EiB".to_string())
 }
 
-/// Parses a size in bytes, or a share such as `20%`.
+/// Parses a size in bytes, or a share of the file such as `20%`.
 pub fn size_or_percent(text: &str, kb_base: u64) -> Result<super::job::Size, Expected> {
     if let Some(number) = text.trim().strip_suffix('%') {
         let percent: u8 =
@@ -80,7 +80,7 @@ pub fn boolean(text: &str) -> Result<bool, Expected> {
     }
 }
 
-/// Parses a word of this list. The error lists all words.
+/// Parses one of the words in this list, and returns its value. The error lists all words.
 pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Expected> {
     let text = text.trim();
     words.iter().find(|(w, _)| *w == text).map(|(_, v)| *v).ok_or_else(|| {
@@ -105,7 +105,7 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, Expected> {
     Ok(list)
 }
 
-/// Length in bytes of the longest pattern.
+/// Length in bytes of the longest byte pattern.
 pub const PATTERN_BYTES_MAX: usize = 512;
 
 /// Parses a byte pattern: `0x` hexadecimal (most significant byte first), a decimal number (least
@@ -127,7 +127,8 @@ pub fn pattern(text: &str) -> Result<Vec<u8>, Expected> {
     if out.is_empty() { Err(expected()) } else { Ok(out) }
 }
 
-/// Parses a quoted, hexadecimal or decimal part of a pattern. Also returns the text after it.
+/// Parses the quoted, hexadecimal or decimal part at the start of a pattern. Also returns the text
+/// after this part.
 fn pattern_part(text: &str) -> Option<(Vec<u8>, &str)> {
     if let Some(inner) = text.strip_prefix('"') {
         let (quoted, left) = inner.split_once('"')?;

@@ -15,7 +15,7 @@ const HEADER: usize = 40;
 /// Identity of a write's content, which a later read must find again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Random seed of the contents.
+    /// Random seed from which the contents of the write follow.
     pub seed: u64,
     /// Number of the write, modulo 2^16.
     pub number: u16,
@@ -23,12 +23,12 @@ pub struct Stamp {
     pub thread: u16,
 }
 
-/// A difference between data read and data written.
+/// A difference between the data that a read returned and the data that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// Offset in the file of the header, or of the first byte that differs from a pattern.
+    /// Offset in the file of the wrong header, or of the first byte that differs from a pattern.
     pub offset: u64,
-    /// Name of the part that differs.
+    /// Name of the part of the header or the data that differs.
     pub what: &'static str,
     /// Value that was expected in this part.
     pub expected: u64,
@@ -45,12 +45,13 @@ impl fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Returns the number of bytes of header and checksum; `None` if this kind has no header.
+/// Returns the number of bytes of header and checksum in each block; `None` if this kind of
+/// verification has no header.
 pub fn header_bytes(verify: Verify) -> Option<u64> {
     checksum_kind(verify).map(|(_, bytes)| (HEADER + bytes) as u64)
 }
 
-/// Returns fio's number of the kind, and the number of bytes of its checksum.
+/// Returns fio's number of this kind of verification, and the number of bytes of its checksum.
 fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
     match verify {
         Verify::Off | Verify::Pattern => None,
@@ -79,7 +80,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Fills the buffer of a write at `offset`; `now_ns` is the time in the headers.
+/// Fills the buffer of a write at `offset` of the file; `now_ns` is the time in the headers.
 pub fn fill(job: &Job, stamp: &Stamp, offset: u64, now_ns: u64, buffer: &mut [u8]) {
     let Some((kind, checksum)) = checksum_kind(job.verify) else {
         match (&job.verify, &job.buffers) {
@@ -117,8 +118,8 @@ pub fn fill(job: &Job, stamp: &Stamp, offset: u64, now_ns: u64, buffer: &mut [u8
     }
 }
 
-/// Checks the data of a read at `offset`. With a stamp, the seed and the number of the write must
-/// also match the stamp.
+/// Checks the data of a read at `offset` of the file. With a stamp, the seed and the number of the
+/// write must also match the stamp.
 pub fn check(job: &Job, stamp: Option<&Stamp>, offset: u64, data: &[u8]) -> Result<(), VerifyError> {
     if job.verify == Verify::Pattern {
         return check_pattern(&job.verify_pattern, offset, data);

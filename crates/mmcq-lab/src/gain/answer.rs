@@ -8,11 +8,11 @@ use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
 
-/// Smallest change of a gain, in percent, for which a value counts as deciding. Runs that differ
-/// only by chance differ by as much.
+/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Runs that
+/// differ only by chance differ by as much.
 const LEAST_PERCENT: f64 = 0.1;
 
-/// Figures of one run.
+/// Figures of one run of a load with one setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Rate of both directions together in MiB/s.
@@ -21,7 +21,7 @@ pub struct Point {
     pub iops: f64,
     /// 99th percentile of the requests' latency in ns; with a durable load, that of the flushes.
     pub p99_ns: u64,
-    /// Share of the time of all cores in which they work, 0 to 1.
+    /// Share of the time of all CPU cores in which they work, 0 to 1.
     pub cpu_share: f64,
     /// CPU time in ns for each request.
     pub cpu_ns: u64,
@@ -55,15 +55,15 @@ impl Point {
 /// Effect of an uncertain value on a gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// Index of the value in the answer.
+    /// Index in [`Answer::values`] of the value.
     pub value: usize,
-    /// Gain in percent with the value at its low and at its high end; `None`: the run was not
-    /// possible.
+    /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
+    /// was not possible.
     pub percent: [Option<f64>; 2],
     /// Rate in MiB/s with the value at its low and at its high end.
     pub mib_s: [Option<f64>; 2],
-    /// Difference between the highest and the lowest gain in percent. The gain without a change of
-    /// the value counts, too.
+    /// Difference in percent between the highest and the lowest gain, at the low end, at the high
+    /// end, and without a change of the value.
     pub width_percent: f64,
 }
 
@@ -72,7 +72,7 @@ pub struct Effect {
 pub enum Decides<'a> {
     /// A value of the board or the card that is not known exactly.
     Value(&'a Uncertain),
-    /// The stand-ins of Linux, which differ from unmodified Linux.
+    /// The difference between the stand-ins of Linux and unmodified Linux.
     StandIn,
 }
 
@@ -93,7 +93,7 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns whether this is a value that nobody has measured.
+    /// Returns whether a value decides that nobody has measured.
     pub fn is_prior(&self) -> bool {
         matches!(self, Decides::Value(value) if value.is_prior())
     }
@@ -104,15 +104,18 @@ impl Decides<'_> {
 pub struct Gain {
     /// Setting whose gain this is.
     pub setting: Setting,
-    /// Figures with all values as they are.
+    /// Figures with all values as they are in the files.
     pub point: Point,
-    /// Gain over the first setting of the cell in percent.
+    /// Gain in percent over the first setting of the cell; above 0: this setting is faster.
     pub percent: f64,
-    /// Lowest and highest gain in percent over all runs with a value at its low or high end.
+    /// Lowest and highest gain in percent over all runs in which one value was at its low or high
+    /// end.
     pub ends: [f64; 2],
-    /// Lowest and highest rate in MiB/s over all runs with a value at its low or high end.
+    /// Lowest and highest rate in MiB/s over all runs in which one value was at its low or high
+    /// end.
     pub mib_s: [f64; 2],
-    /// Effects of values, the largest first. Values without an effect are left out.
+    /// Effects of the uncertain values on this gain, the largest first. Values without an effect
+    /// are left out.
     pub effects: Vec<Effect>,
     /// Change of the gain in percent if the stand-ins of Linux differ from unmodified Linux by as
     /// much as in the loads that both ran.
@@ -122,7 +125,8 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Returns what decides the gain: the value with the largest effect, or the stand-ins of Linux.
+    /// Returns what decides how large the gain is: the value with the largest effect, or the
+    /// stand-ins of Linux; `None`: nothing changes the gain.
     pub fn decides<'a>(&self, answer: &'a Answer) -> Option<Decides<'a>> {
         let widest = self.effects.first();
         match widest.map_or(LEAST_PERCENT, |effect| effect.width_percent) {
@@ -142,13 +146,14 @@ impl Gain {
 pub struct Cell {
     /// Name of the load with its depth.
     pub title: String,
-    /// Whether a flush follows each write.
+    /// Whether a flush follows each write of the load.
     pub is_durable: bool,
     /// Kind of the load.
     pub kind: Kind,
     /// Depth of the load; with a durable load, number of jobs.
     pub depth: Option<u32>,
-    /// Results of the settings that ran, in order. The others are compared with the first.
+    /// Results of the settings that ran, in order. The first one is the setting with which the
+    /// others are compared.
     pub gains: Vec<Gain>,
     /// Settings that did not run, and why.
     pub refused: Vec<(Setting, String)>,
@@ -167,7 +172,7 @@ impl Cell {
         }
     }
 
-    /// Adds the result of a setting, or the reason why it did not run.
+    /// Adds to the cell the result of a setting, or the reason why the setting did not run.
     pub(super) fn add(&mut self, setting: Setting, point: Result<Point, String>) {
         match point {
             Ok(point) => self.gains.push(Gain {
@@ -202,7 +207,7 @@ pub struct Answer {
     pub has_intervals: bool,
     /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,
-    /// Ends of values with which a run was not possible, and why.
+    /// Texts about ends of values with which a run was not possible, each with the reason.
     pub left: Vec<String>,
     /// Results of each load.
     pub cells: Vec<Cell>,
@@ -213,15 +218,15 @@ fn percent(mib_s: f64, against: f64) -> f64 {
 }
 
 impl Answer {
-    /// Returns the reason if no setting ran with any load.
+    /// Returns the reason why no setting ran with any load; `None`: one did.
     pub(super) fn nothing_ran(&self) -> Option<String> {
         let refused = self.cells.iter().flat_map(|cell| &cell.refused).next();
         let (_, why) = refused.filter(|_| self.cells.iter().all(|cell| cell.gains.is_empty()))?;
         Some(why.clone())
     }
 
-    /// Adds the rate of a setting with a value at one of its ends, or the reason why it did not
-    /// run.
+    /// Adds the rate of a setting in a cell with a value at one of its ends, or the reason why this
+    /// run was not possible.
     pub(super) fn vary(
         &mut self,
         cell: usize,

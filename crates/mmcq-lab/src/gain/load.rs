@@ -3,18 +3,18 @@
 use super::standin::Kind;
 use crate::fio::{self, JobFile};
 
-/// Change of a job that makes its writes durable.
+/// Change of a job that makes its writes durable: a flush follows each write.
 const FSYNC: &str = "fsync=1";
 
-/// A load at one depth.
+/// A load to run with each setting, at one depth.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Name of the load without its depth.
     pub name: String,
-    /// Requests under way. With a durable load: number of jobs, each of which waits for its own
-    /// flush. `None`: as in the job file.
+    /// Number of requests under way. With a durable load: number of jobs, each of which waits for
+    /// its own flush. `None`: as in the job file.
     pub depth: Option<u32>,
-    /// Whether a flush follows each write.
+    /// Whether a flush follows each write of the load.
     pub is_durable: bool,
     /// Whether start and end of the run can be left out of the rate, since the whole load is known
     /// beforehand.
@@ -33,7 +33,7 @@ impl Load {
         }
     }
 
-    /// Returns the name with the depth.
+    /// Returns the name of the load with its depth.
     pub fn title(&self) -> String {
         match (self.depth, self.is_durable) {
             (None, _) => self.name.clone(),
@@ -75,7 +75,7 @@ pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
-/// Smallest number of requests of a job.
+/// Smallest number of requests that a job of a usual load has.
 const LEAST_IOS: u64 = 24;
 
 /// Returns the loads of a user's job file: as it is and, if it writes but never flushes, with a

@@ -22,11 +22,12 @@ use crate::platform::{ControllerConfig, Files, JOB, Platform};
 use crate::runner::{self, Run, RunError, Setting};
 use mmcq_sim::parallel;
 
-/// Largest number of runs for one question.
+/// Largest number of runs for the answer to one question.
 const RUNS_MAX: usize = 100_000;
 
-/// Settings that are compared if none are named, in order. The others are compared with the first
-/// that runs. A setting that board or card cannot run is listed with its reason.
+/// Settings that are compared if the user names none, in order. The first one that runs is the
+/// setting with which the others are compared. A setting that board or card cannot run is listed
+/// with its reason.
 const SETTINGS: [Setting; 8] = [
     Setting::None,
     Setting::HsqTag,
@@ -37,7 +38,8 @@ const SETTINGS: [Setting; 8] = [
     Setting::Auto,
     Setting::AutoOwn,
 ];
-/// Settings that are compared on a reader which sends no CMD12 by itself, if none are named.
+/// Settings that are compared if the user names none, on a board with a reader that sends no CMD12
+/// by itself.
 const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
 
 /// Returns the settings that are compared on this board if none are named.
@@ -59,15 +61,15 @@ pub struct Question {
     pub platform: String,
     /// Name of a card that replaces the board's own; `None`: the board's own.
     pub card: Option<String>,
-    /// Changes as in `--set`.
+    /// Changes of board, card and jobs, as in `--set`.
     pub set: Vec<String>,
-    /// Seed of everything random that is not fio's own.
+    /// Seed of all random numbers of the models. fio's random numbers come from fio's own seeds.
     pub seed: u64,
     /// Settings to compare.
     pub settings: Vec<Setting>,
     /// Loads to run.
     pub loads: Vec<Load>,
-    /// Ranges of values that the user gave.
+    /// Ranges of uncertain values that the user gave.
     pub given: Vec<Given>,
     /// Whether to compute the intervals of the gains.
     pub has_intervals: bool,
@@ -75,7 +77,7 @@ pub struct Question {
     pub threads: usize,
 }
 
-/// Board with all values as they are, or with one value at one of its ends.
+/// A board with all values as they are in the files, or with one value at one of its ends.
 struct Variant {
     platform: Platform,
     /// Index of the changed value, and 0 or 1 for its low or high end; `None`: no value is changed.
@@ -91,8 +93,8 @@ struct Place {
 }
 
 impl Question {
-    /// Runs all combinations. Calls `told` with the number of finished runs and, when it is known,
-    /// the number of planned runs.
+    /// Runs all loads with all settings and variants. Calls `told` with the number of finished runs
+    /// and the number of planned runs, as far as that is known.
     ///
     /// # Errors
     /// The board, the card, a load or a range is wrong, or nothing can run; the error is one line.
@@ -155,8 +157,8 @@ impl Question {
         Ok(answer)
     }
 
-    /// Returns the board as it is and with each end of each value, and a text for each end that
-    /// board or card refuse.
+    /// Returns the variants of the board (as it is, and with each end of each value), and a text
+    /// for each end that board or card refuse.
     fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
         let files = Files::default();
         let load = |changes: &[String]| -> Result<Platform, String> {
@@ -180,7 +182,7 @@ impl Question {
         Ok((variants, left))
     }
 
-    /// Returns the workers of each load, after the changes of job options.
+    /// Returns for each load its workers, after the changes of job options.
     fn workers(&self) -> Result<Vec<Vec<Worker>>, String> {
         let of = |load: &Load| -> Result<Vec<Worker>, String> {
             let mut file = load.file.clone();

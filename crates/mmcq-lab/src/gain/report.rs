@@ -24,7 +24,8 @@ fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the last part of the deciding value's key, with the mark if it is a prior.
+/// Returns the last part of the key of the value that decides the gain, with the mark if nobody has
+/// measured this value.
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };
@@ -63,7 +64,7 @@ impl Answer {
         cell.gains.iter().enumerate().map(row).collect()
     }
 
-    /// Returns the settings that ran with at least one load.
+    /// Returns the settings that ran with at least one load of the answer.
     fn settings(&self) -> Vec<Setting> {
         let mut all: Vec<Setting> = Vec::new();
         for gain in self.cells.iter().flat_map(|cell| &cell.gains) {
@@ -74,8 +75,8 @@ impl Answer {
         all
     }
 
-    /// Returns the values that change a gain, each with its largest effect in percent, the largest
-    /// first.
+    /// Returns the values that change any gain, each with its largest effect in percent, the
+    /// largest effect first.
     fn deciding(&self) -> Vec<(&Uncertain, f64)> {
         let mut widest: Vec<(usize, f64)> = Vec::new();
         let gains = self.cells.iter().flat_map(|cell| &cell.gains);
@@ -95,7 +96,7 @@ impl Answer {
         format!("board {}, card {}, seed {}{set}", self.platform, self.card, self.seed)
     }
 
-    /// Returns a line about how the intervals were computed.
+    /// Returns a line that says how the intervals of the gains were computed.
     fn how(&self) -> String {
         if !self.has_intervals {
             return format!("No intervals: all values as they are, {} runs.", self.runs);
@@ -278,8 +279,8 @@ impl Answer {
         Ok(listed(&title, &intro, &self.verdict(), &parts, command, &self.lines_with(ON_PAGE)))
     }
 
-    /// Returns a sentence for each cell that compares the best setting of Linux with the best of
-    /// mmcq.
+    /// Returns a sentence for each cell that compares the best setting of Linux with the best
+    /// setting of mmcq.
     fn verdict(&self) -> Vec<String> {
         let sentence = |cell: &Cell, gain: &Gain| {
             let interval = match (self.has_intervals, gain.decides(self)) {

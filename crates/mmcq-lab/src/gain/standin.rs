@@ -12,7 +12,7 @@ pub enum Kind {
     Reads,
     /// The load writes without flushes.
     Writes,
-    /// Writes, each followed by a flush.
+    /// The load writes, and a flush follows each write.
     Flushes,
 }
 
@@ -36,8 +36,8 @@ const MEASURED: [(Setting, Kind, u32, [f64; 2]); 13] = [
     (Setting::LinuxCqe, Kind::Writes, 1, [9009.0, 7407.0]),
 ];
 
-/// Returns the rate of unmodified Linux divided by the rate of its stand-in, at the nearest depth
-/// that was measured; 1 if none was.
+/// Returns the rate of unmodified Linux divided by the rate of its stand-in with this setting, at
+/// the nearest depth that was measured; 1 if none was measured.
 pub fn ratio(setting: Setting, kind: Kind, depth: Option<u32>) -> f64 {
     let away = |known: u32| {
         let octaves = f64::from(depth.unwrap_or(1).max(1)) / f64::from(known);

@@ -15,19 +15,20 @@ const TABLES: [&str; 8] = [
     "card.queue.",
     "card.packed.",
 ];
-/// Keys whose values come from a card's registers, so that they are known exactly.
+/// Keys whose values are read from registers of a real card, so that they are known exactly.
 const REGISTERS: [&str; 3] = ["card.queue.depth", "card.packed.writes", "card.packed.reads"];
-/// Endings of keys of sizes. Sizes are powers of two, so the next ones are half and double.
+/// Endings of the keys of sizes. Sizes are powers of two, so the usual ends of a size are its half
+/// and its double.
 const SIZES: [&str; 2] = ["_kib", "_mib"];
 
-/// Origin of the ends of an uncertain value.
+/// Origin of the two ends between which an uncertain value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The user gave the range on the command line.
     Given,
-    /// A fit wrote the 95 % interval into the file.
+    /// A fit wrote the value's 95 % interval into the file.
     Interval,
-    /// The file has a range of its own.
+    /// The file has a range of its own for the value.
     Range,
     /// The file has no range: the ends are usual for the kind of the value.
     Usual,
@@ -54,9 +55,9 @@ pub struct Uncertain {
     pub unit: &'static str,
     /// Kind of the value, such as `prior` or `fit`; empty: its file has none.
     pub kind: String,
-    /// Value in the model.
+    /// Value that the model uses, as in the file.
     pub value: f64,
-    /// Low and high end of the value. An end that equals the value is not run.
+    /// Low and high end of the value. No run is done with an end that equals the value.
     pub ends: [f64; 2],
     /// Origin of the ends.
     pub basis: Basis,
@@ -70,12 +71,12 @@ impl Uncertain {
         matches!(self.kind.as_str(), "prior" | "")
     }
 
-    /// Returns the last part of the key.
+    /// Returns the last part of the value's key.
     pub fn short(&self) -> &str {
         self.key.rsplit('.').next().unwrap_or(&self.key)
     }
 
-    /// Returns the change `key=value` that sets this value.
+    /// Returns the change `key=value` that gives this key the number `value`.
     pub fn change(&self, value: f64) -> String {
         match self.whole {
             true => format!("{}={value:.0}", self.key),
@@ -84,7 +85,7 @@ impl Uncertain {
     }
 }
 
-/// Range that the user gave: `KEY=LEAST..MOST`.
+/// Range that the user gave for a value: `KEY=LEAST..MOST`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
     text: String,
@@ -203,7 +204,8 @@ fn doubt_rest_of_fit(all: &mut [Param]) {
     }
 }
 
-/// Returns whether a whole number is a count or a size. (Times may be whole numbers, too.)
+/// Returns whether a parameter with a whole number is a count or a size. (Times may be whole
+/// numbers, too.)
 fn is_count(param: &Param, whole: bool) -> bool {
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));
     whole && (param.unit.is_empty() || is_size)

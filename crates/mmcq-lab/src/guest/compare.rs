@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Result of running a guest twice.
+/// Result of running the same guest twice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Twice {
-    /// Whether console, counters and bus log were equal, byte for byte.
+    /// Whether console, counters and bus log of both runs were equal, byte for byte.
     pub same: bool,
     /// Hash over console, counters and bus log of each run.
     pub hashes: [u64; 2],
-    /// Largest difference between the two rates of a load, in percent.
+    /// Largest difference, over all loads, between the rates of the two runs, in percent.
     pub spread_percent: f64,
 }
 

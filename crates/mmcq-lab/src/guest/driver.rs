@@ -45,7 +45,7 @@ impl Machine {
     }
 
     /// Returns the parameters of `mmcq.ko` for the slot, as words of the kernel's command line.
-    /// Refuses slots that the module cannot drive.
+    /// Returns an error for slots that the module cannot drive.
     pub(super) fn module_words(&self, platform: &Platform) -> Result<String, Failure> {
         let wrong = |why: String| Err(Failure::Input(format!("--driver mmcq: {why}")));
         let ControllerConfig::Sdhci(controller) = &platform.controller else {

@@ -44,16 +44,16 @@ const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"]
 /// Longest time that a program may take to print its version.
 const ASKED: Duration = Duration::from_secs(20);
 
-/// Exit code of QEMU when a firmware image reports success.
+/// Exit code of QEMU by which a firmware image reports success.
 const IMAGE_WELL: i32 = 33;
 const COMMAND_LINE_MAX: usize = 200;
 
 /// Interval between two checks of a running machine.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Last line of output of a job that ran to its end.
+/// Last line that the guest prints for a job that ran to its end.
 const END: &str = "guest: end";
-/// Line of output at which the job begins.
+/// Line that the guest prints when the job begins.
 const BEGIN: &str = "guest: begin";
 const WRONG: &str = "guest: wrong: ";
 
@@ -82,7 +82,7 @@ pub struct Machine {
     pub kernel: Option<PathBuf>,
     /// Initial file system that replaces that of the parts; it must run `/job`.
     pub initrd: Option<PathBuf>,
-    /// Words to add to the kernel's command line.
+    /// Words to add to the command line of the guest's kernel.
     pub arguments: String,
     /// Firmware without an operating system that replaces Linux; the job is its command line.
     pub image: Option<PathBuf>,
@@ -90,19 +90,19 @@ pub struct Machine {
     pub schedule: Option<PathBuf>,
     /// Board, whose controller must be an SDHCI or DesignWare's.
     pub platform: String,
-    /// Card in the slot; `None`: the board's own.
+    /// Name of the card in the slot; `None`: the board's own.
     pub card: Option<String>,
     /// Setting in the report: `none`, `hsq-tag` or `cqe`; for an image its name.
     pub setting: String,
-    /// Driver of the slot in the guest.
+    /// Driver that the guest uses for the slot.
     pub driver: Driver,
     /// Linux's I/O scheduler for the card; `None`: the kernel's default.
     pub scheduler: Option<String>,
     /// Number of CPUs of the machine.
     pub cpus: u8,
-    /// Time of an instruction in ns: 1, 2, 4, 8 or 16.
+    /// Time in ns that the guest's CPUs need for an instruction: 1, 2, 4, 8 or 16.
     pub instruction_ns: u32,
-    /// Time in ns from waking a thread to its first instruction; `None`: the board's
+    /// Time in ns from the wake-up of a thread to its first instruction; `None`: the board's
     /// `cost.job_wake`.
     pub wake_ns: Option<u64>,
     /// Time in ns from the assertion of the interrupt to the first instruction of its handler.
@@ -111,7 +111,7 @@ pub struct Machine {
     pub limit: Duration,
 }
 
-/// Results of one run of the machine.
+/// Results of one run of the virtual machine.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) console: String,
@@ -126,13 +126,13 @@ struct Checked {
     machine: Machine,
     settings: Settings,
     initrd: Vec<u8>,
-    /// Command line of an image.
+    /// Command line of a firmware image.
     command_line: String,
     /// Lines of the schedule, as in the report.
     schedule: Vec<String>,
 }
 
-/// Settings of the machine that follow from the board.
+/// Settings of the virtual machine that follow from the board.
 #[derive(Clone, Debug)]
 struct Settings {
     /// Name of the setting in the report.
@@ -150,8 +150,8 @@ struct Settings {
 }
 
 impl Machine {
-    /// Runs `job`, a script for the guest's shell. Copies the bus log to `log`. `stop` ends the run
-    /// early.
+    /// Runs the guest with `job`, a script for its shell. Copies the bus log to the path `log`.
+    /// `stop` ends the run early.
     pub fn run(&self, job: &str, log: Option<&Path>, stop: &AtomicBool) -> Result<Report, Failure> {
         let checked = self.check(job, stop)?;
         let run = checked.run(cores().first().copied(), log.is_some(), stop)?;
@@ -161,7 +161,8 @@ impl Machine {
         checked.report(&run)
     }
 
-    /// Runs the job twice, on two cores if there are two, and compares all results.
+    /// Runs the guest with the job twice, on two cores if there are two, and compares all results
+    /// of both runs.
     pub fn run_twice(
         &self,
         job: &str,
@@ -319,7 +320,7 @@ impl Checked {
         Ok(Run { console, counters: text(&counters), log, _folder: folder })
     }
 
-    /// Returns the command that runs QEMU on a single core: if two of its threads ran at the same
+    /// Returns the command that runs QEMU on a single core: if two threads of QEMU ran at the same
     /// time, their order could vary. QEMU ends when this program ends.
     fn command(&self, core: Option<usize>, folder: &tempfile::TempDir, logged: bool) -> Command {
         let Checked { machine, settings, .. } = self;
@@ -428,7 +429,7 @@ impl Checked {
     }
 }
 
-/// Returns the lines of a schedule file, after checking each.
+/// Returns the lines of a schedule file, after a check of each line.
 fn read_schedule(path: &Path) -> Result<Vec<String>, Failure> {
     let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     // A comma would end the path in the plugin's options.
@@ -451,7 +452,7 @@ impl Drop for Kept {
     }
 }
 
-/// Runs a short program with a time limit, and returns its output.
+/// Runs a short program, at most for the time `limit`, and returns its output.
 fn bounded(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let child = command.spawn().map_err(|error| Failure::Input(format!("{name}: {error}")))?;

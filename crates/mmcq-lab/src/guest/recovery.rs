@@ -5,20 +5,20 @@ use super::Report;
 /// Time in us above which `tools/guest-time/probe.c` and `boards/pc` report a request as slow.
 const GAP_US: u64 = 1000;
 
-/// Effect of one line of the schedule.
+/// Effect of one event of the schedule on the guest's requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
-    /// The line of the schedule.
+    /// The line of the schedule with the event.
     pub line: String,
-    /// Time in us from the start of the first request that the event delayed to the first
-    /// successful request. For an event with a length the time counts from its end. `None`: no
+    /// Time in us from the start of the first request that the event delayed until a request
+    /// succeeded. For an event with a length the time counts from the event's end. `None`: no
     /// request took 1 ms.
     pub us: Option<u64>,
     /// Whether the next event began before a request succeeded again.
     pub outlasted: bool,
-    /// Number of requests that failed.
+    /// Number of requests that failed from the event to the next event.
     pub errors: u64,
-    /// Messages of the kernel in this time.
+    /// Messages of the guest's kernel from the event to the next event.
     pub kernel: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ fn gap(line: &str) -> Option<(u64, u64)> {
     Some((from.parse().ok()?, to.trim().parse().ok()?))
 }
 
-/// Returns the time in us at the start of a line after `prefix`, and the rest of the line.
+/// Returns the time in us that follows `prefix` at the start of a line, and the rest of the line.
 fn at<'a>(line: &'a str, prefix: &str) -> Option<(u64, &'a str)> {
     let (at_us, rest) = line.strip_prefix(prefix)?.split_once(' ')?;
     Some((at_us.parse().ok()?, rest))

@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Counters over a period: between two marks, or over the whole run.
+/// Counters over a period of a guest's run: between two marks, or over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Guest time in ns at the end of the period.
     pub at_ns: u64,
-    /// Number of executed instructions. Time in which the CPUs were idle or waited for a register
-    /// does not count.
+    /// Number of instructions that the guest's CPUs executed. Time in which the CPUs were idle or
+    /// waited for a register does not count.
     pub instructions: u64,
-    /// Number of reads of the controller's registers.
+    /// Number of reads of the controller's registers by the guest.
     pub register_reads: u64,
-    /// Number of writes of the controller's registers.
+    /// Number of writes of the controller's registers by the guest.
     pub register_writes: u64,
-    /// Number of times that the interrupt line was asserted.
+    /// Number of times that the controller's interrupt line was asserted.
     pub interrupts: u64,
     /// Number of commands on the bus.
     pub commands: u64,
-    /// Number of violations of the standard by the driver.
+    /// Number of violations of the standard by the guest's driver.
     pub violations: u64,
 }
 
@@ -45,13 +45,13 @@ pub struct Load {
     pub load: String,
     /// Size of a request in bytes.
     pub bytes: u64,
-    /// Number of requests under way, for each job.
+    /// Number of requests that each job has under way.
     pub depth: u32,
     /// Number of processes that run the load.
     pub jobs: u32,
     /// Number of requests of all jobs.
     pub requests: u64,
-    /// How completed requests are reaped: `all` in one call, or `one` by one.
+    /// How the program collects completed requests: `all` in one call, or `one` by one.
     pub reaps: String,
     /// Rate in MiB/s in the steady state.
     pub mib_per_s: f64,
@@ -61,7 +61,7 @@ pub struct Load {
     pub merged: f64,
     /// Duration of the whole load in microseconds.
     pub elapsed_us: f64,
-    /// Number of context switches.
+    /// Number of context switches during the load.
     pub switches: u64,
     /// Latencies in us, by the percentage of requests that do not exceed them.
     pub percentiles_us: BTreeMap<String, f64>,
@@ -88,17 +88,17 @@ pub struct Report {
     pub setting: String,
     /// Number of CPUs of the guest.
     pub cpus: u8,
-    /// Time of an instruction in ns.
+    /// Time in ns that the guest's CPUs need for an instruction.
     pub instruction_ns: u32,
-    /// Time of waking a thread in ns.
+    /// Time in ns from the wake-up of a thread to its first instruction.
     pub wake_ns: u64,
     /// Time in ns from an interrupt to the first instruction of its handler.
     pub irq_ns: u64,
-    /// Time of a register read in ns.
+    /// Time in ns of a read of a controller register.
     pub register_read_ns: u64,
-    /// Time of a register write in ns.
+    /// Time in ns of a write of a controller register.
     pub register_write_ns: u64,
-    /// Events at the slot, one line each.
+    /// Events at the card slot during the run, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<String>,
     /// Output of the guest before the job began.
@@ -162,7 +162,7 @@ impl Report {
     }
 }
 
-/// A line of counters that the plugin wrote.
+/// A line of counters that the plugin wrote at a mark.
 #[derive(Deserialize)]
 struct Mark {
     mark: u64,

@@ -3,7 +3,7 @@
 use super::{Report, recovered};
 use std::fmt::Write;
 
-/// Largest number of lines of kernel messages in a table's cell.
+/// Largest number of lines with kernel messages in one cell of a table.
 const SAID_MAX: usize = 2;
 
 /// Returns the tables of these reports: one of their loads, if there are any, and one of the events
@@ -58,7 +58,7 @@ fn time(us: Option<u64>) -> String {
     }
 }
 
-/// Returns the first lines without repetitions.
+/// Returns the first lines, without lines that repeat an earlier one.
 fn shorter(lines: &[String]) -> Vec<&str> {
     let mut said: Vec<&str> = Vec::new();
     for line in lines {
@@ -69,8 +69,8 @@ fn shorter(lines: &[String]) -> Vec<&str> {
     said
 }
 
-/// Writes the effect of each schedule event in all reports that have the first report's schedule,
-/// with the kernel messages of the first.
+/// Writes the effect of each schedule event in all reports that have the same schedule as the
+/// report `first`, with the kernel messages of `first`.
 fn recoveries(text: &mut String, reports: &[&Report], first: &Report) {
     let same: Vec<&&Report> = reports.iter().filter(|report| report.schedule == first.schedule).collect();
     *text += "| at ms, what |";

@@ -29,15 +29,15 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// Horizontal bar of several parts, each with its colour.
 pub struct Bar {
-    /// Label next to the bar.
+    /// Label beside the bar that says what the bar shows.
     pub label: String,
     /// Parts from left to right: length and colour.
     pub parts: Vec<(f64, RGBColor)>,
 }
 
-/// Line of a chart through these points.
+/// Line of a chart, as a list of points.
 pub struct Line {
-    /// Points, from left to right.
+    /// Points of the line, from left to right: x and y.
     pub points: Vec<(f64, f64)>,
     /// Colour of the line.
     pub colour: RGBColor,
@@ -138,7 +138,7 @@ pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, 
     })
 }
 
-/// Draws lines; `name_x` returns the label of a place on the horizontal axis.
+/// Draws lines on common axes; `name_x` returns the label for a value on the horizontal axis.
 pub fn lines(axes: &Axes<'_>, lines: &[Line], name_x: &dyn Fn(f64) -> String) -> Result<String, String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let places = || points().map(|point| point.0).filter(|x| x.is_finite());

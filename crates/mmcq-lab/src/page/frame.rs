@@ -5,12 +5,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Content security policy: the page loads nothing, and no script runs except the playground's.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-/// Start of the element with the data, for which `mmcq compare` searches.
+/// Start of the element with the page's data, for which `mmcq compare` searches.
 pub const DATA: &str = "<script type=\"application/json\" id=\"mmcq-report\">";
-/// End of the element with the data.
+/// End of the element with the page's data.
 pub const DATA_END: &str = "</script>";
 
-/// Length in characters above which a cell, and so its column, counts as text.
+/// Length in characters above which a cell of a table, and so its column, counts as text and not as
+/// a figure.
 const FIGURE: usize = 24;
 
 /// Returns a whole page. `data` is JSON. `live` is a playground, whose section is already in
@@ -128,7 +129,7 @@ pub fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Returns a list of names and values.
+/// Returns a list of facts, each with its name and its value.
 pub fn facts(facts: &[(&str, String)]) -> Markup {
     html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
 }

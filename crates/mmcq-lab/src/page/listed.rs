@@ -18,7 +18,7 @@ pub struct Part {
     pub picture: Option<(String, String)>,
     /// Table of the section.
     pub table: Option<Table>,
-    /// Further lines, as the program prints them.
+    /// Further lines of the section, as the program prints them.
     pub lines: String,
 }
 

@@ -21,7 +21,7 @@ const FIELDS: [(&str, &str, &str); 5] = [
     ("numjobs", "jobs", "1"),
     ("size", "size", "64m"),
 ];
-/// Options that the form sets itself or does not use.
+/// Options of fio that the form sets itself or does not use.
 const LEFT_OUT: [&str; 7] =
     ["name", "filename", "runtime", "time_based", "loops", "number_ios", "output-format"];
 
@@ -80,7 +80,7 @@ impl Live {
         }
     }
 
-    /// Sets the form to a load on a board.
+    /// Sets the form of the playground to a load on a board.
     ///
     /// # Errors
     /// Board or card is a file, but the page knows only built-in ones, by name.
@@ -123,12 +123,12 @@ impl Live {
         format!("; script-src 'sha256-{hash}' 'wasm-unsafe-eval'; worker-src blob:")
     }
 
-    /// Returns the style of the form.
+    /// Returns the style sheet of the form.
     pub(super) fn style(&self) -> &str {
         &self.style
     }
 
-    /// Returns the section with the form.
+    /// Returns the section of the page with the form.
     pub(super) fn section(&self) -> Markup {
         html! {
             h2 { "Change it" }

@@ -37,7 +37,7 @@ const SETTINGS: [Setting; 7] = [
     Setting::MmcqOwn,
     Setting::Limit,
 ];
-/// Approximate number of requests in the window of the oscilloscope.
+/// Approximate number of requests in the window that the oscilloscope shows.
 const SCOPE_REQUESTS: u64 = 8;
 /// Shortest and longest window of the oscilloscope in ns.
 const SCOPE_NS: std::ops::RangeInclusive<u64> = 200_000..=10_000_000;
@@ -45,7 +45,7 @@ const SCOPE_NS: std::ops::RangeInclusive<u64> = 200_000..=10_000_000;
 /// mail.
 const SCOPE_BYTES: usize = 150_000;
 
-/// Results of the load in one setting.
+/// Results of the page's load in one setting.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Setting with which the load ran.
@@ -71,7 +71,7 @@ pub struct Compared {
     pub params: Vec<Param>,
     /// The page's own setting.
     pub setting: Setting,
-    /// Rate and depth over time.
+    /// Rate and depth over the time of the run.
     pub series: Series,
 }
 

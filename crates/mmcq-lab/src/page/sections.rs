@@ -57,7 +57,7 @@ pub fn html(
     Ok(frame::page(title, &top(compared, &all, report, &origin), &body, &json::json(report, false), live))
 }
 
-/// Returns a sentence that says what a job does.
+/// Returns a sentence that says what a job of the run does.
 fn load(job: &Job) -> String {
     let bytes = Dir::ALL.map(|dir| job.bs[dir.index()].max);
     let size = |bytes: u64| match bytes % 1024 {
@@ -135,7 +135,7 @@ fn starved(all: &Stats) -> Vec<String> {
     lines
 }
 
-/// Returns the index of the row with the page's own setting.
+/// Returns the index, among the settings compared, of the page's own setting.
 fn mine(compared: &Compared) -> Option<usize> {
     compared.settings.iter().position(|one| one.setting == compared.setting)
 }
@@ -197,8 +197,8 @@ fn rate_row(one: &Measured, limit: &Counters) -> Vec<String> {
     ]
 }
 
-/// Returns the time in us of each phase per request of `bytes_each`. At the limit requests are
-/// merged, so equal amounts of data are compared.
+/// Returns the time in us that a run spent in each phase for `bytes_each` bytes, the size of a
+/// request. At the limit requests are merged, so equal amounts of data are compared.
 fn per_request_us(one: &Measured, bytes_each: f64) -> [f64; Phases::COUNT] {
     let c = &one.counters;
     Phases::of(c).named().map(|(_, ns)| ns as f64 / 1e3 / c.bytes.max(1) as f64 * bytes_each)

@@ -2,7 +2,7 @@
 
 use crate::platform::CARD;
 
-/// Keys without `card.`, and what they mean.
+/// Keys of a card's flash without `card.`, each with what its value means.
 const MEANINGS: [(&str, &str); 46] = [
     ("flash.read.read_first_us", "from a read command to its first block"),
     ("flash.read.read_next_4k_us", "before each further 4 KiB of a read command"),

@@ -3,9 +3,9 @@
 use super::{COSTS_OPTIONAL, KEYS, PlatformError, unit, unknown};
 use toml::{Table, Value};
 
-/// Prefix of a change that concerns the card.
+/// Prefix of a change that concerns the card in the slot.
 pub const CARD: &str = "card.";
-/// Prefix of a change that is an option for every job.
+/// Prefix of a change that sets an option of every job.
 pub const JOB: &str = "job.";
 
 /// Applies a change `key=value` to a board's table. In the sections `quantities`, the value becomes

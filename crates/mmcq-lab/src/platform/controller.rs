@@ -7,7 +7,7 @@ use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
 use toml::{Table, Value};
 
-/// Values of `controller.kind` in a board's file.
+/// Kinds of controller that `controller.kind` in a board's file may name.
 const KINDS: [&str; 4] = ["sdhci", "rtsx", "mshc", "stm32-sdmmc"];
 
 /// Bit of an SDHCI's Capabilities 1 register (upper word): ADMA3 Support.
@@ -27,7 +27,7 @@ pub enum ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// Returns the kind as written in a file.
+    /// Returns the kind of the controller as a board's file writes it.
     pub fn kind(&self) -> &'static str {
         match self {
             ControllerConfig::Sdhci(_) => KINDS[0],
@@ -54,7 +54,7 @@ impl ControllerConfig {
         !matches!(self, ControllerConfig::Mshc(config) if config.layout == Layout::Smhc)
     }
 
-    /// Reads the section `[controller]`; `place` names the section in errors.
+    /// Reads the section `[controller]` of a board's file; `place` names the section in errors.
     pub fn read(place: &str, mut section: Table) -> Result<Self, PlatformError> {
         let kind = section.remove("kind").unwrap_or_else(|| Value::String(KINDS[0].to_owned()));
         let config = Value::Table(section);

@@ -1,4 +1,4 @@
-//! Keeps files of boards and cards that were read, so that many boards can use them.
+//! Stores the files of boards and cards that were read, so that many boards can use them.
 
 use super::{CARD, Platform, PlatformError, QUANTITIES, set, tree};
 use crate::known::Known;
@@ -6,12 +6,13 @@ use mmcq_sim::card::CardProfile;
 use std::sync::Arc;
 use toml::Table;
 
-/// Card profiles by name and changes. All clones share one store.
+/// Card profiles that were read, by the card's name and its changes. All clones share one store.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles(Arc<Known<(String, Vec<String>), CardProfile>>);
 
 impl Profiles {
-    /// Returns the profile of this card with these changes. Calls `read` if it is not stored.
+    /// Returns the profile of this card with these changes. If it is not stored yet, `read` reads
+    /// it.
     ///
     /// # Errors
     /// The error of `read`.
@@ -49,7 +50,7 @@ impl Files {
     }
 }
 
-/// Returns the table with those changes that concern the board.
+/// Returns the board's table after those changes that concern the board, not the card.
 fn changed(mut table: Table, changes: &[String]) -> Result<Table, PlatformError> {
     for change in changes.iter().filter(|change| !change.starts_with(CARD)) {
         set(&mut table, change, &QUANTITIES)?;

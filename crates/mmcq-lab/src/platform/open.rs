@@ -1,10 +1,10 @@
-//! The setting of a board's file about open transfers.
+//! The setting `driver.continue_data` of a board's file: which transfers stay open.
 
 use super::{ControllerConfig, PlatformError, error};
 use mmcq_sim::mshc::Layout;
 use toml::Value;
 
-/// Which transfers a driver leaves open.
+/// Which transfers the host driver leaves open after their request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
     /// The driver leaves no transfer open.

@@ -2,7 +2,7 @@
 
 use mmcq::sched::{Any, Choice, Policy, Waiting};
 
-/// Scheduler that was chosen by name.
+/// Scheduler of mmcq's engine that the board's file has chosen by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler {
     any: Any,

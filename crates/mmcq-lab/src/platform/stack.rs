@@ -23,28 +23,28 @@ const CLIENTS: usize = 8;
 /// chains.
 pub type Profile = Chained<Packed<HostQueued<Scheduler>>>;
 
-/// Returns the engine's profile with this scheduler.
+/// Returns the profile of mmcq's engine with this scheduler.
 #[must_use]
 pub fn profile(scheduler: Scheduler) -> Profile {
     Chained(Packed(HostQueued(scheduler)))
 }
 
-/// Setup of mmcq's engine.
+/// Setup of mmcq's engine on a board.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// Which contexts advance the engine.
     pub advance: Advance,
     /// When transfers stay open after their last request.
     pub streams: StaysOpen,
-    /// Time in ns for which a transfer stays open in a pause.
+    /// Time in ns for which a transfer stays open while no request comes.
     pub hold_ns: u64,
     /// Longest time in ns for which the status of writes in an open transfer may be outstanding.
     pub owed_ns: u64,
     /// Whether contiguous requests are merged into one transfer.
     pub merging: bool,
-    /// When a write counts as complete.
+    /// Event at which a write counts as complete.
     pub acknowledge: Acknowledge,
-    /// Scheduler that picks the next request.
+    /// Scheduler that picks which waiting request is next.
     pub scheduler: Any<CLIENTS>,
     /// Whether the driver of the controller's queue engine (CQHCI) is used. A setting decides this,
     /// not a key of the file.
@@ -58,7 +58,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Returns the engine's configuration for this setup.
+    /// Returns the configuration of mmcq's engine for this setup.
     pub(crate) fn config(&self) -> Config {
         let merge_blocks = if self.merging { Config::DEFAULT.merge_blocks } else { 1 };
         Config::DEFAULT
@@ -69,7 +69,8 @@ impl Stack {
             .acknowledge(self.acknowledge)
     }
 
-    /// Reads the section `[stack]`; `place` adds the name of the board to a key, for errors.
+    /// Reads the section `[stack]` of a board's file; `place` adds the name of the board to a key,
+    /// for errors.
     pub(super) fn read(place: &dyn Fn(&str) -> String, mut table: Table) -> Result<Self, PlatformError> {
         let advance = match table.remove("advance") {
             Some(value) => value.clone().try_into().map_err(|_| {

@@ -16,22 +16,22 @@ const LADDER: [(&str, &[Timing]); 7] = [
     ("hs400es", &[Timing::Hs400Es]),
 ];
 
-/// Keys of the section `[driver]` about the wires.
+/// Keys of the section `[driver]` that concern the wires.
 pub(super) const KEYS: [&str; 3] = ["width", "max_clock_hz", "max_timing"];
 
-/// Limits of the wires; `None` where the file has none.
+/// Limits of a board's wires; `None`: the board's file does not limit this value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wires {
-    /// Number of data lines.
+    /// Number of data lines between host and card.
     pub width: Option<Width>,
-    /// Fastest clock in Hz.
+    /// Fastest bus clock in Hz that the wires allow.
     pub max_clock_hz: Option<u32>,
-    /// Index of the fastest timing in [`LADDER`].
+    /// Index in [`LADDER`] of the fastest timing that the wires allow.
     max_timing: Option<usize>,
 }
 
 impl Wires {
-    /// Takes the keys about the wires out of the section `[driver]`.
+    /// Takes the keys about the wires out of the section `[driver]` of a board's file.
     pub(super) fn read(
         place: &dyn Fn(&str) -> String,
         section: &mut Table,
@@ -89,7 +89,7 @@ impl Wires {
         Some(all)
     }
 
-    /// Returns those of these timings that the wires can carry, as [`Caps::timing_bit`]s.
+    /// Returns those timings in the list that the wires can carry, as [`Caps::timing_bit`]s.
     pub fn timings(&self, timings: &[Timing]) -> u16 {
         let carried = timings.iter().filter(|timing| self.carry(**timing));
         carried.fold(0, |bits, timing| bits | Caps::timing_bit(*timing))

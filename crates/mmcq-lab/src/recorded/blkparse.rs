@@ -8,7 +8,7 @@ use super::words::{letters, sectors, time_ns};
 use super::{Event, Op, Reading, Record, What};
 use crate::fio::ParseError;
 
-/// Text in blkparse's format, read line by line.
+/// Trace as text in blkparse's format, read line by line.
 pub(super) struct Blkparse {
     lines: Lines,
     devices: Devices,
@@ -29,7 +29,7 @@ pub(super) fn is_one(line: &str) -> bool {
 }
 
 impl Blkparse {
-    /// Makes a reader of these lines.
+    /// Makes a reader of these lines with the options `reading`.
     pub(super) fn new(lines: Lines, reading: &Reading) -> Self {
         let devices = Devices::new(reading.device.clone());
         let names = Names::default();

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, Read};
 use std::sync::Arc;
 
-/// Bytes of a record.
+/// Size in bytes of a record, without the bytes that it declares.
 pub(super) const RECORD_BYTES: usize = 48;
-/// Magic number "eat", with the version in the lowest byte.
+/// Magic number "eat" at the start of each record, with the version in the lowest byte.
 pub(super) const MAGIC: u32 = 0x6561_7407;
 
-/// Categories of an event, in the upper half of an action.
+/// Categories of an event: bits in the upper half of a record's action.
 pub(super) mod category {
     pub const READ: u32 = 1 << 16;
     pub const WRITE: u32 = 1 << 17;
@@ -28,7 +28,7 @@ pub(super) mod category {
     pub const FUA: u32 = 1 << 31;
 }
 
-/// Kinds of events, in the lowest byte of an action.
+/// Kinds of events: numbers in the lowest byte of a record's action.
 pub(super) mod event {
     pub const QUEUE: u32 = 1;
     pub const GET_REQUEST: u32 = 4;
@@ -37,7 +37,7 @@ pub(super) mod event {
     pub const INSERT: u32 = 12;
 }
 
-/// Returns whether a file begins like one that blktrace wrote.
+/// Returns whether a file that begins with `head` was written by blktrace.
 pub(super) fn is_one(head: &[u8]) -> bool {
     let first = head.first_chunk().copied().unwrap_or_default();
     [u32::from_le_bytes(first), u32::from_be_bytes(first)].iter().any(|magic| magic >> 8 == MAGIC >> 8)
@@ -48,18 +48,18 @@ pub(super) struct Blktrace {
     name: String,
     input: Box<dyn BufRead>,
     big: Option<bool>,
-    /// Offset of the next record.
+    /// Offset in the file of the next record.
     at: u64,
     moment: Moment,
     device: Option<String>,
     names: Names,
-    /// Name of each process that the trace has named.
+    /// Name of each process that the trace has named so far, by the process's number.
     programs: HashMap<u32, Arc<str>>,
     over: bool,
 }
 
 impl Blktrace {
-    /// Makes a reader of a file of this name.
+    /// Makes a reader of the file with this name and this content.
     pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
         let device = reading.device.clone();
         let (names, programs, big) = Default::default();

@@ -11,7 +11,7 @@ use super::words::{letters, time_ns};
 use super::{Event, Format, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
 
-/// Returns the map of a known format; `None`: the format has none.
+/// Returns the map of the columns of a known format; `None`: the format has no map of its own.
 pub(super) fn preset(format: Format) -> Option<&'static str> {
     match format {
         Format::Msr => Some("time=1,device=3,op=4,offset=5,bytes=6,took=7,unit=100ns"),
@@ -37,7 +37,7 @@ pub(super) fn is_one(format: Format, line: &str) -> bool {
     }
 }
 
-/// Separator between two cells.
+/// Separator between two cells of a line.
 #[derive(Clone, Copy)]
 enum Separator {
     Char(char),
@@ -58,17 +58,18 @@ impl Separator {
     }
 }
 
-/// Parses a unit of time; returns nanoseconds.
+/// Parses a unit of time such as `100ns`. Returns the unit in nanoseconds.
 pub fn unit_ns(text: &str) -> Option<u64> {
     let units = [("ns", 1), ("100ns", 100), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     units.iter().find(|(name, _)| *name == text).map(|(_, ns)| *ns)
 }
 
-/// Names of the columns in a map.
+/// Names of the columns that a map can have.
 const COLUMNS: [&str; 9] =
     ["time", "op", "offset", "sector", "bytes", "sectors", "process", "device", "took"];
 
-/// Map as the user gave it: a name or number for each column, and further settings.
+/// Map of the columns as the user gave it: for each column its number or name in the file, and
+/// further settings.
 struct Map {
     columns: [Option<String>; COLUMNS.len()],
     unit_ns: u64,
@@ -115,7 +116,8 @@ impl Map {
         Ok(map)
     }
 
-    /// Returns the number of each column from 0; `names` are the cells of the first line.
+    /// Returns for each column of the map its number in a line, from 0; `names` are the cells of
+    /// the file's first line.
     fn resolve(&self, names: &[&str]) -> Result<[Option<usize>; COLUMNS.len()], String> {
         let mut columns = [None; COLUMNS.len()];
         for (at, given) in self.columns.iter().enumerate() {
@@ -135,7 +137,7 @@ impl Map {
     }
 }
 
-/// Trace in columns, read line by line.
+/// Trace as text in columns, read line by line.
 pub(super) struct Csv {
     lines: Lines,
     separator: Separator,
@@ -144,12 +146,12 @@ pub(super) struct Csv {
     devices: Devices,
     processes: Devices,
     names: Names,
-    /// First line, if it is a row, not a line of names.
+    /// First line of the file, if it is a row and not a line of names.
     first: Option<String>,
 }
 
 impl Csv {
-    /// Reads the first line.
+    /// Makes a reader of these lines, and reads the first line.
     pub(super) fn new(mut lines: Lines, map: &str, reading: &Reading) -> Result<Self, ParseError> {
         let of_map = |why: String| ParseError::new(&Place::Whole("--columns".to_owned()), why);
         let map = Map::parse(map, reading.unit_ns).map_err(of_map)?;

@@ -21,12 +21,13 @@ fn kind(op: Op) -> usize {
 struct Kind {
     count: u64,
     bytes: u64,
-    /// Number of requests of each size.
+    /// Number of requests of each size in bytes.
     sizes: BTreeMap<u64, u64>,
 }
 
 impl Kind {
-    /// Returns the smallest, median and largest size.
+    /// Returns the smallest, median and largest size of the requests in bytes; `None`: there are no
+    /// requests.
     fn sizes(&self) -> Option<[u64; 3]> {
         let (least, most) = (*self.sizes.keys().next()?, *self.sizes.keys().next_back()?);
         let mut below = 0;
@@ -43,12 +44,12 @@ impl Kind {
 pub(super) struct Described {
     kinds: [Kind; KINDS.len()],
     durable: u64,
-    /// Number of requests that a flush goes before.
+    /// Number of requests before which the cache must be flushed.
     flush_first: u64,
     first_ns: Option<u64>,
-    /// Time in ns at which the last of the requests so far has ended.
+    /// Latest end in ns of the requests so far.
     ended_ns: u64,
-    /// Sum in ns of the times without any request under way.
+    /// Sum in ns of the times in which no request was under way.
     idle_ns: u64,
     ends_known: bool,
 }
@@ -71,8 +72,8 @@ impl Described {
         self.ends_known |= record.took_ns.is_some();
     }
 
-    /// Returns the share of the time from the first request to the last end in which nothing was
-    /// under way. `None`: the trace does not say when requests end, or takes no time.
+    /// Returns the share, 0 to 1, of the time from the first request to the last end in which no
+    /// request was under way. `None`: the trace does not say when requests end, or takes no time.
     pub(super) fn think_share(&self) -> Option<f64> {
         let span_ns = self.ended_ns.saturating_sub(self.first_ns?);
         (self.ends_known && span_ns > 0).then(|| self.idle_ns as f64 / span_ns as f64)
@@ -98,7 +99,7 @@ impl Described {
         facts
     }
 
-    /// Returns sentences about the trace; `head` is its name.
+    /// Returns sentences that describe the trace; `head` is the trace's name.
     pub(super) fn told(&self, head: &str, span_ns: u64) -> Vec<String> {
         let all: u64 = self.kinds.iter().map(|kind| kind.count).sum();
         let mut told = vec![format!("{head}: {all} requests in {:.3} s.", span_ns as f64 / 1e9)];
@@ -133,7 +134,7 @@ impl Described {
     }
 }
 
-/// Returns a size in words.
+/// Returns a size in bytes in words.
 fn size(bytes: u64) -> String {
     match bytes % 1024 {
         0 => format!("{} KiB", bytes / 1024),

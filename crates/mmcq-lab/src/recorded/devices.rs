@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
-/// Numbers for the names of devices or files in a trace. A name that the user does not want has no
-/// number.
+/// Numbers for the names of devices or files in a trace. A name that the user does not want to read
+/// has no number.
 pub(super) struct Devices {
     wanted: Option<String>,
     known: HashMap<String, Option<u32>>,
 }
 
 impl Devices {
-    /// Makes an empty list, for all names or only for `wanted`.
+    /// Makes an empty list, for all names of devices or only for `wanted`.
     pub(super) fn new(wanted: Option<String>) -> Self {
         Devices { wanted, known: HashMap::new() }
     }
 
-    /// Returns the number of a name; `None`: the name is not wanted.
+    /// Returns the number of a device's or file's name; `None`: the user does not want this device.
     pub(super) fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.known.get(name) {
             return number;

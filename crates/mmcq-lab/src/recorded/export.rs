@@ -20,15 +20,15 @@ use std::rc::Rc;
 
 /// Byte of the EXT_CSD by which a host flushes the cache.
 const FLUSH_CACHE: u32 = 32;
-/// Device number of mmcblk0: major 179, minor 0.
+/// Device number of mmcblk0 in the recording: major 179, minor 0.
 const DEVICE: u32 = 179 << 20;
 
 thread_local! {
-    /// Recorder of the machine that this thread runs.
+    /// Recorder of the requests of the machine that this thread runs; `None`: nothing is recorded.
     static KEEPER: RefCell<Option<Rc<RefCell<Keeper>>>> = const { RefCell::new(None) };
 }
 
-/// Event to be written.
+/// Event of the recording that will be written to the file.
 struct Row {
     at_ns: u64,
     code: u32,
@@ -49,7 +49,7 @@ pub(super) fn is_flush(io: &Io) -> bool {
     io.blocks == 0
 }
 
-/// A completed I/O. Times count from the start of the load.
+/// A completed I/O of the recorded run. Times count from the start of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed {
     /// I/O that is complete.
@@ -75,7 +75,7 @@ struct Keeper {
     rows: Vec<Row>,
     completed: Vec<Completed>,
     open: Vec<Open>,
-    /// Time in ns at which the newest data command began.
+    /// Time in ns at which the newest data command on the bus began.
     command_ns: u64,
 }
 
@@ -107,7 +107,7 @@ impl Keeper {
         self.completed.push(Completed { io: *io, came_ns, driver_ns, went_ns, done_ns, ok });
     }
 
-    /// Records that the driver has taken an I/O, or its first piece.
+    /// Records that the driver has taken an I/O, or the first piece of an I/O, from the scheduler.
     fn taken(&mut self, io: &Io, now_ns: u64) {
         let same = |open: &&mut Open| open.io.job == io.job && open.io.buffer == io.buffer;
         if let Some(open) = self.open.iter_mut().find(same) {
@@ -115,8 +115,8 @@ impl Keeper {
         }
     }
 
-    /// Records a data command that names the first block of an I/O. I/Os that continue this I/O get
-    /// the same time.
+    /// Records a data command whose first block is `first`, the first block of an I/O. I/Os that
+    /// continue this I/O get the same time.
     fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
         self.command_ns = at_ns;
         let mut next = first;
@@ -136,8 +136,8 @@ impl Keeper {
         }
     }
 
-    /// Records a command that flushes the card's cache. A flush was served by the last such command
-    /// before its end.
+    /// Records a command that flushes the card's cache. Each flush of a job was served by the last
+    /// such command before the flush's end.
     fn flush(&mut self, at_ns: u64) {
         for open in self.open.iter_mut().filter(|open| is_flush(&open.io)) {
             open.went_ns = Some(at_ns.max(open.came_ns));
@@ -233,7 +233,7 @@ pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
     (result, keeper.completed)
 }
 
-/// Attaches the recorder to a machine with this number of jobs that begins its work.
+/// Attaches the recorder to a machine with this number of jobs, whose load begins now.
 pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Keeper { begin_ns: sys.time.now(), block_addressed, jobs, ..Keeper::default() };

@@ -8,7 +8,7 @@ use super::words::{letters, sectors, time_ns};
 use super::{Event, Moment, Op, Reading, Record, What};
 use crate::fio::ParseError;
 
-/// Text of tracefs, read line by line.
+/// Trace as text of tracefs, read line by line.
 pub(super) struct Ftrace {
     lines: Lines,
     devices: Devices,
@@ -16,7 +16,8 @@ pub(super) struct Ftrace {
     moment: Moment,
 }
 
-/// Returns the name and the number of the process in `kworker/0:1-123   ( 45) [000] d..1`.
+/// Returns the name and the number of the process at the start of a line such as `kworker/0:1-123
+/// ( 45) [000] d..1`.
 fn process(text: &str) -> Option<(&str, u32)> {
     let name = text.rsplit_once('[')?.0.trim_end();
     let name = match name.strip_suffix(')') {
@@ -28,7 +29,7 @@ fn process(text: &str) -> Option<(&str, u32)> {
 }
 
 impl Ftrace {
-    /// Makes a reader of these lines.
+    /// Makes a reader of these lines with the options `reading`.
     pub(super) fn new(lines: Lines, reading: &Reading) -> Self {
         let devices = Devices::new(reading.device.clone());
         Ftrace { lines, devices, names: Names::default(), moment: reading.moment }

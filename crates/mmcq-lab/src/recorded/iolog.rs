@@ -15,7 +15,7 @@ pub(super) struct Iolog {
 }
 
 impl Iolog {
-    /// Reads the first line.
+    /// Makes a reader of these lines, and reads the first line, which has the version.
     pub(super) fn new(mut lines: Lines, reading: &Reading) -> Result<Self, ParseError> {
         let first = lines.next().transpose()?.unwrap_or_default();
         let timed = match first.trim() {
@@ -31,7 +31,7 @@ impl Iolog {
         Ok(Iolog { lines, timed, unit_ns, at_ns: 0, files: Devices::new(reading.device.clone()) })
     }
 
-    /// Parses a line. Returns its request if the user wants its file.
+    /// Parses a line. Returns the line's request if it is of a file that the user wants.
     fn record(&mut self, line: &str) -> Result<Option<Record>, String> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         if self.timed {

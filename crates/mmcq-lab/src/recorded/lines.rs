@@ -4,7 +4,7 @@ use super::{Event, What};
 use crate::fio::{ParseError, Place};
 use std::io::{BufRead, Read};
 
-/// Length in bytes of the longest line.
+/// Length in bytes of the longest line that is read.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// A text that is read line by line.
@@ -16,12 +16,13 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Makes a reader of a text of this name.
+    /// Makes a reader of the text `input`; `name` names the text in errors.
     pub(super) fn new(name: String, input: Box<dyn BufRead>) -> Self {
         Lines { name, input, number: 0, bytes: Vec::new() }
     }
 
-    /// Returns the next line that is not empty, without its line end.
+    /// Returns the next line of the text that is not empty, without its line end; `None`: the text
+    /// has ended.
     pub(super) fn next(&mut self) -> Option<Result<String, ParseError>> {
         loop {
             self.bytes.clear();
@@ -51,8 +52,8 @@ impl Lines {
         Place::Line { file: self.name.clone(), line: self.number }
     }
 
-    /// Returns the content of the line that was read last: an event with its time in ns, or an
-    /// error. `None`: the line has no event.
+    /// Returns `event` as a result for the line that was read last: an event with its time in ns
+    /// and its place, or an error. `None`: the line has no event.
     pub(super) fn told(
         &self,
         event: Result<Option<(u64, What)>, String>,

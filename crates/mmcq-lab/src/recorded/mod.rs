@@ -43,10 +43,10 @@ pub enum Op {
     Discard,
 }
 
-/// A request as the trace recorded it.
+/// A request of a device as the trace recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Time in ns; the trace decides where it counts from.
+    /// Start of the request in ns; the trace decides from when the time counts.
     pub at_ns: u64,
     /// Operation of the request.
     pub op: Op,
@@ -54,17 +54,17 @@ pub struct Record {
     pub durable: bool,
     /// Whether the cache must be flushed before this request.
     pub flush_first: bool,
-    /// Number of the device or file.
+    /// Number of the device or file that the request accessed.
     pub device: u32,
-    /// Offset in bytes of the first byte in the device or file.
+    /// Offset in the device or file of the request's first byte.
     pub offset: u64,
-    /// Length in bytes; 0 for a flush.
+    /// Length of the request in bytes; 0 for a flush.
     pub bytes: u64,
     /// Number of the process that made the request.
     pub process: u32,
     /// Name of the process's program, if the trace has names.
     pub program: Option<Arc<str>>,
-    /// Time in ns from start to end of the request, if the record has it.
+    /// Time in ns from start to end of the request; `None`: the record does not have it.
     pub took_ns: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ pub struct Record {
 pub enum What {
     /// A request begins: the field describes it.
     Begins(Record),
-    /// All requests inside this range of a device are complete.
+    /// All requests that lie inside this range of a device are complete.
     Ends {
         /// Number of the device.
         device: u32,
@@ -87,15 +87,15 @@ pub enum What {
 /// An event in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time in ns; the trace decides where it counts from.
+    /// Time of the event in ns; the trace decides from when the time counts.
     pub at_ns: u64,
-    /// File, and line or byte in the file, for error messages.
+    /// Place of the event in the trace (file, and line or byte), for error messages.
     pub place: Place,
     /// Kind of the event.
     pub what: What,
 }
 
-/// Events of one file.
+/// Events of one trace file, or the error that ended its reading.
 type Events = Box<dyn Iterator<Item = Result<Event, ParseError>>>;
 
 /// Format of a recording.
@@ -111,7 +111,7 @@ pub enum Format {
     Ftrace,
     /// The block events of ftrace in a trace of Perfetto.
     Perfetto,
-    /// Values in columns, by a map.
+    /// Values in columns; the user gives a map of the columns.
     Csv,
     /// Traces of Microsoft Research Cambridge (SNIA).
     Msr,
@@ -124,7 +124,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
+    /// All formats of recordings.
     pub const ALL: [Format; 10] = [
         Format::Iolog,
         Format::Blkparse,
@@ -165,7 +165,7 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Which event of a request gives the time of the request.
+/// Which event of a recorded request gives the time at which the replay starts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moment {
     /// The arrival of the request in the block layer, before merging.
@@ -205,18 +205,19 @@ pub struct Reading {
     pub format: Option<Format>,
     /// Map of the columns, for [`Format::Csv`].
     pub columns: Option<String>,
-    /// Nanoseconds of one unit of time, where the format does not define it.
+    /// Length in ns of the trace's unit of time, where the format does not define it.
     pub unit_ns: Option<u64>,
-    /// Event of a request whose time is used.
+    /// Event of a request whose time counts as the request's time.
     pub moment: Moment,
-    /// The only device or file to read; `None`: all.
+    /// Name of the only device or file whose requests are read; `None`: all.
     pub device: Option<String>,
 }
 
 /// Number of bytes at the start of a file from which its format is detected.
 const HEAD_BYTES: u64 = 16 << 10;
 
-/// Returns the files that a name stands for: itself, or those that blktrace wrote for each CPU.
+/// Returns the trace files that a name stands for: the named file, or the files that blktrace wrote
+/// for each CPU.
 pub fn files(path: &Path) -> Vec<PathBuf> {
     let of_cpu = |cpu: usize| {
         let mut name = path.as_os_str().to_owned();
@@ -307,7 +308,7 @@ fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> 
     Ok((events, format))
 }
 
-/// Returns the format, detected from the start of a file.
+/// Returns the format of a trace, detected from the start of its file.
 fn detect(head: &[u8]) -> Result<Format, String> {
     if head.starts_with(&[0x1f, 0x8b]) {
         return Err("compressed by gzip; expected what `gzip -dc FILE | mmcq replay -` reads".to_owned());
@@ -340,7 +341,7 @@ fn detect(head: &[u8]) -> Result<Format, String> {
     })
 }
 
-/// Returns the format of a file, if it begins like a trace.
+/// Returns the format of a trace file; `None`: the file does not begin like a trace.
 pub fn format(path: &Path) -> Option<Format> {
     let mut head = Vec::new();
     let file = std::fs::File::open(path).ok()?;
@@ -348,7 +349,8 @@ pub fn format(path: &Path) -> Option<Format> {
     detect(&head).ok()
 }
 
-/// Events of several files merged by time, such as those that blktrace writes for each CPU.
+/// Events of several trace files merged by time, such as the files that blktrace writes for each
+/// CPU.
 struct Merged {
     heads: Vec<Option<Result<Event, ParseError>>>,
     all: Vec<Events>,

@@ -28,7 +28,7 @@ pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
     first
 }
 
-/// Counts by rank, stored as sums over binary ranges (Fenwick tree).
+/// Counts by rank, stored as sums over ranges of ranks (Fenwick tree).
 struct Gone {
     counts: Vec<u32>,
     all: u32,
@@ -63,14 +63,16 @@ pub struct Passed {
     pub request: Completed,
     /// Number of younger requests that left the scheduler before this one.
     pub in_scheduler: u32,
-    /// Number of younger requests that the driver received after this one but sent first.
+    /// Number of younger requests that the driver received after this one but sent to the card
+    /// first.
     pub in_driver: u32,
     /// Number of younger requests that went first because of a flush: this request itself, or a
     /// flush for which it waited.
     pub at_flush: u32,
 }
 
-/// Returns the slowest requests, from submission to completion, the worst first.
+/// Returns the `count` slowest requests, by the time from submission to completion, the slowest
+/// first.
 pub fn slowest(completed: &[Completed], count: usize, rules: Rules) -> Vec<Passed> {
     let all_ns = |one: &Completed| one.done_ns.saturating_sub(one.came_ns);
     let mut worst: Vec<&Completed> = completed.iter().collect();
@@ -91,8 +93,9 @@ pub fn slowest(completed: &[Completed], count: usize, rules: Rules) -> Vec<Passe
     worst.into_iter().take(count).map(passed).collect()
 }
 
-/// Returns the start in ns of the flush for which a request waited. This is the request itself, or
-/// the last flush that arrived before it and ended before it was sent.
+/// Returns the start in ns of the flush for which a request waited; `None`: it waited for none. The
+/// flush is the request itself, or the last flush that arrived before the request and ended before
+/// the request was sent.
 fn flush_before(completed: &[Completed], request: &Completed) -> Option<u64> {
     if is_flush(&request.io) {
         return Some(request.went_ns);
@@ -106,16 +109,16 @@ fn flush_before(completed: &[Completed], request: &Completed) -> Option<u64> {
 /// Rules by which a younger request may overtake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Rule in the scheduler.
+    /// Rule by which a younger request may overtake in the scheduler.
     pub scheduler: &'static str,
-    /// Rule in the driver's queue.
+    /// Rule by which a younger request may overtake in the driver's queue.
     pub driver: &'static str,
-    /// Rule by which a flush lets others go first; `None`: flushes have no rule of their own.
+    /// Rule by which younger requests go before a flush; `None`: flushes have no rule of their own.
     pub flush: Option<&'static str>,
 }
 
 impl Passed {
-    /// Returns a line about the request, without a line end.
+    /// Returns a line about the overtaken request, without a line end.
     pub fn line(&self, rules: Rules) -> String {
         let Completed { came_ns, driver_ns, went_ns, done_ns, .. } = self.request;
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;

@@ -12,16 +12,17 @@ use crate::fio::{ParseError, Place};
 use prost::Message;
 use std::io::{BufRead, Read};
 
-/// First byte of each packet: tag of field 1 with a length.
+/// First byte of each packet of a trace file: tag of field 1 with a length.
 const PACKET: u8 = 0x0a;
-/// Length in bytes of the longest packet.
+/// Length in bytes of the longest packet that is read.
 const PACKET_BYTES_MAX: u64 = 64 << 20;
-/// Largest number of events.
+/// Largest number of events in a trace that is read.
 const EVENTS_MAX: usize = 1 << 25;
 /// Size of a block in bytes.
 const BLOCK: u64 = 512;
 
-/// Fields of a packet that are used. The field numbers are those of `trace_packet.proto`.
+/// Fields that are used of a packet in a trace. The field numbers are those of
+/// `trace_packet.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct Packet {
     #[prost(message, optional, tag = "1")]
@@ -159,7 +160,8 @@ pub(super) fn is_one(head: &[u8]) -> bool {
     }
 }
 
-/// Reads a length as a varint: seven bits per byte, the lowest first. `None`: the file has ended.
+/// Reads the length of a packet as a varint: seven bits per byte, the lowest first. `None`: the
+/// file has ended.
 fn length(input: &mut impl Read) -> std::io::Result<Option<u64>> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -179,17 +181,17 @@ fn length(input: &mut impl Read) -> std::io::Result<Option<u64>> {
 pub(super) struct Perfetto {
     name: String,
     input: Box<dyn BufRead>,
-    /// Offset of the next packet.
+    /// Offset in the file of the next packet.
     at: u64,
     moment: Moment,
     devices: Devices,
     names: Names,
-    /// All events, the latest first; `None`: the file has not been read.
+    /// All events of the file, the latest first; `None`: the file has not been read yet.
     events: Option<Vec<Event>>,
 }
 
 impl Perfetto {
-    /// Makes a reader of a file of this name.
+    /// Makes a reader of the file with this name and this content.
     pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
         let (devices, names) = (Devices::new(reading.device.clone()), Names::default());
         Perfetto { name, input, at: 0, moment: reading.moment, devices, names, events: None }
@@ -203,7 +205,7 @@ impl Perfetto {
         ParseError::new(&self.place(), why)
     }
 
-    /// Reads the next packet. `None`: the file has ended.
+    /// Reads the next packet of the file. `None`: the file has ended.
     fn packet(&mut self) -> Result<Option<Packet>, ParseError> {
         let mut first = [0];
         let got = self.input.read(&mut first).map_err(|error| self.wrong(error.to_string()))?;
@@ -230,7 +232,7 @@ impl Perfetto {
         Ok(Some(decoded))
     }
 
-    /// Reads all events and sorts them.
+    /// Reads all events of the file and sorts them by time.
     fn all(&mut self) -> Result<Vec<Event>, ParseError> {
         let mut events = Vec::new();
         loop {

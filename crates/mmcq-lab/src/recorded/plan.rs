@@ -11,7 +11,7 @@ use crate::fio::{Job, ParseError, Place, Worker};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Rule for when requests start.
+/// Rule that says when the requests of a replay start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Requests start at the times of the trace, even if the card is slower.
@@ -25,7 +25,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns the name of the mode in options and reports.
+    /// Returns the name of the rule in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Open => "open",
@@ -44,26 +44,26 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// Options of a plan.
+/// Options for the replay of a trace.
 #[derive(Clone, Debug)]
 pub struct Wishes {
-    /// Time at which requests start.
+    /// Rule that says when requests start.
     pub mode: Mode,
     /// Largest number of requests of a worker under way.
     pub depth: u32,
-    /// Factor by which all times are multiplied.
+    /// Factor by which all times of the trace are multiplied.
     pub scale: f64,
     /// Longest pause in ns between two requests, before scaling; `None`: no limit.
     pub gap_max_ns: Option<u64>,
-    /// How offsets are mapped to the card.
+    /// How the offsets of the trace are mapped to the card.
     pub remap: Remap,
     /// Whether to sort the requests by time, if the trace has them in another order.
     pub sort: bool,
-    /// Largest number of requests to use.
+    /// Largest number of requests of the trace to use.
     pub count: usize,
     /// Whether flushes are left out.
     pub without_flush: bool,
-    /// Whether durable writes (FUA) become ordinary ones.
+    /// Whether durable writes (FUA) of the trace become ordinary writes.
     pub without_fua: bool,
     /// Whether discards are left out.
     pub without_discard: bool,
@@ -94,11 +94,11 @@ pub struct Plan {
     pub span_ns: u64,
     /// Number of processes in the trace.
     pub processes: usize,
-    /// Number of devices or files.
+    /// Number of devices or files in the trace.
     pub devices: usize,
-    /// Size in bytes of the load's address space, before the remap.
+    /// Size in bytes of the load's address space, before it is mapped to the card.
     pub extent: u64,
-    /// Differences from the recording, one line each.
+    /// Differences of the replay from the recording, one line each.
     pub notes: Vec<String>,
     /// Names of the programs, by their number in the scripts; empty: the trace has none.
     pub programs: Vec<String>,
@@ -106,7 +106,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns what a report says of the trace of this name, read in this format.
+    /// Returns the part of a report about the trace: `name` is the trace's name, `format` the
+    /// format in which it was read.
     pub fn replayed(&self, name: &str, format: Format, wishes: &Wishes) -> Replayed {
         let count = |count: usize, one: &str, more: &str| match count {
             1 => format!("1 {one}"),
@@ -161,7 +162,8 @@ struct Gathered {
     /// Index in `records` of each request that has not ended, by device and offset. `None`: the
     /// trace has had no end of a request so far, as in most formats.
     open: Option<BTreeMap<(u32, u64), usize>>,
-    /// End in bytes of each device, and the place in the trace of the request that reaches it.
+    /// End in bytes of each device's used part, and the place in the trace of the request that
+    /// reaches this end.
     ends: BTreeMap<u32, (u64, Place)>,
     /// Name of each process. A format may give it only with some of the requests.
     names: HashMap<u32, Arc<str>>,
@@ -207,7 +209,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Records that all requests inside this range have ended.
+    /// Records that all requests inside this range of a device have ended at this time.
     fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
         let open = self.open.get_or_insert_with(|| {
             (0..).zip(self.records.iter()).map(|(number, record)| (place_of(&record), number)).collect()
@@ -270,7 +272,7 @@ fn gather(
     Ok(all)
 }
 
-/// Returns the requests of a trace as a plan uses them, by time.
+/// Returns the requests of a trace as a plan uses them, sorted by time.
 ///
 /// # Errors
 ///
@@ -282,7 +284,8 @@ pub fn records(
     Ok(gather(events, wishes)?.records.drain().collect())
 }
 
-/// Times of a plan, with pauses limited and everything scaled.
+/// Converts times of the trace into times of the plan: long pauses are shortened and all times
+/// scaled.
 struct Clock {
     last_ns: u64,
     gap_max_ns: u64,
@@ -295,7 +298,8 @@ impl Clock {
         if self.scale == 1.0 { ns } else { (ns as f64 * self.scale) as u64 }
     }
 
-    /// Returns the time of the next request, counted from the first.
+    /// Returns the planned time in ns of the next request, counted from the first request.
+    /// `recorded_ns`: its time in the trace.
     fn at(&mut self, recorded_ns: u64) -> u64 {
         self.now_ns += recorded_ns.saturating_sub(self.last_ns).min(self.gap_max_ns);
         self.last_ns = recorded_ns;
@@ -307,13 +311,15 @@ impl Clock {
 #[derive(Default)]
 struct Thread {
     entries: Entries,
-    /// Program of each request.
+    /// For each request of the process, the number of the program that made it.
     programs: Vec<u16>,
     /// Recorded start in ns of the newest request.
     went_ns: u64,
-    /// Requests that have not ended when the next one starts: recorded end in ns, and index.
+    /// Requests of the process that have not ended when the next one starts: recorded end in ns,
+    /// and index.
     under_way: Vec<(u64, u32)>,
-    /// Latest recorded end before the newest request: time in ns, and index of the request.
+    /// Latest recorded end of a request before the start of the newest one: time in ns, and index
+    /// of the request that ended.
     last_end: Option<(u64, u32)>,
 }
 
@@ -333,7 +339,7 @@ impl Thread {
     }
 }
 
-/// Makes workers of a trace named `name`.
+/// Makes the workers that replay the trace `name`.
 ///
 /// # Errors
 ///
@@ -458,7 +464,7 @@ const PROGRAMS_MAX: u16 = 255;
 const OTHERS: &str = "(others)";
 
 impl Programs {
-    /// Returns the number of a program.
+    /// Returns the number of the program with this name; a new name gets the next number.
     fn number(&mut self, name: Option<&Arc<str>>) -> u16 {
         let next = self.names.len() as u16;
         match name {
@@ -475,7 +481,7 @@ impl Programs {
         }
     }
 
-    /// Returns the names by number; none if no request has a name.
+    /// Returns the names of the programs by their numbers; empty if no request has a name.
     fn names(self) -> Vec<String> {
         let mut names = self.names;
         if self.nameless && !names.is_empty() {

@@ -8,14 +8,15 @@ const WORKER: &str = "kworker";
 /// Text that tracefs prints if it has lost the name of a process.
 const LOST: &str = "<...>";
 
-/// Names seen so far, each stored once.
+/// Names of programs seen so far in the trace, each stored once.
 #[derive(Default)]
 pub(super) struct Names {
     known: HashMap<String, Arc<str>>,
 }
 
 impl Names {
-    /// Returns the program's name from that of a process. `None`: the trace has no name for it.
+    /// Returns the name of the program that a process with this name runs. `None`: the trace has no
+    /// name for it.
     pub(super) fn of(&mut self, name: &str) -> Option<Arc<str>> {
         let name = name.trim();
         let name = if name.starts_with(WORKER) { WORKER } else { name };

@@ -4,10 +4,10 @@ use super::{Op, Record};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of requests in a chunk of memory. A chunk is freed as soon as its requests were taken
+/// Number of requests in a chunk of memory. A chunk is freed as soon as all its requests were taken
 /// out.
 const CHUNK: usize = 1 << 14;
-/// Unit in bytes of all offsets and lengths.
+/// Unit in bytes of all offsets and lengths in the list.
 const BLOCK: u64 = 512;
 /// Number of the lowest bits in the field `place`, which hold the operation. Two flags follow, then
 /// the block number.
@@ -28,13 +28,13 @@ const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
 /// One I/O of a recording, packed into 28 bytes.
 #[derive(Clone, Copy)]
 struct Packed {
-    /// Time in ns as two halves, so that there is no padding between the fields.
+    /// Time of the I/O in ns, as two halves, so that there is no padding between the fields.
     at_ns: [u32; 2],
-    /// Block number, flags and operation as two halves.
+    /// Block number, flags and operation of the I/O, as two halves.
     place: [u32; 2],
     blocks: u32,
     took_ns: u32,
-    /// Index in the list of combinations of process, device and program.
+    /// Index in the list of combinations of process, device and program that made I/Os.
     who: u32,
 }
 
@@ -49,7 +49,7 @@ fn whole([low, high]: [u32; 2]) -> u64 {
 /// Process, device and program of a request.
 type Who = (u32, u32, Option<Arc<str>>);
 
-/// Requests whose offsets and lengths are whole blocks.
+/// List of requests whose offsets and lengths are whole blocks.
 #[derive(Default)]
 pub(super) struct Records {
     chunks: Vec<Vec<Packed>>,
@@ -58,9 +58,10 @@ pub(super) struct Records {
     large: Vec<u64>,
     who: Vec<Who>,
     known: HashMap<Who, u32>,
-    /// Times in ns of the first and the last request.
+    /// Times in ns of the first and the last request; `None`: the list is empty.
     span_ns: Option<(u64, u64)>,
-    /// Latest time in ns so far. The list stays sorted while no new request is earlier.
+    /// Latest time in ns of a request so far. The list stays sorted while no new request is
+    /// earlier.
     newest_ns: u64,
     mixed: bool,
 }
@@ -70,7 +71,7 @@ impl Records {
         self.count
     }
 
-    /// Returns the times of the first and the last request.
+    /// Returns the times in ns of the first and the last request; `None`: the list is empty.
     pub fn span_ns(&self) -> Option<(u64, u64)> {
         self.span_ns
     }
@@ -125,7 +126,7 @@ impl Records {
         old.took_ns == NONE
     }
 
-    /// Returns all requests, in the order in which they came.
+    /// Returns all requests, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = Record> {
         self.chunks.iter().flatten().map(|packed| self.record(packed))
     }

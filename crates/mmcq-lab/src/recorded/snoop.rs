@@ -62,12 +62,12 @@ pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
     completed.iter().zip(younger_first(completed)).map(line).collect()
 }
 
-/// Returns the address of the first block; `None` for a flush.
+/// Returns the address on the card of an I/O's first block; `None` for a flush.
 fn place(io: &Io) -> Option<u64> {
     (io.blocks > 0).then_some(io.lba)
 }
 
-/// Returns biosnoop's letter: read, write, discard, flush.
+/// Returns biosnoop's letter for the kind of an I/O: read, write, discard, flush.
 fn kind(io: &Io) -> char {
     match (io.direction, io.how, io.blocks) {
         (_, _, 0) => 'F',
@@ -77,7 +77,7 @@ fn kind(io: &Io) -> char {
     }
 }
 
-/// Returns one line for each of the slowest requests, the slowest first.
+/// Returns one line for each of the `count` slowest requests, the slowest first.
 pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: Rules) -> String {
     let mut out = String::new();
     for passed in passed::slowest(completed, count, rules) {
@@ -90,7 +90,7 @@ pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: R
     out
 }
 
-/// Returns a histogram for each kind of request: time from submission to completion in us.
+/// Returns a histogram for each kind of request, of the times in us from submission to completion.
 pub fn histogram(completed: &[Completed]) -> String {
     let mut out = String::new();
     for (kind, name) in [('R', "read"), ('W', "write"), ('D', "discard"), ('F', "flush")] {
@@ -109,8 +109,8 @@ pub fn histogram(completed: &[Completed]) -> String {
     out
 }
 
-/// Returns the number of the bucket for a time. Bucket 0 has 0 and 1 us; each further bucket is
-/// twice as wide as the one before.
+/// Returns the number of the histogram's bucket for a time in us. Bucket 0 has 0 and 1 us; each
+/// further bucket is twice as wide as the one before.
 fn bucket(us: u64) -> usize {
     us.max(1).ilog2() as usize
 }

@@ -2,7 +2,8 @@
 
 use super::Op;
 
-/// Parses decimal digits with an optional fraction, in units of this number of nanoseconds.
+/// Parses a time: decimal digits with an optional fraction, in units of `unit_ns`. Returns
+/// nanoseconds.
 pub fn time_ns(text: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -37,7 +38,7 @@ pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
     Some((op, flush_first, rest[1..].contains('F') && op == Op::Write))
 }
 
-/// Parses a number of blocks of 512 bytes. Returns bytes.
+/// Parses a number of blocks of 512 bytes. Returns their bytes.
 pub(super) fn sectors(text: &str) -> Option<u64> {
     text.parse::<u64>().ok()?.checked_mul(512)
 }

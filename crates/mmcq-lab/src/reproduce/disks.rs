@@ -38,7 +38,7 @@ const READ: (f64, f64) = (86.9, 91.5);
 /// before.
 const WRITE: (f64, f64) = (38.3, 55.5);
 
-/// Figures that GNOME Disks shows.
+/// Figures that GNOME Disks shows for a run of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shown {
     read_mb_per_s: f64,
@@ -46,7 +46,7 @@ struct Shown {
     access_us: f64,
 }
 
-/// Returns the requests of the loop over this number of samples.
+/// Returns the requests of the loop with this number of samples; `syncs`: whether it calls `fsync`.
 fn script(samples: u64, syncs: bool) -> Script {
     let mut entries = Vec::new();
     let mut push =
@@ -75,7 +75,7 @@ fn script(samples: u64, syncs: bool) -> Script {
     }
 }
 
-/// Returns a worker that executes one request after the other and logs the time of each.
+/// Returns a worker that runs the loop, one request after the other, and logs the time of each.
 fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     let job = "[disks]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nrw=rw\nbs=10M\nzero_buffers\nwrite_lat_log\n";
     let mut workers = workers(job)?;
@@ -85,7 +85,8 @@ fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     Ok(workers)
 }
 
-/// Returns for each transfer, in order: true for a write, bytes, and time in ns.
+/// Returns for each transfer of the run, in order: true for a write, the number of bytes, and the
+/// time in ns.
 fn transfers(outcome: &Outcome) -> Vec<(bool, u64, f64)> {
     let log = outcome.logs.iter().find(|(name, _)| name.contains("_lat."));
     let lines = log.map_or("", |(_, content)| content.as_str()).lines();

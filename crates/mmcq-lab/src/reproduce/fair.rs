@@ -12,7 +12,7 @@ use crate::runner::{Run, RunError, Setting, run};
 /// Boards of the experiment: the eMMC of HSQ, and the reader of STREAM with an SD card.
 pub const BOARDS: [&str; 2] = ["hsq-sprd", "stream-rtsx"];
 
-/// Name of each column, and the changes of the board for it. The reader is client 1.
+/// Name of each column of the table, with the changes of the board for it. The reader is client 1.
 const SCHEDULERS: [(&str, &[&str]); 5] = [
     ("fifo", &["stack.scheduler=fifo"]),
     ("deadline", &["stack.scheduler=deadline"]),
@@ -21,7 +21,7 @@ const SCHEDULERS: [(&str, &[&str]); 5] = [
     ("fair 1:4", &["stack.scheduler=fair", "stack.weights=[1, 4]"]),
 ];
 
-/// Returns the jobs of the two clients, which run for this number of seconds.
+/// Returns the jobs of the two clients as a job file; they run for this number of seconds.
 pub fn jobs(seconds: u64) -> String {
     format!(
         "[global]\ndirect=1\nioengine=libaio\nfilename=/dev/mmcblk0\nsize=1G\ntime_based\nruntime={seconds}\n\
@@ -29,7 +29,7 @@ pub fn jobs(seconds: u64) -> String {
     )
 }
 
-/// Runs all schedulers on one board, and returns the rows.
+/// Runs the experiment with all schedulers on one board, and returns the rows of the table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let workers = super::workers(&jobs(if amount.full { 30 } else { 3 }))?;
     let mut rows = Vec::new();

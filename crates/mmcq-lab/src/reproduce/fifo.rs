@@ -31,10 +31,10 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// Number of runs whose mean gives a percentile.
+/// Number of runs whose mean is shown for a percentile.
 const RUNS: u64 = 5;
 /// Percentiles that differ from run to run, since in tag order chance decides which request is
-/// late. These also have rows with their range.
+/// late. For these the table also has rows with the range.
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
 /// AndroBench, published five days later in the same thread: cell, `rw=`, request size, threads,
@@ -67,17 +67,18 @@ const CARD_B: &str = "fifo-emmc-b-hs200";
 /// can run on it; and the second card, fitted for this board.
 pub const SDHCI: (&str, &str) = ("fifo-sdhci", "fifo-emmc-b");
 
-/// Returns the published job with this `rw=`; each of its eight threads transfers `io_mib` MiB.
+/// Returns the published job with this `rw=` as a job file; each of its eight threads transfers
+/// `io_mib` MiB.
 pub fn job(rw: &str, io_mib: u64) -> String {
     format!(
         "[{rw}]\nrw={rw}\nbs=4K\nnumjobs=8\nsize=1G\nio_size={io_mib}M\nnrfiles=1\ndirect=1\nthread\ngroup_reporting\n"
     )
 }
 
-/// Boards: the experiment's own, and one with a busy CPU.
+/// Boards of the experiment: its own, and one with a busy CPU.
 pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 
-/// Runs the experiment on one board, and returns the rows.
+/// Runs the experiment on one board, and returns the rows of the table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0] || name == SDHCI.0;
@@ -168,7 +169,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// Runs AndroBench, and returns the rows of its four figures.
+/// Runs AndroBench in the model, and returns the rows of its four figures.
 fn androbench(
     platform: &Platform,
     amount: Amount,
@@ -207,7 +208,8 @@ fn androbench(
     Ok(rows)
 }
 
-/// Returns the card of a cell that unmodified Linux ran, too; empty: the board's own.
+/// Returns the name of the card with which unmodified Linux ran this cell; empty: the board's own
+/// card.
 pub(super) fn card_of(cell: &str) -> &'static str {
     if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }

@@ -6,7 +6,7 @@ use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Number of runs whose mean is shown, as in the publication.
+/// Number of runs whose mean is shown for a cell, as in the publication.
 const RUNS: u64 = 5;
 
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.
@@ -22,7 +22,7 @@ const WRITE_MIB: u64 = 5 * SHARE_MIB;
 /// of the whole GiB. So one long run replaces five short ones.
 const READ_MIB: u64 = 256;
 
-/// Cell, `rw=`, and published rates in MiB/s without and with the queue.
+/// Cell of the table, `rw=`, and published rates in MiB/s without and with the software queue.
 const CELLS: [(&str, &str, f64, f64); 4] = [
     ("seq read", "read", 59.66, 60.68),
     ("rand read", "randread", 27.04, 31.36),
@@ -37,7 +37,7 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
 /// from these runs.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
-/// Comparison of a model of Linux with unmodified Linux, in one cell.
+/// Comparison of the model of Linux with unmodified Linux, in one cell of the table.
 #[derive(Clone, Debug)]
 pub struct Meeting {
     /// Name of the cell.
@@ -98,7 +98,7 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
             residual: what no price explains: the board's own instructions and caches, which the model does not have.\n"
 }
 
-/// Boards: the experiment's own, and variants with another CPU or host.
+/// Boards of the experiment: its own, and variants with another CPU or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
 /// Returns the `rw=` of a cell with a rate or a merging on the experiment's own board; `None` for
@@ -107,7 +107,8 @@ pub(super) fn load_of(cell: &str) -> Option<&'static str> {
     CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
 }
 
-/// Returns the published job. Each of its 20 jobs transfers `io_bytes`; `None`: the whole file.
+/// Returns the published job with this `rw=` as a job file. Each of its 20 jobs transfers
+/// `io_bytes`; `None`: the whole file.
 pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     let part = io_bytes.map_or(String::new(), |bytes| format!("io_size={bytes}\n"));
     format!(
@@ -147,7 +148,7 @@ pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError>
     Ok(rows)
 }
 
-/// Runs the experiment on one board, and returns the rows.
+/// Runs the experiment on one board, and returns the rows of the table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

@@ -21,10 +21,10 @@ use crate::table::Table;
 use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 
-/// A number in the table of a reproduction.
+/// A row of a reproduction: one number of its table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Cell of the table. On a board that is not the experiment's own: `cell @board`.
+    /// Name of the table's cell. On a board that is not the experiment's own: `cell @board`.
     pub cell: String,
     /// Name of the stack's setting.
     pub setting: String,
@@ -32,7 +32,7 @@ pub struct Row {
     pub unit: String,
     /// Published value, if there is one.
     pub published: Option<f64>,
-    /// Whether parameters were fitted to the published value.
+    /// Whether parameters of the model were fitted to the published value.
     pub fitted: bool,
     /// Value that the model gives.
     pub model: f64,
@@ -46,13 +46,13 @@ impl Row {
         self.published.filter(|p| *p > 0.0).map(|p| (self.model / p - 1.0) * 100.0)
     }
 
-    /// Returns the model's value in percent of the limit.
+    /// Returns the model's value in percent of the physical limit.
     pub fn share_percent(&self) -> Option<f64> {
         self.limit.filter(|l| *l > 0.0).map(|l| self.model / l * 100.0)
     }
 }
 
-/// How much a reproduction runs.
+/// How much work a reproduction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// Whether the jobs have their published sizes; false: they are shorter.
@@ -134,13 +134,15 @@ fn workers(text: &str) -> Result<Vec<FioWorker>, RunError> {
     Ok(fio::expand(&file.jobs)?)
 }
 
-/// Returns the rate in MiB/s of all data, from the first submission to the last completion.
+/// Returns the rate in MiB/s of all data of a run, from the first submission to the last
+/// completion.
 fn mib_per_s(outcome: &Outcome) -> f64 {
     let c = &outcome.counters;
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-/// Runs each of these pairs of setting and seed on its own machine. Returns the results in order.
+/// Runs each of these pairs of setting and seed on a machine of its own. Returns the results in the
+/// order of the pairs.
 fn each(
     platform: &Platform,
     card: Option<&str>,

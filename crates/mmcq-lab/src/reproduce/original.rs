@@ -6,10 +6,10 @@ use crate::guest::{Load, MODULE, Report};
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Prefix of the setting in rows of unmodified Linux.
+/// Prefix that the name of a setting has in rows of unmodified Linux.
 const PREFIX: &str = "original ";
 
-/// Parses the reports of a file, one per line. The error is one line.
+/// Parses the text of a file of guest reports, one report per line. The error is one line.
 pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     let read = |(number, text)| {
         serde_json::from_str::<Report>(text).map_err(|error| format!("line {number}: {error}"))
@@ -17,7 +17,8 @@ pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     (1..).zip(text.lines()).map(read).collect()
 }
 
-/// Returns unmodified Linux's value for a row of its model; `None`: the load does not have it.
+/// Returns the value that unmodified Linux has in its report for a row of its model; `None`: the
+/// load does not have this value.
 fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     if let Some(rw) = hsq::load_of(&row.cell).filter(|_| load.jobs == 20) {
         let is_its = rw == load.load;

@@ -19,7 +19,7 @@ use crate::runner::{Outcome, RunError, Setting};
 /// Boards of the experiment; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
-/// Name of the card on the fourth board.
+/// Name of the card on the fourth board, which supports packed commands.
 const PACKED_CARD: &str = "emmc-packed";
 
 /// Lane (way to drive the card): its name in these tables, and its setting.
@@ -32,7 +32,7 @@ const AUTO: Lane = ("auto", Setting::Auto);
 const PACKED: Lane = ("packed", Setting::Packed);
 const CHAINS: Lane = ("adma3", Setting::Adma3);
 
-/// Returns the lanes of a board with its card.
+/// Returns the lanes that are compared on a board with its card.
 fn lanes_of(name: &str) -> &'static [Lane] {
     match name {
         "generic" => &[SINGLE, PACKED],
@@ -66,7 +66,7 @@ const LOADS: [(&str, &str, &str, u32); 8] = [
     ("seq read 64k, depth 8", "read", "64k", 8),
 ];
 
-/// Returns a job of one thread with this depth.
+/// Returns a job file with one thread that has this number of requests under way.
 fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     let mix = if rw == "randrw" { "rwmixread=70\n" } else { "" };
     format!(
@@ -74,7 +74,7 @@ fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     )
 }
 
-/// Returns a job whose threads each have one request under way.
+/// Returns a job file with several threads, each of which has one request under way.
 fn threads(rw: &str, bs: &str, threads: u32, mib: u64) -> String {
     format!(
         "[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nnumjobs={threads}\nrw={rw}\nbs={bs}\nsize=1G\nio_size={mib}m\ngroup_reporting\n"
@@ -94,7 +94,7 @@ fn row(cell: String, setting: &str, unit: &str, model: f64) -> Row {
     Row { cell, setting, unit, published: None, fitted: false, model, limit: None }
 }
 
-/// Runs the experiment on one board, and returns the rows.
+/// Runs the experiment on one board, and returns the rows of the table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     match name {
@@ -108,8 +108,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     }
 }
 
-/// Returns the rows with published rates. `none` is fitted to the rates without the queue; all
-/// other rates are predicted.
+/// Returns the rows of the phone, with published rates. The setting `none` is fitted to the rates
+/// without the queue; all other rates are predicted.
 fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let mut rows = Vec::new();
     let settings: Vec<(&str, Setting)> =

@@ -9,14 +9,14 @@ use crate::sdio::spin::{self, COMMAND_CLK, Wait};
 use crate::sdio::trace::Step;
 use crate::sdio::{Failure, Outcome, Run, Way, run};
 
-/// Boards: the experiment's own, and a fast PC with the same card.
+/// Boards of the experiment: its own, and a fast PC with the same card.
 pub const BOARDS: [&str; 2] = [NAME, PC];
 
 const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
     Way::Ours { stay, own, dma, asks }
 }
 
-/// Published latency in us, and published counter of idle CPU in kcycles/s.
+/// Published latency in us, and published rate of the counter of idle CPU in kcycles/s.
 type Published = (f64, f64);
 
 /// Settings of the experiment's own board, with their published values.
@@ -66,7 +66,7 @@ end of a command, or of its data, to the begin of the next.
 /// Number of 32-bit words in a packet's payload.
 const PAYLOAD_WORDS: f64 = 512.0;
 
-/// Runs the experiment on this board after `changes`, and returns the rows.
+/// Runs the experiment on this board after `changes`, and returns the rows of the table.
 pub fn board(
     name: &str,
     changes: &[String],
@@ -104,7 +104,7 @@ pub fn board(
     Ok(rows)
 }
 
-/// Bus clocks in Hz of the table.
+/// Bus clocks in Hz for which the table shows the ways to wait.
 const CLOCKS_HZ: [u32; 4] = [400_000, 10_000_000, 25_000_000, 50_000_000];
 
 /// Returns rows with the cost of a CMD52 for each way to wait for it, with the bus clock from which
@@ -255,7 +255,7 @@ fn rows_of(
     rows
 }
 
-/// Period in ns of the experiment's packets.
+/// Time in ns from one packet of the experiment to the next.
 const PERIOD_NS: f64 = 4_000_000.0;
 
 fn share(part: u64, rest: u64) -> f64 {

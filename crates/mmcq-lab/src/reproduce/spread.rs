@@ -15,10 +15,11 @@ use mmcq_sim::world::Stream;
 use toml::Value;
 
 const RUNS: usize = 5;
-/// Amount in MiB that each of the 20 jobs transfers.
+/// Amount in MiB that each of the 20 jobs transfers in a run.
 const SHARE_MIB: u64 = 8;
 
-/// Cell, `rw=`, and the published rates of the five runs in MiB/s, without and with the queue.
+/// Cell of the table, `rw=`, and the published rates of the five runs in MiB/s, without and with
+/// the software queue.
 const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
     ("seq read", "read", [[59.4, 63.4, 57.5, 57.2, 60.8], [59.2, 60.4, 63.6, 60.3, 59.9]]),
     ("rand read", "randread", [[26.9, 26.9, 27.1, 27.1, 27.2], [31.3, 31.4, 31.5, 31.3, 31.3]]),
@@ -26,14 +27,14 @@ const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
     ("rand write", "randwrite", [[36.3, 35.4, 38.6, 34.0, 35.5], [68.9, 68.7, 68.8, 68.6, 68.8]]),
 ];
 
-/// Keys of the times to wake threads.
+/// Keys of the board's times to wake threads.
 const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
-/// Largest relative difference of the times to wake threads.
+/// Largest relative difference of the times to wake threads from the board's file.
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
 /// Prefix of the keys of the card's times.
 const CARD: &str = "card.flash.";
-/// Largest relative difference of the card's times.
+/// Largest relative difference of the card's times from the card's file.
 const CARD_SHARE: f64 = 0.0055;
 
 /// Draws a number with equal probability between 1 - `share` and 1 + `share`.
@@ -66,8 +67,8 @@ fn changes(params: &[Param], seed: u64) -> Vec<String> {
     params.iter().filter_map(change).collect()
 }
 
-/// Runs all cells. Returns mean, smallest and largest of five runs, next to those of the published
-/// five.
+/// Runs all cells of the table. Returns mean, smallest and largest of five runs, next to those of
+/// the five published runs.
 pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let name = hsq::BOARDS[0];
     let params = params::all(name, None, &[])?;

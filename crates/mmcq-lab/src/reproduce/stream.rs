@@ -10,9 +10,9 @@ struct Cell {
     name: &'static str,
     rw: &'static str,
     bs: &'static str,
-    /// Amount of the published job in MiB.
+    /// Amount in MiB that the published job transfers.
     full_mib: u64,
-    /// Amount that is run without `--full`, in MiB: enough for the steady state.
+    /// Amount in MiB that the job transfers without `--full`: enough for the steady state.
     share_mib: u64,
     unit: &'static str,
     /// Published values before and after the patch, if there are some.
@@ -66,7 +66,7 @@ const LATENCIES: [(&str, Figure, Option<f64>, Option<f64>); 11] = [
     ("rand write 1M", Figure::Percentile(99.95), None, Some(120_000.0)),
 ];
 
-/// Figure of a latency.
+/// Figure of the latencies in fio's report, such as a percentile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
     Mean,
@@ -114,7 +114,7 @@ const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
-    /// Returns the published job, or a shorter one unless `full`.
+    /// Returns the published job of this cell, or a shorter one unless `full`.
     fn job(&self, full: bool) -> String {
         let mib = if full { self.full_mib } else { self.share_mib };
         let amount = if self.bs == "10M" {
@@ -134,7 +134,7 @@ impl Cell {
     }
 }
 
-/// Returns rows with the latencies of a cell in a setting, if the thread published some.
+/// Returns rows with the latencies of a cell in a setting, if the STREAM thread published some.
 fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     let of_cell = LATENCIES.iter().filter(|(name, ..)| *name == cell.name);
     let row = |&(name, figure, before, after): &(&str, Figure, Option<f64>, Option<f64>)| Row {
@@ -153,7 +153,7 @@ fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     of_cell.map(row).collect()
 }
 
-/// Runs the experiment on one board, and returns the rows.
+/// Runs the experiment on one board, and returns the rows of the table.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

@@ -8,7 +8,7 @@ use crate::runner::{Outcome, Run, RunError, Setting, run};
 use mmcq_sim::parallel;
 use std::fmt::Write;
 
-/// Grid of the sweep.
+/// Grid of the sweep: values of fio's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a> {
     /// Values of `bs=`, with the size in bytes.
@@ -19,7 +19,7 @@ pub struct Grid<'a> {
     pub patterns: &'a [&'a str],
 }
 
-/// Block sizes as text and in bytes.
+/// Block sizes of the sweep, as text and in bytes.
 const SIZES: [(&str, u64); 5] =
     [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
 
@@ -56,8 +56,8 @@ pub const GAIN: &str = "mmcq to streams off";
 /// Name of the last row, which has the smallest gain of all cases.
 pub const WORST: &str = "worst cell";
 
-/// Returns the amount of a case in MiB: enough for the steady state and for the card's garbage
-/// collection, if there is any.
+/// Returns the amount in MiB that a case transfers: enough for the steady state and for the card's
+/// garbage collection, if there is any.
 fn amount_mib(pattern: &str, bytes: u64) -> u64 {
     match (pattern, bytes) {
         ("read" | "randread", 0..=0xffff) => 8,
@@ -82,7 +82,8 @@ fn percent_more(this: f64, than: f64) -> f64 {
     100.0 * (this / than.max(f64::MIN_POSITIVE) - 1.0)
 }
 
-/// Runs the sweep. Returns three rates and a gain for each case, and the smallest gain of all.
+/// Runs the sweep. Returns three rates and a gain for each case, and the smallest gain of all
+/// cases.
 pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let load = |changes: &[String]| Platform::load_with(BOARD, changes);
     let on = load(&[]).map_err(crate::board::BoardError::from)?;
@@ -121,8 +122,8 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Runs sequential 4 KiB requests on a host that cannot continue data. Returns the rate, and the
-/// commands per MiB.
+/// Runs sequential 4 KiB requests with and without merging, on a host that cannot continue data.
+/// Returns rows with the rate and the number of commands per MiB.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
     let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];

@@ -1,4 +1,4 @@
-//! Rows as columns with types, and their file format Parquet.
+//! Rows of a sweep as columns with types, and their file format Parquet.
 
 use super::Row;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
@@ -48,7 +48,8 @@ impl Kind {
 /// Reason why rows cannot be written as columns.
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnError {
-    /// A line is not a row, or has other columns than the first; the field is its number.
+    /// A line is not a row, or has other columns than the first line; the field is the line's
+    /// number.
     #[error("line {0}: not a row of these columns")]
     Row(u64),
     /// The rows cannot be read.
@@ -59,11 +60,11 @@ pub enum ColumnError {
     Write(#[from] ParquetError),
 }
 
-/// Names and types of all columns.
+/// Names and types of all columns of the rows.
 struct Columns(Vec<(String, Kind)>);
 
 impl Columns {
-    /// Determines the columns of rows, which are one JSON object per line.
+    /// Determines names and types of the columns from rows, which are one JSON object per line.
     fn of(lines: impl BufRead) -> Result<Self, ColumnError> {
         let mut columns: Vec<(String, Kind)> = Vec::new();
         for row in rows(lines) {
@@ -116,7 +117,7 @@ impl Columns {
     }
 }
 
-/// Returns a value of a text column; `None`: missing.
+/// Returns a value for a column of text; `None`: the value is missing.
 fn text(value: &Value) -> Option<ByteArray> {
     match value {
         Value::Null => None,
@@ -125,7 +126,7 @@ fn text(value: &Value) -> Option<ByteArray> {
     }
 }
 
-/// Writes the next column of a group of rows.
+/// Writes the values of the next column of a group of rows.
 fn column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: impl Iterator<Item = Option<T::T>>,

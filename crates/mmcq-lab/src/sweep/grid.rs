@@ -2,23 +2,23 @@
 
 use std::str::FromStr;
 
-/// Largest number of points; no machine could run more.
+/// Largest number of points of a grid; no machine could run more.
 pub const POINTS_MAX: usize = 10_000_000;
 
 /// Axis of a grid: a key and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// Key as in `--set`, or platform, card, setting, seed.
+    /// Key of the value that the axis changes, as in `--set`, or platform, card, setting, seed.
     pub key: String,
-    /// Values as the user wrote them.
+    /// Values of the axis as the user wrote them.
     pub values: Vec<String>,
 }
 
 impl FromStr for Axis {
     type Err = String;
 
-    /// Parses `KEY=a,b,c`. Commas inside brackets or quotes do not separate values; `1..8` means
-    /// eight numbers.
+    /// Parses an axis `KEY=a,b,c`. Commas inside brackets or quotes do not separate values; `1..8`
+    /// means eight numbers.
     fn from_str(text: &str) -> Result<Self, String> {
         let fault = |what: &str| format!("--over {text}: {what}");
         let (key, list) = text.split_once('=').ok_or_else(|| fault("expected KEY=VALUE,VALUE..."))?;
@@ -45,7 +45,7 @@ impl FromStr for Axis {
     }
 }
 
-/// Splits a list at commas that are not inside brackets or quotes.
+/// Splits a list of values at commas that are not inside brackets or quotes.
 fn parts(list: &str) -> Vec<&str> {
     let (mut depth, mut quoted, mut from, mut parts) = (0_u32, false, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -139,17 +139,18 @@ impl Grid {
         Ok(Grid { axes, groups, points })
     }
 
-    /// Returns the axes in the order given.
+    /// Returns the axes in the order in which they were given.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
 
-    /// Returns the number of points.
+    /// Returns the number of points of the grid.
     pub fn points(&self) -> usize {
         self.points
     }
 
-    /// Returns a point as the index of its value on each axis, in the order of [`Grid::axes`].
+    /// Returns a point as indices: for each axis, in the order of [`Grid::axes`], the index of the
+    /// axis's value.
     pub fn places(&self, point: usize) -> Vec<usize> {
         let (mut left, mut places) = (point, vec![0; self.axes.len()]);
         for group in self.groups.iter().rev() {
@@ -160,7 +161,7 @@ impl Grid {
         places
     }
 
-    /// Returns a point as the key and the value of each axis.
+    /// Returns a point as pairs: for each axis its key, and its value at this point.
     pub fn point(&self, point: usize) -> Vec<(&str, &str)> {
         let places = self.places(point);
         let axes = self.axes.iter().zip(places);

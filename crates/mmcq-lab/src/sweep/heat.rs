@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Columns that a picture shows.
+/// Columns of the rows that a picture shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heat {
     /// Column of the horizontal axis.
@@ -57,7 +57,7 @@ impl Cells {
         Ok(Cells { heat, axes: Default::default(), sums: BTreeMap::new() })
     }
 
-    /// Adds a row. A row without the figure is left out.
+    /// Adds the figure of a row to its cell. A row without the figure is left out.
     pub fn add(&mut self, row: &Row) {
         let value = |name: &str| row.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         let Some(z) = value(&self.heat.z).and_then(Value::as_f64) else { return };
@@ -138,8 +138,8 @@ impl Cells {
     }
 }
 
-/// Returns a colour from dark (0) to light (1). Its lightness alone shows the share, for readers
-/// who cannot tell red from green.
+/// Returns a colour from dark (share 0) to light (share 1). Its lightness alone shows the share,
+/// for readers who cannot tell red from green.
 fn colour(share: f64) -> RGBColor {
     const STEPS: [(f64, f64, f64); 5] = [
         (68.0, 1.0, 84.0),

@@ -6,9 +6,9 @@ use std::io::{BufRead, Result as IoResult};
 /// Part of a file of rows that a continued sweep keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Number of complete points.
+    /// Number of complete points in the file.
     pub points: usize,
-    /// Number of bytes of these points, with the line of names.
+    /// Number of bytes of these points' rows, with the line of names.
     pub bytes: u64,
 }
 

@@ -6,7 +6,7 @@ use crate::page::listed::{Part, listed};
 use crate::table::Table;
 use serde_json::Value;
 
-/// Columns that a page shows, with their headings.
+/// Columns of the rows that a page shows, with their headings.
 const SHOWN: [(&str, &str); 11] = [
     ("run_mib_s", "run, MiB/s"),
     ("limit_mib_s", "limit, MiB/s"),

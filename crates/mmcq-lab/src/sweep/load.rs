@@ -74,7 +74,7 @@ impl Load {
         }
     }
 
-    /// Returns a hash over all that runs.
+    /// Returns a hash over the jobs or the trace, which identifies the load.
     pub(super) fn hash(&self) -> u64 {
         match self {
             Load::Jobs(file) => {
@@ -86,7 +86,7 @@ impl Load {
     }
 }
 
-/// Continues an FNV-1a hash over words of 64 bits.
+/// Continues the FNV-1a hash `before` over words of 64 bits.
 fn on(before: u64, words: &[u64]) -> u64 {
     words.iter().fold(before, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01b3))
 }

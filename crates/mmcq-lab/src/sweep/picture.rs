@@ -15,9 +15,9 @@ const LETTER: i32 = 7;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Point of a line, or bar: the mean of its rows.
+/// Point of a line, or a bar: its rate is the mean over the rows that belong to it.
 struct Cell {
-    /// Name of the line or of the bar.
+    /// Name of the line or of the bar that the cell belongs to.
     of: String,
     /// Value on the horizontal axis; empty for a bar.
     at: String,
@@ -27,7 +27,7 @@ struct Cell {
     p99_us: f64,
 }
 
-/// Returns a picture of these rows, whose points are on these axes.
+/// Returns a picture of the rates in these rows, whose points vary along these axes.
 ///
 /// # Errors
 /// There is nothing to draw, or too much; the error is one line.
@@ -51,7 +51,7 @@ pub fn of(axes: &[Axis], rows: &[Row]) -> Result<String, String> {
     Ok(svg)
 }
 
-/// Returns the last axis whose values are numbers, except the seed.
+/// Returns the last axis, except the seed, whose values are all numbers; `None`: there is none.
 fn along(axes: &[Axis]) -> Option<&Axis> {
     let counts = |axis: &&Axis| {
         let numbers = axis.values.iter().all(|value| value.starts_with(|c: char| c.is_ascii_digit()));
@@ -60,8 +60,8 @@ fn along(axes: &[Axis]) -> Option<&Axis> {
     axes.iter().rev().find(counts)
 }
 
-/// Returns what is drawn, in the order of the rows. Rows that differ only in seed or direction are
-/// one cell.
+/// Returns the cells that the picture shows, in the order of the rows. Rows that differ only in
+/// seed or direction are one cell.
 fn cells(axes: &[Axis], along: Option<&Axis>, rows: &[Row]) -> Vec<Cell> {
     let mut all: Vec<Cell> = Vec::new();
     for row in rows {

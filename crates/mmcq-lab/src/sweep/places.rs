@@ -1,4 +1,4 @@
-//! Keeps what many points of a grid share: a board with its card and the jobs on it, read once.
+//! Stores what many points of a grid share: a board with its card and the jobs on it, read once.
 
 use super::{Load, hash_on};
 use crate::board::{self, BoardError};
@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use toml::Table;
 
-/// Board, card, and changes of both and of the jobs.
+/// Key of a shared part: board, card, and the changes of both and of the jobs.
 type Key = (String, Option<String>, Vec<String>);
 
 /// Shared parts of all points of a grid, used by all threads.

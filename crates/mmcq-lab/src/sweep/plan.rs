@@ -29,13 +29,13 @@ pub struct Sweep {
 struct Limit {
     /// Counters of the run at the limit; `None`: such a run is not possible.
     counters: Option<Counters>,
-    /// Seed of the run at the limit.
+    /// Seed with which the run at the limit was done.
     seed: u64,
     /// Whether another seed may give another limit.
     seeded: bool,
 }
 
-/// Rows of a point.
+/// Result of a point: its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// A row for each direction, or a single one that says why the point cannot run.
@@ -87,12 +87,12 @@ impl Sweep {
         Ok(scene)
     }
 
-    /// Returns the shared part for a scene.
+    /// Returns the part that all points with this board, card and changes share.
     fn place(&self, scene: &Scene) -> Arc<Place> {
         self.places.of(scene, &self.load)
     }
 
-    /// Checks that job, board and card of a point can be loaded.
+    /// Checks that the jobs, the board and the card of a point can be loaded.
     fn check(&self, point: usize) -> Result<(), String> {
         let place = self.place(&self.scene(point)?);
         let fault = place.loaded.as_ref().err().or(place.configuration.as_ref().err());
@@ -104,7 +104,7 @@ impl Sweep {
         })
     }
 
-    /// Returns the first values of a point's rows, which identify the run.
+    /// Returns the first values of each row of a point: the values that identify the run.
     ///
     /// # Errors
     /// The point cannot be loaded; the error is one line.
@@ -142,7 +142,7 @@ impl Sweep {
         Ok(row)
     }
 
-    /// Returns the names of all columns.
+    /// Returns the names of all columns of the rows.
     pub fn names(&self) -> Vec<String> {
         let begin = self.begin(0).unwrap_or_default();
         begin.into_iter().map(|(name, _)| name).chain(row::measures()).collect()
@@ -252,8 +252,8 @@ mod tests {
         Sweep::new(Scene::default(), file, axes, &[]).unwrap()
     }
 
-    /// Returns the limit in the rows of each point, the number of files parsed, and the number of
-    /// boards built.
+    /// Runs a sweep with these options and axes. Returns the limit in the rows of each point, the
+    /// number of files that were parsed, and the number of boards that were built.
     fn lived(options: &str, axes: &[&str]) -> (Vec<Value>, u32, u32) {
         counted::by(|| {
             let sweep = sweep(options, axes);

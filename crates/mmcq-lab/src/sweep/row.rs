@@ -6,7 +6,7 @@ use crate::runner::{Counters, Outcome, allowed_mib_per_s};
 use crate::why::{self, Phases};
 use serde_json::{Map, Value};
 
-/// Names and values, in the order in which they are written.
+/// Row of a sweep: names and values of its columns, in the order in which they are written.
 pub type Row = Vec<(String, Value)>;
 
 /// Format in which rows are written.
@@ -21,7 +21,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the lines before the rows, which have the names; empty for JSON.
+    /// Returns the lines before the rows that name the columns; empty for JSON.
     pub fn head(self, names: &[String]) -> String {
         match self {
             Format::Json => String::new(),
@@ -42,7 +42,7 @@ impl Format {
         }
     }
 
-    /// Returns how a row's line begins that has these first values.
+    /// Returns how the line of a row begins, if the row has these first values.
     pub fn begin(self, row: &Row) -> String {
         match self {
             Format::Json => {
@@ -86,7 +86,7 @@ pub fn value(text: &str) -> Value {
     }
 }
 
-/// Columns of one direction; times are from submission to completion.
+/// Columns about one direction of a run; their times are from submission to completion.
 const OF_DIRECTION: [&str; 11] = [
     "direction",
     "ios",
@@ -100,7 +100,7 @@ const OF_DIRECTION: [&str; 11] = [
     "lat_max_us",
     "starves",
 ];
-/// Columns of the whole run, equal in each of its rows. Columns for the phases follow.
+/// Columns about the whole run, equal in each row of the run. Columns for the phases follow.
 const OF_RUN: [&str; 15] = [
     "run_s",
     "run_mib_s",
@@ -135,8 +135,8 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// Replaces the measurements of all requests by those of one program of a trace. Rates are over the
-/// time of the run.
+/// Returns the measurements with those of all requests replaced by those of one program of a trace.
+/// Rates are over the time of the run.
 fn of_program(mut all: Stats, number: u16) -> Stats {
     let program = all.programs.get(&number).cloned().unwrap_or_default();
     let ProgramStats { dirs: [reads, writes], discards, flushes } = *program;

@@ -1,12 +1,13 @@
-//! Conclusion of an analysis in one line: what costs most, compared with the physical limit.
+//! Conclusion of the analysis of a run in one line: what costs most, compared with the physical
+//! limit.
 
 use super::report::transfers;
 use super::{Phases, Why, mib_per_s};
 use crate::runner::Counters;
 
-/// Share of the limit in percent from which on a run has nothing relevant to gain.
+/// Share of the limit in percent from which on a stack cannot make a run noticeably faster.
 const ENOUGH_PERCENT: f64 = 97.0;
-/// Gain in percent from which on another depth counts as a help.
+/// Gain in percent from which on another depth counts as helpful.
 const HELPS_PERCENT: f64 = 2.0;
 
 /// Ratio below which a run loses time by missing merging: its requests per transfer divided by
@@ -18,13 +19,13 @@ const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"
 /// Name of the loss by missing merging.
 const MERGING: &str = "merging";
 
-/// Returns the mean number of requests in one transfer.
+/// Returns the mean number of requests in one transfer of a run.
 pub fn requests_per_transfer(c: &Counters) -> f64 {
     c.ios as f64 / transfers(c).max(1) as f64
 }
 
-/// Returns the name of the largest loss, and how much longer it takes than at the limit, in us per
-/// request.
+/// Returns the name of the phase in which the run loses most, and how much longer this phase is
+/// than at the limit, in us per request.
 fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (run, limit) = (&why.counters, &why.limit);
     let each = run.bytes as f64 / run.ios.max(1) as f64;

@@ -34,7 +34,7 @@ use crate::recorded::passed::{self, Rules};
 use crate::runner::{Counters, Outcome, Run, RunError, Setting, allowed_mib_per_s, run};
 use std::sync::Arc;
 
-/// Phases of a run in nanoseconds; the fields add up to the whole time.
+/// Phases of a run in nanoseconds; the fields add up to the whole time of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     /// Time in ns for commands and responses on the bus.
@@ -59,7 +59,7 @@ impl Phases {
     /// Number of phases.
     pub const COUNT: usize = 8;
 
-    /// Computes the phases of a run.
+    /// Computes the phases of a run from its counters.
     pub fn of(c: &Counters) -> Self {
         let bus = &c.bus;
         // The phases are computed one after the other, each from the time that is left. Busy is
@@ -99,7 +99,7 @@ impl Phases {
     }
 }
 
-/// A run, its limit, and the result with another depth.
+/// A run, the same job at its physical limit, and the result with another depth.
 #[derive(Clone, Debug)]
 pub struct Why {
     /// Board, card and setting, as the user named them.
@@ -111,7 +111,7 @@ pub struct Why {
     /// Counters of the same job with two requests at a time, if it is one job with one request at a
     /// time.
     pub deeper: Option<Counters>,
-    /// Times of the run's requests in scheduler, driver and card, if they were recorded.
+    /// Times of the run's requests in scheduler, driver and card; `None`: they were not recorded.
     pub requests: Option<Requests>,
     /// Unit in which the run's rates are shown.
     pub rate: Rate,
@@ -125,7 +125,7 @@ pub struct Requests {
     pub spans: [(&'static str, f64, u64); 3],
     /// The slowest request, in one line.
     pub slowest: String,
-    /// Requests that starved, in one line, if there are some.
+    /// Requests that starved, in one line; `None`: there are none.
     pub starved: Option<String>,
 }
 
@@ -148,8 +148,8 @@ impl Requests {
 
 /// A request counts as starved if it takes this many times the 99th percentile.
 const STARVES: u64 = 20;
-/// Smallest number of requests for this check. With fewer, the slowest request belongs to the 99 %,
-/// or is next to them.
+/// Smallest number of requests of a run for the check whether one starved. With fewer, the slowest
+/// request belongs to the 99 %, or is next to them.
 const ENOUGH: usize = 100;
 
 /// Returns one line about the requests that others always overtook, if there are some.
@@ -181,20 +181,21 @@ pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
     directions.into_iter().filter_map(line).collect()
 }
 
-/// Returns the 99th percentile and the longest time in ns if a request of this direction starved.
+/// Returns the 99th percentile and the longest time in ns if a request of this direction starved;
+/// otherwise `None`.
 pub fn starves(stats: &DirStats) -> Option<(u64, u64)> {
     let p99_ns = stats.lat.histogram.percentiles(&[99.0]).first().copied()?;
     let max_ns = stats.lat.ns.max;
     (max_ns > p99_ns.saturating_mul(STARVES)).then_some((p99_ns, max_ns))
 }
 
-/// Returns the rate in MiB/s.
+/// Returns the rate of a run in MiB/s.
 pub fn mib_per_s(c: &Counters) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
 impl Why {
-    /// Runs the job, and the runs that it is compared with.
+    /// Runs the job of `run`, and the runs with which it is compared.
     pub fn new(run: &Run<'_>) -> Result<Self, RunError> {
         let (counters, completed) = export::completed(|| counted(run));
         let limit = counted(&Run { setting: Setting::Limit, ..*run })?;
@@ -206,8 +207,8 @@ impl Why {
         Ok(why)
     }
 
-    /// Makes the analysis of a finished run and its limit. Runs another depth if that can explain
-    /// something.
+    /// Makes the analysis of a finished run and its run at the limit. Runs another depth if that
+    /// can explain something.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let (title, rate) = (title(run.platform, run), Rate::default());
         let mut why = Why { title, counters, limit, deeper: None, requests: None, rate };
@@ -219,7 +220,7 @@ impl Why {
         Ok(why)
     }
 
-    /// Returns the physical limit of a run of this length ([`allowed_mib_per_s`]).
+    /// Returns the physical limit in MiB/s for a run of this length ([`allowed_mib_per_s`]).
     pub fn limit_mib_per_s(&self) -> f64 {
         allowed_mib_per_s(&self.limit, &self.counters)
     }
@@ -229,12 +230,12 @@ impl Why {
         self.rate.of(mib_per_s, self.counters.ios as f64, self.counters.bytes as f64)
     }
 
-    /// Returns the share of the physical limit in percent.
+    /// Returns the rate of the run in percent of its physical limit.
     pub fn share_percent(&self) -> f64 {
         100.0 * (mib_per_s(&self.counters) / self.limit_mib_per_s().max(f64::MIN_POSITIVE))
     }
 
-    /// Returns what costs most, in one line.
+    /// Returns what costs the run most, in one line.
     pub fn conclusion(&self) -> String {
         conclusion::line(self)
     }

@@ -1,4 +1,4 @@
-//! Facts about a run, as a table or as JSON, one object a line.
+//! Facts about a run, as a table or as JSON, one object per line.
 
 use super::{Phases, Why, mib_per_s};
 use crate::runner::served::reason;
@@ -20,13 +20,14 @@ pub struct Fact {
     pub value: f64,
     /// Unit of the number; empty for a count.
     pub unit: &'static str,
-    /// The number divided by the number of requests, of MiB and the like: result and unit.
+    /// Value of the fact divided by the number of requests, of MiB and the like: each result with
+    /// its unit.
     pub rates: Vec<(f64, &'static str)>,
 }
 
-/// Group of facts about starts that waited for the tail of their batch.
+/// Group of facts about starts that mmcq's engine held for the tail of a batch.
 const OF_HOLDS: &str = "held for the tail";
-/// Group of facts about closed transfers.
+/// Group of facts that say why open transfers were closed.
 const OF_CLOSES: &str = "closed because";
 /// Group of reasons why requests were not merged.
 const OF_MERGING: &str = "not merged because";
@@ -65,8 +66,8 @@ impl Facts<'_> {
         (100.0 * count.into() as f64 / self.c.ios.max(1) as f64, OF_REQUESTS)
     }
 
-    /// Adds a fact about something that happened `times` times, with the mean time in microseconds;
-    /// adds nothing if `times` is 0.
+    /// Adds a fact about something that took time: how often it happened, and the mean time in
+    /// microseconds. Adds nothing if it never happened.
     fn times(&mut self, group: &'static str, name: &str, times: Times) {
         if times.count > 0 {
             let us = times.ns as f64 / 1e3 / times.count as f64;
@@ -109,7 +110,7 @@ pub fn facts(why: &Why) -> Vec<Fact> {
     all.facts
 }
 
-/// Adds the flushes, and what spreads the latencies of the flash.
+/// Adds facts about flushes, and about what makes the latencies of the flash vary.
 fn flash(all: &mut Facts<'_>) {
     let (c, work) = (all.c, all.c.work);
     if c.flushes > 0 || work.flushes.count > 0 {
@@ -205,7 +206,7 @@ fn unmerged(why: &Why) -> Option<String> {
         .then(|| format!("not merged: {all} of {} requests, {count} of them because {name}", c.chances.all()))
 }
 
-/// Adds the commands by opcode.
+/// Adds the number of commands of each opcode.
 fn commands(all: &mut Facts<'_>) {
     let c = all.c;
     let mib = (c.bytes as f64 / f64::from(1 << 20)).max(f64::MIN_POSITIVE);
@@ -219,7 +220,7 @@ fn commands(all: &mut Facts<'_>) {
     }
 }
 
-/// Returns the number of data transfers, including those without a command.
+/// Returns the number of data transfers of a run, including those without a command.
 pub(super) fn transfers(c: &Counters) -> u64 {
     c.transfers + c.stack.continued
 }
@@ -277,7 +278,7 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// Returns whether the fact is shown indented, as a part of the queue's line above it.
+/// Returns whether the table shows the fact indented, as a part of the queue's line above it.
 fn is_part(fact: &Fact) -> bool {
     [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }
@@ -287,7 +288,8 @@ fn heading(fact: &Fact) -> &'static str {
     if is_part(fact) { "queue" } else { fact.group }
 }
 
-/// Returns what holding starts has cost and gained, in one line.
+/// Returns what the holding of starts has cost and gained in the run, in one line; `None`: nothing
+/// was held.
 fn held(why: &Why) -> Option<String> {
     let holds = why.counters.stack.holds;
     let us = |ns: u64| ns as f64 / 1e3;

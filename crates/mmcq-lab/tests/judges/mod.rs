@@ -15,15 +15,15 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Reports a judge that is not installed; fails where `CI` is set.
+/// Reports that a judge is not installed; fails the test where `CI` is set.
 fn missing(what: &str) {
     let line = format!("{what} is not there; tools/install-judges.sh installs it");
     assert!(std::env::var_os("CI").is_none(), "{line}");
     println!("skipped: {line}");
 }
 
-/// Returns sigrok's annotations of one kind for a waveform; the kind `cmd` has each command and
-/// each reply.
+/// Returns the annotations of one kind that sigrok finds in a waveform; the kind `cmd` has each
+/// command and each reply.
 pub fn sigrok(vcd: &Path, kind: &str) -> Option<Vec<String>> {
     let mut command = Command::new("sigrok-cli");
     command.args(["-I", "vcd:compress=8", "-P", "sdcard_sd:cmd=CMD:clk=CLK", "-A"]);
@@ -37,8 +37,8 @@ pub fn sigrok(vcd: &Path, kind: &str) -> Option<Vec<String>> {
     Some(lines.lines().filter_map(|l| l.split_once(": ")).map(|(_, rest)| rest.to_owned()).collect())
 }
 
-/// Checks that sigrok finds these commands in order, each with one reply (none for CMD0), and never
-/// takes a reply for a command.
+/// Checks that sigrok finds these commands in the waveform, in order, each with one reply (none for
+/// CMD0), and never takes a reply for a command.
 #[track_caller]
 pub fn sigrok_agrees(vcd: &Path, commands: &[String]) {
     let Some(seen) = sigrok(vcd, "cmd") else { return };
@@ -75,7 +75,8 @@ pub fn checksums(vcd: &Path, options: &[&str]) -> Option<Output> {
     judged("judge-vcd.py", "crccheck", vcd, options)
 }
 
-/// Returns what GTKWave's library reads in a Fast Signal Trace, and lets it write this as `vcd`.
+/// Returns what GTKWave's library reads in a Fast Signal Trace. The library also writes the trace
+/// to the file `vcd`, as a value change dump.
 #[track_caller]
 pub fn gtkwave(fst: &Path, vcd: &Path) -> Option<serde_json::Value> {
     let output = judged("judge-fst.py", "pylibfst", fst, &[vcd.to_str().unwrap()])?;

@@ -36,15 +36,15 @@ impl Raw {
         self.0.read_exact(&mut buffer).ok().map(|()| buffer)
     }
 
-    /// Returns the error of the next simple reply.
+    /// Returns the error number of the next simple reply; `None`: the connection has ended.
     fn error(&mut self) -> Option<u32> {
         let reply = self.receive(16)?;
         assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes());
         Some(u32::from_be_bytes(reply[4..8].try_into().unwrap()))
     }
 
-    /// Reads all that still arrives. Returns true if the connection has then ended, in order or by
-    /// a reset.
+    /// Reads all that still arrives from the server. Returns true if the connection has then ended,
+    /// in order or by a reset.
     fn read_to_end(&mut self) -> bool {
         let mut rest = Vec::new();
         // Data that the server has not read turn the end into a reset.
@@ -64,8 +64,8 @@ fn server() -> Server {
     Server::over(folder, "--write")
 }
 
-/// Checks that the server still serves and that no client has changed the image. Returns what the
-/// server printed.
+/// Checks that the server still serves, and that no client has changed the image. Returns what the
+/// server printed to standard error.
 fn unharmed(server: Server) -> String {
     let mut raw = Raw::connect(&server);
     raw.send(&request(0, 0, 4096, 512));

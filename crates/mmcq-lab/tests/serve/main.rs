@@ -37,7 +37,7 @@ impl Server {
         Server::over(folder, options)
     }
 
-    /// Starts a server with the image that is in the folder.
+    /// Starts a server with the image that is already in the folder.
     fn over(folder: tempfile::TempDir, options: &str) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
         command.current_dir(folder.path()).args(["serve", "card.img"]).args(options.split_whitespace());
@@ -90,7 +90,8 @@ impl Server {
         (said, folder)
     }
 
-    /// Runs a client in the folder. Returns its output; `None` if the client is not installed.
+    /// Runs a client program in the server's folder. Returns its output; `None` if the client is
+    /// not installed.
     fn client(&self, line: &[&str]) -> Option<String> {
         let output = self.try_client(line)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -103,7 +104,8 @@ impl Server {
         self.with_client(line, Command::output)
     }
 
-    /// Passes the command of a client in the folder to `f`; `None` if the client is not installed.
+    /// Passes the command that runs a client program in the server's folder to `with`; `None` if
+    /// the client is not installed.
     fn with_client<T>(
         &self,
         line: &[&str],

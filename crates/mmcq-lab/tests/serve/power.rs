@@ -1,12 +1,12 @@
-//! Tests power cuts while clients write.
+//! Tests power cuts of the card while clients write.
 
 use super::wire::{Client, FUA, WRITE, WRITE_ZEROES};
 use super::{Server, URI};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-/// Checks that after a flush no block has an older version than flushed. Blocks contain a version
-/// number.
+/// Checks after power cuts that no block has an older version than the one that was flushed. Each
+/// block contains a version number.
 #[test]
 fn what_was_flushed_is_there_and_the_next_flush_says_what_happened() {
     let mut server = Server::start(64, "--write --platform hsq-sprd");
@@ -76,8 +76,8 @@ fn versions(client: &mut Client) -> Vec<u8> {
     (0..BLOCKS).map(|block| client.read(block * 512, 512)[0]).collect()
 }
 
-/// Returns whether the next flush is refused; the flush after it must succeed. Then reads once: by
-/// a request after the refusal the server knows that the client was told.
+/// Returns whether the client's next flush is refused; the flush after it must succeed. Then reads
+/// once: by a request after the refusal the server knows that the client was told.
 fn refused_once(client: &mut Client) -> bool {
     let refused = !client.flush();
     assert!(client.flush());
@@ -201,7 +201,7 @@ fn zeros_and_a_write_at_once_leave_a_true_map() {
     assert_eq!(client.status(0, BYTES), [(BYTES, true)]);
 }
 
-/// Checks that each hole in the map reads as zeros.
+/// Checks that each hole that the server reports reads as zeros.
 fn is_true(client: &mut Client, bytes: u32) {
     let status = client.status(0, bytes);
     let data = client.read(0, bytes);

@@ -15,13 +15,14 @@ fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }
 
-/// Calls `f` with this number of inputs, or with those of a search, and prints their number. An
-/// input has at most 4 KiB, since longer ones take more time to make than to test.
+/// Calls `f` with this number of random inputs, or with the inputs of a search, and prints their
+/// number. An input has at most 4 KiB, since longer ones take more time to make than to test.
 pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     sized(name, inputs, 32..4_096, f);
 }
 
-/// Runs `run` with 500 seeds, and checks that each gives the same result twice.
+/// Runs `run` twice with each of 500 seeds, and checks that both runs of a seed give the same
+/// result.
 pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) -> T) {
     fuzz(name, 500, |u| {
         run(u.arbitrary()?);
@@ -30,8 +31,8 @@ pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) 
     assert_eq!(run(7), run(7));
 }
 
-/// Calls `f` with this number of inputs of this length, which are the same in every run even during
-/// a search. For tests that must reach a certain case.
+/// Calls `f` with this number of random inputs of this length, which are the same in every run even
+/// during a search. For tests that must reach a certain case.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     for seed in 1..=inputs {
         arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();

@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time that no test needs, even on a busy machine.
+/// Time after which a test counts as hanging; no test needs so long, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Watch over a test until this value is dropped.

@@ -9,10 +9,10 @@ use mmcq_torture::shrink::shrink;
 use mmcq_torture::trace::{HEADING, InOrder};
 use std::process::ExitCode;
 
-/// Number of failing runs that are shortened.
+/// Number of failing runs that are shortened and printed.
 const SHORTENED: usize = 3;
 
-/// Returns the seed of a run that can be replayed by a command, otherwise a description of the run.
+/// Returns the seed of a run if a command can replay the run, otherwise a description of the run.
 fn named(case: &Case, command: Option<&str>) -> String {
     match command {
         Some(_) => format!("seed {}", case.seed),
@@ -20,8 +20,8 @@ fn named(case: &Case, command: Option<&str>) -> String {
     }
 }
 
-/// Prints the broken promises, and shortened versions of the first runs. `command` returns the
-/// command that replays a seed, if there is one.
+/// Prints the promises that the runs of `score` broke, and shortened versions of the first such
+/// runs. `command` returns the command that replays a seed, if there is one.
 pub(super) fn explain(score: &Score, command: &dyn Fn(u64) -> Option<String>) -> Result<(), Error> {
     for (case, violation) in &score.failures {
         let command = command(case.seed);

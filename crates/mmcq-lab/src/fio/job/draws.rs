@@ -7,20 +7,20 @@ pub enum RandomGenerator {
     Tausworthe,
     /// Tausworthe generator with 64 bits.
     Tausworthe64,
-    /// Linear feedback shift register, which reaches every block once without a map.
+    /// Linear feedback shift register, which returns every block once without a random map.
     Lfsr,
 }
 
 /// Zone of a file: its share of the random offsets, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// Percentage of the random offsets.
+    /// Percentage of the random offsets that are in this zone.
     pub percent: u8,
-    /// Size in percent of the file, or in bytes.
+    /// Size of the zone, in percent of the file or in bytes.
     pub size: u64,
 }
 
-/// Option `random_distribution=`: how often each block is drawn.
+/// Option `random_distribution=`: how often the offsets draw each block of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
     /// Uniform: each block equally often.
@@ -39,7 +39,7 @@ pub enum Distribution {
         /// Place of the most frequent block, 0 (start of the file) to 1 (end).
         center: Option<f64>,
     },
-    /// Normal distribution around the middle, or around `center`.
+    /// Normal distribution around the middle of the file, or around `center`.
     Normal {
         /// Standard deviation in percent of the file.
         percent: f64,

@@ -1,4 +1,4 @@
-//! Option `random_generator=lfsr`: a linear feedback shift register that reaches every block once.
+//! Option `random_generator=lfsr`: a linear feedback shift register that returns every block once.
 
 /// Taps of shift registers of maximal period, for 3 bits and more (Xilinx XAPP052, table 3).
 const TAPS: [&[u32]; 31] = [

@@ -1,4 +1,4 @@
-//! Random map: the blocks of a file that a pass has already used.
+//! Random map of fio: which blocks of a file a worker's pass has already used.
 
 /// Bitmap of used blocks, in levels. Bit i of a level is set when word i of the level below is
 /// full. So the next free block is found in a few steps even in a full map.
@@ -59,7 +59,7 @@ impl RandomMap {
         block < self.blocks && self.levels[0][word] >> bit & 1 == 0
     }
 
-    /// Marks a block as used.
+    /// Marks the block with this number as used.
     fn take(&mut self, block: u64) {
         let mut at = block;
         for level in &mut self.levels {
@@ -72,8 +72,8 @@ impl RandomMap {
         }
     }
 
-    /// Marks up to `count` blocks from `block` on as used, and stops before one that is already
-    /// used. Returns the number of blocks marked.
+    /// Marks up to `count` blocks from `block` on as used, and stops before a block that is already
+    /// used. Returns the number of blocks that were marked.
     pub fn take_run(&mut self, block: u64, count: u64) -> u64 {
         let mut taken = 0;
         while taken < count && self.is_free(block + taken) {

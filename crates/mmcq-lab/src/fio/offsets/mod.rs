@@ -32,25 +32,25 @@ pub struct Place {
     pub bytes: u64,
 }
 
-/// Next step of a worker's pass over its files.
+/// Next step of a worker in its pass over its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A transfer of this file in this direction. If this direction must wait, the caller may
-    /// choose the other one. [`Offsets::place`] returns the place.
+    /// choose the other direction. [`Offsets::place`] returns the place of the transfer.
     Transfer {
-        /// Index of the file.
+        /// Index of the file among the worker's files.
         file: usize,
         /// Direction of the data.
         dir: Dir,
     },
     /// A flush of this file; `data_only` for `fdatasync`.
     Sync {
-        /// Index of the file to flush.
+        /// Index of the file to flush among the worker's files.
         file: usize,
         /// Whether the file's own metadata need not be written.
         data_only: bool,
     },
-    /// The pass is over: all files are done.
+    /// The pass is over: all of the worker's files are done.
     End,
 }
 
@@ -100,7 +100,8 @@ pub struct Offsets {
     last_was_sync: bool,
 }
 
-/// Number of draws of a block size that does not fit, after which the smallest size is used.
+/// Number of draws of a block size that does not fit before the file's end, after which the
+/// smallest size is used.
 const SIZE_DRAWS_MAX: u32 = 10_000;
 
 impl Offsets {
@@ -145,8 +146,8 @@ impl Offsets {
         }
     }
 
-    /// Begins the next pass: files and maps start again, and with `randrepeat` the random streams,
-    /// too.
+    /// Begins the worker's next pass: files and random maps start again; with `randrepeat` the
+    /// random streams start again, too.
     pub fn restart(&mut self) {
         for file in &mut self.files {
             file.reset();
@@ -167,7 +168,7 @@ impl Offsets {
         self.files.iter_mut().for_each(|file| file.done = false);
     }
 
-    /// Returns whether the last step was a flush.
+    /// Returns whether the last step that was returned was a flush.
     pub fn last_was_sync(&self) -> bool {
         self.last_was_sync
     }
@@ -177,7 +178,7 @@ impl Offsets {
         self.files.iter().all(|f| f.done)
     }
 
-    /// Returns the next step of the present pass.
+    /// Returns the worker's next step in the present pass.
     pub fn step(&mut self) -> Step {
         let Some(file) = self.pick_file() else { return Step::End };
         match self.direction() {
@@ -202,7 +203,7 @@ impl Offsets {
         Some(Place { dir, file, offset, bytes })
     }
 
-    /// Returns the next file, in turn, that is not done; `None`: all are done.
+    /// Returns the index of the next file, in turn, that is not done; `None`: all files are done.
     fn pick_file(&mut self) -> Option<usize> {
         for _ in 0..self.files.len() {
             let index = self.next_file;
@@ -214,7 +215,8 @@ impl Offsets {
         None
     }
 
-    /// Returns the next direction. `Err` means that a flush is due; `Err(true)` means `fdatasync`.
+    /// Returns the direction of the next transfer. `Err` means that a flush is due instead;
+    /// `Err(true)` means `fdatasync`.
     fn direction(&mut self) -> Result<Dir, bool> {
         let job = &self.job;
         let writes = self.issued[Dir::Write.index()];
@@ -244,8 +246,8 @@ impl Offsets {
         Ok(self.mix_dir)
     }
 
-    /// Returns offset and length in bytes of the next transfer in a file; `None` if the file is
-    /// done.
+    /// Returns offset and length in bytes of the next transfer in the file at `index`; `None` if
+    /// the file is done.
     fn fill(&mut self, index: usize, dir: Dir) -> Option<(u64, u64)> {
         let (relative, keep_map) = self.relative_offset(index, dir)?;
         let file = &self.files[index];
@@ -273,8 +275,8 @@ impl Offsets {
         Some((offset, bytes))
     }
 
-    /// Returns the next offset relative to the region, and true if the random map must not change;
-    /// `None` if the file is done.
+    /// Returns the next offset in bytes relative to the start of the worker's region, and true if
+    /// the random map must not change; `None` if the file is done.
     fn relative_offset(&mut self, index: usize, dir: Dir) -> Option<(u64, bool)> {
         if !self.job.rw.random {
             return self.sequential(index, dir).map(|offset| (offset, false));
@@ -356,7 +358,8 @@ impl Offsets {
         Some(first + block)
     }
 
-    /// Returns the length of a transfer at `offset`; `None` if not even the smallest block fits.
+    /// Returns the length in bytes of a transfer at `offset`; `None` if not even the smallest block
+    /// fits there.
     fn length(&mut self, index: usize, dir: Dir, offset: u64) -> Option<u64> {
         let bs = &self.job.bs[dir.index()];
         let file = &self.files[index];

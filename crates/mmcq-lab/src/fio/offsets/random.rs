@@ -47,8 +47,8 @@ pub struct Taus258 {
     s: [u64; 5],
 }
 
-/// Parameters of each of the five parts: shift left (input), shift right, bits that are cleared,
-/// shift left.
+/// Parameters of each of the generator's five parts: shift left (input), shift right, bits that are
+/// cleared, shift left.
 const PARTS: [(u32, u32, u64, u32); 5] =
     [(1, 53, 1, 10), (24, 50, 511, 5), (3, 23, 4095, 29), (5, 24, 131_071, 23), (3, 33, 8_388_607, 8)];
 
@@ -83,7 +83,7 @@ impl Taus258 {
     }
 }
 
-/// Stream of random offsets.
+/// Stream of the random numbers that determine a job's offsets.
 #[derive(Clone, Debug)]
 pub(super) enum Draws {
     /// Generator of `random_generator=tausworthe`.
@@ -93,7 +93,7 @@ pub(super) enum Draws {
 }
 
 impl Draws {
-    /// Makes the stream with the generator that the job requests.
+    /// Makes the stream of the job's offsets, with the generator that the job requests.
     pub(super) fn new(job: &Job, seeds: &Seeds) -> Self {
         match job.random_generator {
             RandomGenerator::Tausworthe64 => Draws::Long(Taus258::new(seeds.offset)),
@@ -119,7 +119,7 @@ pub struct Seeds {
     pub verify: u32,
     /// Seed of the choice between reads and writes.
     pub mix: u32,
-    /// Seed of the offsets.
+    /// Seed of the random offsets.
     pub offset: u64,
     /// Seed of file sizes, if `filesize=` is a range.
     pub file_size: u32,
@@ -133,7 +133,7 @@ const GOLDEN: u64 = 0x9e37_0001;
 const FIO_SEED: u64 = 0xb189_9bed;
 
 impl Seeds {
-    /// Returns whether a seed of this job depends on the seed of the run.
+    /// Returns whether a random seed of this job depends on the seed of the run.
     pub fn are_of_run(job: &Job) -> bool {
         job.randseed.is_none() && !job.randrepeat && !job.allrandrepeat
     }

@@ -18,11 +18,12 @@ pub struct Region {
 /// All parts of files that a worker uses, and how many bytes it transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Parts, one for each file.
+    /// Parts of the worker's files, one for each file.
     pub regions: Vec<Region>,
-    /// Number of bytes in one pass: `size=`.
+    /// Number of bytes that one pass transfers: `size=`.
     pub pass_bytes: u64,
-    /// Number of bytes in all passes: `io_size=`, or `size=` if it is not given.
+    /// Number of bytes that all passes together transfer: `io_size=`, or `size=` if it is not
+    /// given.
     pub limit_bytes: u64,
 }
 
@@ -91,7 +92,8 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
     Ok(Extent { regions, pass_bytes, limit_bytes })
 }
 
-/// Returns the size of a file by `filesize=`, drawn if that is a range.
+/// Returns the size in bytes of a file by the job's `filesize=`, drawn at random if that is a
+/// range.
 fn own_bytes(job: &Job, sizes: &mut Taus88) -> u64 {
     let (least, most) = job.filesize.unwrap_or_default();
     if least == most {

@@ -1,4 +1,4 @@
-//! Option `random_distribution=`: how often each block is drawn.
+//! Option `random_distribution=`: how often the offsets draw each block of the file.
 //!
 //! Zipf's law uses the generator of Gray et al. ("Quickly Generating Billion-Record Synthetic
 //! Databases", SIGMOD 1994). Pareto's law uses its inverse. The normal distribution uses a sum of
@@ -12,7 +12,7 @@ const TERMS_MAX: u64 = 10_000_000;
 /// Number of draws whose sum makes a normal value.
 const DRAWS: u64 = 12;
 
-/// Generator of blocks of one file by rank: rank 0 is the most frequent.
+/// Generator of the numbers of a file's blocks by rank: the block of rank 0 is drawn most often.
 #[derive(Clone, Debug)]
 pub(super) struct Ranks {
     blocks: u64,
@@ -58,7 +58,7 @@ impl Ranks {
         })
     }
 
-    /// Returns the number of the next block.
+    /// Returns the number of the next block that is drawn.
     pub(super) fn next(&mut self) -> u64 {
         let blocks = self.blocks.max(1);
         let rank = match self.law {
@@ -97,7 +97,8 @@ impl Ranks {
     }
 }
 
-/// Scatters a rank over the file by a multiplication with the golden ratio.
+/// Scatters a rank by a multiplication with the golden ratio; the caller takes the result modulo
+/// the number of blocks.
 fn scatter(rank: u64) -> u64 {
     rank.wrapping_mul(0x61c8_8646_80b5_83eb)
 }

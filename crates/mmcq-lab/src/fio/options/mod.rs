@@ -39,8 +39,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("ss_ramp", "steadystate_ramp_time"),
 ];
 
-/// Applies `name=value` to `job`. `value` is `None` if the option has no `=`. A returned note means
-/// that the option has no effect.
+/// Stores the option `name=value` in `job`. `value` is `None` if the option has no `=`. A returned
+/// note means that the option has no effect.
 pub fn apply(
     job: &mut Job,
     name: &str,
@@ -73,7 +73,7 @@ pub fn apply(
     Err(ParseError::new(place, unknown(name)))
 }
 
-/// Returns a note if part of an accepted option has no effect.
+/// Returns a note if part of an accepted option has no effect; otherwise `None`.
 fn not_modelled(job: &Job, option: &str, place: &Place) -> Option<Note> {
     let ranked = matches!(
         job.random_distribution,

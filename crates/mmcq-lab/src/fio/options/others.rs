@@ -1,5 +1,5 @@
-//! Options of fio without effect here, each with its reason, and options that are refused since
-//! they would change a result.
+//! Options of fio that have no effect in the laboratory, each with its reason, and options that are
+//! refused since they would change a result.
 
 const MEMORY: &str = "buffers belong to the model";
 const SCHEDULING: &str = "CPUs and priorities come from the platform";

@@ -1,4 +1,4 @@
-//! Options that change a job.
+//! Options that change a job, each with the code that stores its value.
 
 use super::{Opt, distribution};
 use crate::fio::job::{
@@ -9,7 +9,7 @@ use crate::fio::value::{self, Expected};
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
-/// Largest block size in bytes. It limits the memory of a worker.
+/// Largest block size in bytes that an option may set. It limits the memory of a worker.
 const BLOCK_MAX: u64 = 1 << 30;
 const U32_MAX: u64 = 0xffff_ffff;
 
@@ -23,7 +23,7 @@ const fn flag(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expect
     Opt { name, flag: true, apply }
 }
 
-/// Makes an option that stores a number, which must be within bounds, in a field.
+/// Makes an option that stores a number in a field of the job; the number must be within bounds.
 macro_rules! number {
     ($name:literal, $field:ident, $min:expr, $max:expr) => {
         opt($name, |j, v| {
@@ -347,8 +347,8 @@ pub static USED: &[Opt] = &[
 /// Error text for `rw=random`, which no version of fio accepts.
 pub const RANDOM: &str = "randread, randwrite or randrw, of which random may mean any";
 
-/// Parses `rw=word[:N]`. With a random word, N is the number of transfers from jump to jump; with a
-/// sequential word, a step in bytes.
+/// Parses `rw=word[:N]`. With a random word, N is the number of transfers from one random jump to
+/// the next; with a sequential word, the number of bytes added after each transfer.
 fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     let (word, suffix) = match text.split_once(':') {
         Some((word, suffix)) => (word, Some(suffix)),
@@ -400,7 +400,7 @@ fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
     if (1..=BLOCK_MAX).contains(&bytes) { Ok(bytes) } else { Err("a size from 1 byte to 1 GiB".to_string()) }
 }
 
-/// Parses `a` (both directions), `a,b` (read, write), `a,` (only read) or `,b` (only write). A
+/// Parses `a` (for both directions), `a,b` (read, write), `a,` (only read) or `,b` (only write). A
 /// third part (trim) is parsed but not used.
 fn each_direction(
     text: &str,
@@ -459,7 +459,7 @@ fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     Ok(BlockSize { min, max, split })
 }
 
-/// Parses the length of a measuring window in milliseconds; 0 is refused.
+/// Parses the length in milliseconds of a time window over which a log averages; 0 is refused.
 fn window_ms(text: &str) -> Result<u64, Expected> {
     let ms = value::time_ns(text, MS)? / MS;
     if ms == 0 { Err("at least 1 ms".to_string()) } else { Ok(ms) }

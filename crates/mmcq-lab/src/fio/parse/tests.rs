@@ -1,7 +1,7 @@
 use super::*;
 use crate::fio::job::{Size, expand};
 
-/// Files and environment variables of a test, by name.
+/// Files and environment variables of a test, each with its name and its content.
 struct Fixed(Vec<(&'static str, &'static str)>);
 
 impl Sources for Fixed {

@@ -24,7 +24,7 @@ fn put(fields: &mut Fields, key: &str, value: Value) {
     fields.push((key.to_string(), value));
 }
 
-/// Returns the report as JSON; with `plus` also the histograms.
+/// Returns the report as JSON text; with `plus` also with the histograms.
 pub fn json(report: &Report, plus: bool) -> String {
     let context = &report.context;
     let mut top = Fields::new();

@@ -16,21 +16,21 @@ pub use replayed::{Fact, Figures, Program, Replayed};
 use std::sync::Arc;
 pub use terse::terse;
 
-/// fio version whose formats these are; programs that read reports check it.
+/// Version of fio whose report formats these are; programs that read reports check it.
 pub const FORMAT_VERSION: &str = "fio-3.33";
 
-/// One entry: a worker, or the workers of a group together.
+/// Entry of a report: a worker, or all workers of a group together.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Job of the worker, or of the first worker of the group.
     pub job: Arc<Job>,
     /// Number of workers in the entry.
     pub jobs: u32,
-    /// Number of the report group.
+    /// Number of the report group that the entry belongs to.
     pub group: u32,
-    /// Number that the report shows as process ID.
+    /// Number that the report shows as the entry's process ID.
     pub pid: u32,
-    /// Measurements of the entry.
+    /// Measurements of the entry's workers.
     pub stats: Stats,
 }
 
@@ -62,22 +62,22 @@ pub struct Origin {
     pub setting: String,
     /// Name of the scheduler; empty: not known.
     pub scheduler: String,
-    /// Seed of everything random that is not fio's own.
+    /// Seed of all random numbers of the models. fio's random numbers come from fio's own seeds.
     pub seed: u64,
-    /// Changed values: `KEY=VALUE`.
+    /// Values of board, card or jobs that the user changed: `KEY=VALUE`.
     pub changes: Vec<String>,
-    /// Counters: name and value. Shares are from 0 to 1.
+    /// Counters of the run: name and value. Shares are from 0 to 1.
     pub counters: Vec<(String, f64)>,
-    /// Phases in which the time was spent: name and nanoseconds. Their sum is the length of the
-    /// run.
+    /// Phases in which the time of the run was spent: name and nanoseconds. Their sum is the length
+    /// of the run.
     pub phases: Vec<(String, u64)>,
     /// For a replay: the trace and how it is replayed.
     pub replay: Replayed,
-    /// For a replay of a trace with names: its programs.
+    /// Measurements of the programs in a replayed trace that names its programs; otherwise empty.
     pub programs: Vec<Program>,
-    /// The jobs as a job file, a line each, before any of their values were changed.
+    /// The jobs as lines of a job file, as they were before any of their values were changed.
     pub job_file: Vec<String>,
-    /// Directions with a request that starved, a line each.
+    /// Lines about directions in which a request starved, one for each such direction of a job.
     pub starved: Vec<String>,
 }
 
@@ -88,11 +88,11 @@ pub fn title(platform: &str, card: &str, setting: &str, seed: u64, changes: &[St
     format!("mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}")
 }
 
-/// Name of the first counter about late requests.
+/// Name of the first of the counters that say how late requests started.
 const LATE: &str = "late_mean_us";
 
 impl Origin {
-    /// Returns one line about what ran.
+    /// Returns one line about what ran: version, board, card, setting, seed, changes.
     pub fn title(&self) -> String {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
@@ -178,13 +178,13 @@ impl Started {
 /// All results of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Times and names that are shown.
+    /// Times and names that the report shows.
     pub context: Context,
     /// Numbers of threads and of processes that were started.
     pub started: Started,
     /// Entries in the order of the workers.
     pub entries: Vec<Entry>,
-    /// Use of the disks.
+    /// Use of the disks during the run.
     pub disks: Vec<DiskUtil>,
 }
 
@@ -206,8 +206,8 @@ pub struct GroupDir {
 }
 
 impl Report {
-    /// Collects the workers' results. Workers of one group whose jobs have `group_reporting` become
-    /// one entry.
+    /// Makes the report from the workers' results. Workers of one group whose jobs have
+    /// `group_reporting` become one entry.
     pub fn new(context: Context, results: Vec<(Worker, Stats)>, disks: Vec<DiskUtil>) -> Self {
         let mut entries: Vec<Entry> = Vec::new();
         let mut open: Option<u32> = None;
@@ -233,14 +233,15 @@ impl Report {
         Report { context, started, entries, disks }
     }
 
-    /// Returns the numbers of the groups, in order.
+    /// Returns the numbers of the report groups, in order.
     pub fn groups(&self) -> Vec<u32> {
         let mut groups: Vec<u32> = self.entries.iter().map(|e| e.group).collect();
         groups.dedup();
         groups
     }
 
-    /// Returns the sums of one direction of a group; `dir` is `None` for the group's discards.
+    /// Returns the sums of one direction of a report group; with `dir` as `None`, the sums of the
+    /// group's discards.
     pub fn group(&self, group: u32, dir: Option<Dir>) -> GroupDir {
         let mut sum = GroupDir { min_bw: u64::MAX, ..GroupDir::default() };
         for entry in self.entries.iter().filter(|e| e.group == group) {
@@ -260,12 +261,12 @@ impl Report {
     }
 }
 
-/// Returns the amount per second; 0 if `ms` is 0.
+/// Returns `amount` per second if it took `ms` milliseconds; 0 if `ms` is 0.
 fn rate(amount: u64, ms: u64) -> u64 {
     u64::try_from(u128::from(amount) * 1000 / u128::from(ms.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Returns the mean share in percent that an entry has of its group's bandwidth.
+/// Returns the mean share in percent that an entry has in the bandwidth of its group.
 fn share_of_group(bw_kib: &Running, group: &GroupDir) -> f64 {
     if group.aggregate_bw <= 1024 {
         return 100.0;
@@ -283,7 +284,7 @@ fn shares<const N: usize>(counts: &[u64; N], total: u64, least: f64) -> [f64; N]
     })
 }
 
-/// Returns user and system time in percent of the workers' time.
+/// Returns the user and the system time of the CPU, in percent of the workers' run time.
 fn cpu_percent(stats: &Stats) -> (f64, f64) {
     let share = |ns: u64| {
         if stats.job_runtime_ns == 0 { 0.0 } else { ns as f64 * 100.0 / stats.job_runtime_ns as f64 }

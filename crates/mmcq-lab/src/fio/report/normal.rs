@@ -49,7 +49,7 @@ pub fn normal(report: &Report) -> String {
     out
 }
 
-/// Returns whether sizes are shown in binary units first, and the number of digits.
+/// Returns whether the report shows sizes in binary units (KiB) first, and with how many digits.
 fn units(job: &Job) -> (bool, u8) {
     (job.kb_base == 1024, job.significant_figures)
 }
@@ -209,7 +209,7 @@ fn decimals(percent: f64) -> usize {
     fraction.len()
 }
 
-/// Writes five shares per line; shares of 0 are left out.
+/// Writes shares in percent, five per line, each with its name; shares of 0 are left out.
 fn distribution(out: &mut String, unit: &str, names: &[&str], shares: &[f64]) {
     let shown: Vec<String> = names
         .iter()

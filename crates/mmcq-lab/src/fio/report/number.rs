@@ -29,7 +29,8 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |n| n as usize + 1)
 }
 
-/// Returns a readable unit for these latencies in ns: divisor and name.
+/// Returns a readable unit for latencies with this minimum, maximum and deviation in ns: the
+/// divisor, and the unit's name.
 pub fn latency_unit(min: u64, max: u64, deviation: f64) -> (f64, &'static str) {
     if min > 2_000_000 && max > 99_999_999 && deviation > 1_000_000.0 {
         (1_000_000.0, "msec")

@@ -4,7 +4,7 @@
 use crate::fio::programs::{ProgramStats, Programs, Taken};
 use std::fmt::Write;
 
-/// Percentiles of each program, with their names in JSON.
+/// Percentiles of each program's latencies that are shown, with their names in JSON.
 pub(super) const PERCENTILES: [(f64, &str); 4] =
     [(50.0, "p50"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9")];
 
@@ -40,7 +40,7 @@ pub struct Replayed {
     pub names: Vec<String>,
 }
 
-/// A program of a trace, with what its requests took.
+/// A program of a trace, with the measurements of its requests.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Name of the program in the trace.
@@ -49,7 +49,7 @@ pub struct Program {
     pub stats: ProgramStats,
 }
 
-/// Latency of one kind of requests, in microseconds.
+/// Latencies of a program's requests of one kind, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Number of requests of this kind.
@@ -110,7 +110,7 @@ impl Program {
     }
 }
 
-/// Returns the sums over all programs, by kind of request.
+/// Returns the sums over the requests of all programs, separate for each kind of request.
 fn sums(programs: &[Program]) -> Program {
     let mut stats = ProgramStats::default();
     programs.iter().for_each(|program| stats.pool(&program.stats));

@@ -6,7 +6,7 @@ use crate::fio::job::{Dir, Job};
 use crate::fio::stats::{DirStats, Running};
 use std::fmt::Write;
 
-/// Number of percentiles in the format.
+/// Number of percentiles in a line of the terse format.
 const PERCENTILES: usize = 20;
 
 /// Returns the report in terse format, one line for each job.
@@ -95,7 +95,7 @@ fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     }
 }
 
-/// Writes smallest, largest, mean and deviation in us.
+/// Writes the smallest, largest and mean latency and the standard deviation, in us.
 fn latency(out: &mut String, series: &Running) {
     let _ = write!(
         out,

@@ -2,12 +2,12 @@
 
 use super::{Entry, Op, When};
 
-/// Unit in bytes of the compactly stored offsets and lengths.
+/// Unit in bytes of the offsets and lengths in the compact form.
 const BLOCK: u64 = 512;
 /// Number of the lowest bits in an element of `places`, which hold the operation.
 const OP_BITS: u32 = 3;
-/// Number of the next bits in an element of `places`, which hold the time code. The block number
-/// follows.
+/// Number of bits for the time code in an element of `places`, above those for the operation. The
+/// block number is above both.
 const WHEN_BITS: u32 = 2;
 /// Operation code of a request that is stored in `odd`.
 const ODD: u64 = 7;
@@ -23,16 +23,16 @@ const AFTER_START: u64 = 2;
 /// Time code of a request that starts some time after the end of another one.
 const AFTER_END: u64 = 3;
 
-/// Requests in the order in which they start. A request needs 12 bytes; 20 if requests have ideal
-/// times, and 28 if some also wait for others.
+/// The requests of a script in the order in which they start. A request needs 12 bytes; 20 if
+/// requests have ideal times, and 28 if some also wait for others.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
-    /// Block number, with bits for operation and time. A request that is stored in `odd` has its
-    /// index there.
+    /// For each request, its block number, with bits for operation and time. A request that is
+    /// stored in `odd` has its index there instead.
     places: Vec<u64>,
     /// Length of each request in blocks.
     blocks: Vec<u32>,
-    /// Ideal start time of each request; empty while no request has one.
+    /// Ideal start time in ns of each request; empty while no request has one.
     dues: Vec<u64>,
     /// For each request, the request that it waits for, and the delay in ns after that; empty while
     /// no request waits.
@@ -42,7 +42,7 @@ pub struct Entries {
 }
 
 /// Adds a value to a list that stays empty while all values are `usual`. `before`: number of values
-/// so far.
+/// that were added before, including the usual ones.
 fn add<T: Copy + PartialEq>(list: &mut Vec<T>, before: usize, usual: T, value: T) {
     if list.is_empty() && value != usual {
         list.resize(before, usual);
@@ -63,7 +63,7 @@ impl Entries {
         self.places.is_empty()
     }
 
-    /// Adds a request at the end.
+    /// Adds a request at the end of the list.
     pub fn push(&mut self, entry: Entry) {
         let packed = Packed::of(&entry).unwrap_or_else(|| {
             self.odd.push(entry);
@@ -77,7 +77,7 @@ impl Entries {
         add(&mut self.waits, before, (0, 0), packed.wait);
     }
 
-    /// Returns the request of this number.
+    /// Returns the request with this index, from 0; `None`: the list is shorter.
     pub fn get(&self, number: usize) -> Option<Entry> {
         let place = *self.places.get(number)?;
         let op = place & ((1 << OP_BITS) - 1);
@@ -98,12 +98,12 @@ impl Entries {
         Some(Entry { op, offset, bytes, when, due })
     }
 
-    /// Returns all requests, in order.
+    /// Returns all requests of the list, in order.
     pub fn iter(&self) -> impl Iterator<Item = Entry> {
         (0..self.len()).filter_map(|number| self.get(number))
     }
 
-    /// Frees spare memory; no more requests will be added.
+    /// Frees spare memory of the list, to which no more requests will be added.
     pub fn shrink_to_fit(&mut self) {
         self.places.shrink_to_fit();
         self.blocks.shrink_to_fit();
@@ -122,7 +122,8 @@ struct Packed {
 }
 
 impl Packed {
-    /// Packs a request. Returns `None` if a value is too large or not a multiple of the block.
+    /// Packs a request into the compact form. Returns `None` if a value is too large, or not a
+    /// multiple of 512 bytes.
     fn of(entry: &Entry) -> Option<Self> {
         let op = OPS.iter().position(|op| *op == entry.op)? as u64;
         let (when, wait) = match entry.when {

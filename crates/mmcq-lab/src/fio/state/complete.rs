@@ -1,4 +1,4 @@
-//! What a completion changes in a worker: measurements, errors, verification.
+//! What the end of a transfer or flush changes in a worker: measurements, errors, verification.
 
 use super::{How, Io, JobState, Phase, Sync, Times, VERIFY_ERRORS_KEPT};
 use crate::fio::job::Dir;
@@ -84,14 +84,14 @@ impl JobState {
         }
     }
 
-    /// Records the end of a request of the script.
+    /// Records the end of the script's request with the index `entry`.
     fn ended(&mut self, entry: u32, at_ns: u64) {
         if let Some(player) = &mut self.player {
             player.ended(entry, at_ns);
         }
     }
 
-    /// Records the end of a flush.
+    /// Records the end of a flush, with success or an error.
     pub fn complete_sync(&mut self, sync: &Sync, times: Times, result: Result<(), WorkerError>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);

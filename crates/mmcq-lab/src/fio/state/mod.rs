@@ -46,7 +46,7 @@ pub struct Io {
     pub how: How,
     /// Index of the file among the worker's files.
     pub file: usize,
-    /// Offset in bytes in the file.
+    /// Offset in bytes in the file of the transfer's first byte.
     pub offset: u64,
     /// Length of the transfer in bytes.
     pub bytes: u64,
@@ -63,7 +63,7 @@ pub struct Io {
 /// worker submits nothing until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// Index of the file among the worker's files.
+    /// Index among the worker's files of the file to flush.
     pub file: usize,
     /// Whether the flush stands for `fdatasync`.
     pub data_only: bool,
@@ -89,24 +89,25 @@ pub enum Next {
 /// Times of a transfer or flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Time at which the worker began to submit it.
+    /// Time in ns at which the worker began to submit the transfer or flush.
     pub start_ns: u64,
-    /// Time at which the submission returned. With an I/O engine that blocks, the time at which the
-    /// call began to wait.
+    /// Time in ns at which the submission returned. With an I/O engine that blocks, the time at
+    /// which the call began to wait.
     pub issue_ns: u64,
-    /// Time at which the worker saw its completion.
+    /// Time in ns at which the worker saw the completion.
     pub complete_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The start delay is not over.
+    /// The worker's start delay (`startdelay=`) is not over.
     Waiting,
     /// The worker issues the transfers of a pass.
     Pass,
-    /// All transfers of the pass are issued, and outstanding ones must complete.
+    /// All transfers of the pass are issued, and the worker waits until outstanding ones complete.
     Draining,
-    /// Flushes of `end_fsync`; the field is the index of the next file to flush.
+    /// The worker flushes its files for `end_fsync`; the field is the index of the next file to
+    /// flush.
     EndSync(usize),
     /// The worker reads the written data back.
     Verify,
@@ -128,14 +129,14 @@ pub struct JobState {
     phase: Phase,
     outstanding: u32,
     outstanding_writes: u32,
-    /// Whether the worker waits for a flush.
+    /// Whether the worker waits for the end of a flush.
     flushing: bool,
     filling: bool,
     started_ns: u64,
     begin_ns: Option<u64>,
     ramping: bool,
     phase_start_ns: u64,
-    /// Bytes transferred in this phase: reads, writes, discards.
+    /// Bytes that the worker has transferred in the present phase: reads, writes, discards.
     phase_bytes: [u64; 3],
     last_ns: u64,
     loops_left: u32,
@@ -240,12 +241,12 @@ impl JobState {
         self.phase == Phase::Pass && !self.stop
     }
 
-    /// Returns the number of transfers and flushes under way.
+    /// Returns the number of the worker's transfers and flushes under way.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// Returns the bytes transferred so far.
+    /// Returns the number of bytes that the worker has transferred so far.
     pub fn moved_bytes(&self) -> u64 {
         self.done_bytes
     }
@@ -302,7 +303,7 @@ impl JobState {
         begin_ns
     }
 
-    /// Lets all measurements start at this time.
+    /// Lets all measurements of the worker start at this time.
     fn set_start(&mut self, at_ns: u64) {
         self.started_ns = at_ns;
         self.last_ns = at_ns;
@@ -314,7 +315,8 @@ impl JobState {
             [0, 1].map(|_| (Windows::new(at_ns, job.bwavgtime_ms), Windows::new(at_ns, job.iopsavgtime_ms)));
     }
 
-    /// Ends the ramp time when it is over, and closes measuring windows.
+    /// Ends the ramp time if it is over at this time, and closes the time windows of the rates that
+    /// have ended.
     fn tick(&mut self, now_ns: u64) {
         if self.ramping {
             let end_ns = self.begin_ns.unwrap_or(now_ns).saturating_add(self.job.ramp_time_ns);
@@ -334,7 +336,7 @@ impl JobState {
         }
     }
 
-    /// Returns whether the run time is over.
+    /// Returns whether the worker's run time (`runtime=`) is over at this time.
     fn timed_out(&self, now_ns: u64) -> bool {
         let Some(runtime_ns) = self.job.runtime_ns.filter(|ns| *ns > 0) else { return false };
         let ramp_ns = if self.ramping { self.job.ramp_time_ns } else { 0 };
@@ -379,7 +381,7 @@ impl JobState {
         Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
     }
 
-    /// Begins the phase after a pass, when all its transfers have completed.
+    /// Begins the phase that follows a pass, when all transfers of the pass have completed.
     fn after_pass(&mut self) {
         self.end_phase(self.last_ns);
         self.phase = if self.stop {
@@ -391,7 +393,7 @@ impl JobState {
         };
     }
 
-    /// Adds the time of the phase to each direction that transferred bytes in it.
+    /// Adds the time of the phase that ends to each direction that transferred bytes in this phase.
     fn end_phase(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.phase_start_ns);
         let all = self.stats.dirs.iter_mut().chain([&mut self.stats.discards]);
@@ -403,8 +405,8 @@ impl JobState {
         self.phase_start_ns = now_ns;
     }
 
-    /// Decides whether to issue requests now, from the depth and the number of outstanding ones.
-    /// Returns true if so.
+    /// Decides, from the depth and the number of outstanding requests, whether the worker issues
+    /// requests now. Returns true if so.
     fn update_filling(&mut self) -> bool {
         let depth = self.job.depth();
         let low = if self.job.iodepth_low == 0 { depth - 1 } else { self.job.iodepth_low.min(depth - 1) };
@@ -416,7 +418,8 @@ impl JobState {
         self.filling
     }
 
-    /// Returns the next step of a pass; `None` when all its transfers are issued.
+    /// Returns the worker's next action in a pass; `None` when all transfers of the pass are
+    /// issued.
     fn next_of_pass(&mut self, now_ns: u64) -> Option<Next> {
         if self.stop {
             return None;
@@ -498,8 +501,9 @@ impl JobState {
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
     }
 
-    /// Returns the next step of `verify_backlog=`: after a number of writes, the worker waits until
-    /// they are complete and reads them back. `None`: nothing to read back now.
+    /// Returns the worker's next action for `verify_backlog=`: after a number of writes, the worker
+    /// waits until they are complete and reads them back. `None`: there is nothing to read back
+    /// now.
     fn next_of_backlog(&mut self) -> Option<Next> {
         let every = self.job.verify_backlog;
         if every == 0 || self.written.is_empty() {
@@ -535,7 +539,7 @@ impl JobState {
         Next::Io(io)
     }
 
-    /// Counts a submission. As in fio, flushes count, too.
+    /// Counts a submission in the statistics of the depth. As in fio, flushes count, too.
     fn submitted(&mut self) {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);
@@ -560,17 +564,18 @@ impl JobState {
         &self.verify_errors
     }
 
-    /// Returns the results so far.
+    /// Returns the measurements of the worker so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Returns the logs that the job requested.
+    /// Returns the logs that the job requested; `None`: it requested none.
     pub fn logs(&self) -> Option<&Logs> {
         self.logs.as_ref()
     }
 
-    /// Ends the measurement, adds the CPU time that the model counted, and returns the results.
+    /// Ends the measurement at this time, adds the CPU time `cpu` that the model counted, and
+    /// returns all measurements.
     pub fn finish(&mut self, now_ns: u64, cpu: Cpu) -> Stats {
         self.tick(now_ns);
         self.end_phase(self.last_ns);

@@ -1,10 +1,10 @@
-//! Delays the next transfer by `thinktime=`, `rate=`, `rate_iops=` and `rate_process=`.
+//! Delays a worker's next transfer by `thinktime=`, `rate=`, `rate_iops=` and `rate_process=`.
 
 use super::{JobState, Next, Taus88};
 use crate::fio::job::Dir;
 
-/// Random arrival times of requests, `[read, write]`: the random streams, and the time in ns of
-/// each next arrival since the beginning.
+/// Random arrival times of requests, `[read, write]`: the random streams, and for each direction
+/// the time in ns of the next arrival, counted from the worker's start.
 #[derive(Debug)]
 pub(super) struct Poisson {
     streams: [Taus88; 2],
@@ -17,7 +17,8 @@ impl Poisson {
         Poisson { streams: seeds.map(Taus88::new), next_ns: [None; 2], sum_us: [0; 2] }
     }
 
-    /// Returns the time in ns of the next arrival in a direction, at this mean rate per second.
+    /// Returns the time in ns of the next arrival of a request in this direction, at this mean rate
+    /// per second.
     fn due_ns(&mut self, dir: usize, per_second: u64) -> u64 {
         let (stream, sum_us) = (&mut self.streams[dir], &mut self.sum_us[dir]);
         *self.next_ns[dir].get_or_insert_with(|| {
@@ -28,7 +29,7 @@ impl Poisson {
         })
     }
 
-    /// Records that the request whose arrival was due in this direction has started.
+    /// Records that the request that was due next in this direction has started.
     pub(super) fn gone(&mut self, dir: Dir) {
         self.next_ns[dir.index()] = None;
     }
@@ -40,14 +41,14 @@ pub(super) struct Held {
     pub file: usize,
     pub dir: Dir,
     pause_ns: u64,
-    /// End in ns of the transfer's pause; `None`: the pause begins when no transfer is under way
-    /// any more.
+    /// Time in ns at which the pause before the transfer ends; `None`: the pause begins only when
+    /// no transfer is under way any more.
     until_ns: Option<u64>,
 }
 
 impl JobState {
     /// Applies `thinktime=`: after a number of blocks, all transfers must end, and then the worker
-    /// pauses. `None`: no pause now.
+    /// pauses. Returns the action that waits for this; `None`: no pause now.
     pub(super) fn think(&mut self, now_ns: u64) -> Option<Next> {
         if let Some(until_ns) = self.think_until_ns {
             if now_ns < until_ns {
@@ -91,8 +92,8 @@ impl JobState {
         self.still_held(held, now_ns).map_or(Ok(next), Err)
     }
 
-    /// Returns the step that waits for this transfer's pause to end; `None`: the transfer may
-    /// start.
+    /// Returns the action that waits until this transfer's pause has ended; `None`: the transfer
+    /// may start.
     pub(super) fn still_held(&mut self, mut held: Held, now_ns: u64) -> Option<Next> {
         if held.until_ns.is_none() && self.outstanding > 0 {
             self.held = Some(held);

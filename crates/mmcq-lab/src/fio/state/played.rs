@@ -1,4 +1,4 @@
-//! A worker that plays a script: its next request, when this may start, and how late it is.
+//! A worker that plays a script: its next request, when that request may start, and how late it is.
 
 use super::{How, Io, JobState, Next, Sync};
 use crate::fio::job::Dir;
@@ -7,7 +7,7 @@ use crate::fio::script::{Op, Script, When};
 /// Value that stands for the end time of a request that has not ended.
 const UNDER_WAY: u64 = u64::MAX;
 
-/// Position of a worker in its script.
+/// Position of a worker in its script, and the times of the requests so far.
 #[derive(Debug)]
 pub(super) struct Player {
     script: Script,
@@ -19,7 +19,7 @@ pub(super) struct Player {
     ended_ns: Vec<u64>,
 }
 
-/// When the next request may start.
+/// When the next request of the script may start.
 enum Ready {
     Over,
     At(u64),
@@ -34,7 +34,7 @@ impl Player {
         Player { script, capacity, at: 0, went_ns: 0, ended_ns }
     }
 
-    /// Returns the number of bytes that all requests transfer.
+    /// Returns the number of bytes that all requests of the script transfer.
     pub(super) fn planned_bytes(&self) -> u64 {
         self.script.bytes()
     }
@@ -44,7 +44,7 @@ impl Player {
         self.script.programs.get(entry as usize).copied()
     }
 
-    /// Records the end of a request.
+    /// Records that the request with the index `entry` ended at this time.
     pub(super) fn ended(&mut self, entry: u32, at_ns: u64) {
         if let Some(ended_ns) = self.ended_ns.get_mut(entry as usize) {
             *ended_ns = at_ns;
@@ -66,7 +66,7 @@ impl Player {
 }
 
 impl JobState {
-    /// Sets the start of the run, from which the times of a script count.
+    /// Sets the start of the run in ns, from which the times of a script count.
     pub fn begins_at(&mut self, at_ns: u64) {
         if self.player.is_some() && self.begin_ns.is_none() {
             self.begin_ns = Some(at_ns);

@@ -5,8 +5,9 @@ use crate::fio::job::Dir;
 use crate::fio::verify::Stamp;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Written blocks. With a random map, no block is written twice, and blocks stay in the order of
-/// writing. Otherwise they are sorted, and a later write replaces those that it overlaps.
+/// Blocks that were written in a pass. With a random map, no block is written twice, and blocks
+/// stay in the order of writing. Otherwise they are sorted, and a later write replaces the blocks
+/// that it overlaps.
 #[derive(Debug)]
 pub(super) enum Written {
     Ordered(VecDeque<(usize, u64, u64, Stamp)>),
@@ -36,7 +37,7 @@ impl Written {
         }
     }
 
-    /// Removes the block of a write that failed.
+    /// Removes the block at this offset, since its write failed.
     pub(super) fn remove(&mut self, file: usize, offset: u64) {
         match self {
             Written::Ordered(list) => {

@@ -1,4 +1,5 @@
-//! A cell of the sweep: board and card, load, depth, cost of a wake-up, and the amount of work.
+//! A cell of the sweep `mmcq reproduce never`: board and card, load, depth, cost of a wake-up, and
+//! the amount of work.
 
 use super::{EARLY, OURS, Pause, Place};
 use crate::fio::Worker;
@@ -7,27 +8,28 @@ use crate::reproduce::workers;
 use crate::runner::{RunError, Setting};
 use std::fmt;
 
-/// Requests that Linux's scheduler accepts for a queue of 64 tags. Further requests of a job wait
-/// in the job.
+/// Number of requests that Linux's scheduler accepts for a queue of 64 tags. Further requests of a
+/// job wait in the job.
 const SCHEDULER_REQUESTS: u32 = 128;
 
 /// Length in seconds of a run with a reader beside a writer, which gives 400 reads or more.
 const BESIDE_S: u64 = 4;
 
-/// Load of the jobs.
+/// Load that the jobs of a cell run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// All jobs read the same file from beginning to end (`rw=read`), as in the published jobs.
     Read,
     /// All jobs write the same file from beginning to end.
     Write,
-    /// Reads at random places of the card.
+    /// The jobs read at random places of the card.
     RandRead,
-    /// Writes at random places of the card.
+    /// The jobs write at random places of the card.
     RandWrite,
-    /// Seven reads and three writes out of ten requests, at random places.
+    /// Of ten requests of a job, seven read and three write, at random places.
     Mixed,
-    /// Writes at random places of the card, each of which its job flushes and waits for.
+    /// The jobs write at random places of the card; each job flushes after each of its writes and
+    /// waits for the flush.
     Flushed,
     /// A single job reads 4 KiB at random places, one request at a time, while the other jobs write
     /// sequentially.
@@ -51,7 +53,7 @@ impl Load {
         }
     }
 
-    /// Returns whether the load has writes.
+    /// Returns whether jobs of the load write.
     pub fn writes(self) -> bool {
         !matches!(self, Load::Read | Load::RandRead)
     }
@@ -62,48 +64,49 @@ impl Load {
     }
 }
 
-/// Settings of both stacks that promise the same about a completed write.
+/// Settings of both stacks that are compared, since they promise the same about a completed write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Side {
     /// mmcq's settings: with Linux's CPU costs, and with its own.
     pub ours: [Setting; 2],
-    /// Linux's settings that are compared.
+    /// Linux's settings with which mmcq's settings are compared.
     pub linux: Vec<Setting>,
 }
 
 /// Cell of the sweep: a board, a card and a load with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// Board, card and settings.
+    /// Board, card, and Linux's settings on this board's host.
     pub place: Place,
     /// Load of the jobs.
     pub load: Load,
-    /// Size of a request in bytes; with [`Load::Beside`], of a request of the writers.
+    /// Size of a request in bytes; with [`Load::Beside`], of a writer's request.
     pub bytes: u64,
-    /// Number of requests that a job has under way; with [`Load::Beside`], a writer.
+    /// Number of requests that a job has under way; with [`Load::Beside`], that a writer has.
     pub depth: u32,
     /// Number of jobs that run at the same time.
     pub jobs: u32,
     /// Time in us to wake a thread.
     pub wake_us: u32,
-    /// Pause of the jobs after each request.
+    /// Pause of the jobs after each request; `None`: they do not pause.
     pub pause: Option<Pause>,
 }
 
 impl Cell {
-    /// Returns the number of requests that all jobs have under way.
+    /// Returns the number of requests that all jobs together have under way.
     pub fn under_way(&self) -> u32 {
         self.depth * self.jobs
     }
 
-    /// Returns the settings that run in the cell; the limit comes first.
+    /// Returns the settings that run in the cell; the setting `limit` comes first.
     pub fn settings(&self) -> impl Iterator<Item = Setting> {
         let sides = self.sides();
         let linux = self.place.linux.iter().copied();
         [Setting::Limit].into_iter().chain(linux).chain(sides.into_iter().flat_map(|side| side.ours))
     }
 
-    /// Returns the settings to compare: those of mmcq with those of Linux that promise as much.
+    /// Returns the groups of settings to compare: mmcq's settings with those of Linux that promise
+    /// as much about a completed write.
     pub(super) fn sides(&self) -> Vec<Side> {
         let Place { linux, early, .. } = self.place;
         if early.is_empty() || !self.load.writes() {
@@ -124,7 +127,7 @@ impl Cell {
         })
     }
 
-    /// Returns the board, with the wake-up times of the cell.
+    /// Returns the cell's board, with the wake-up times of the cell.
     pub fn platform(&self) -> Result<Platform, PlatformError> {
         let changes = ["wake", "job_wake", "hop"].map(|cost| format!("cost.{cost}_us={}", self.wake_us));
         Platform::load_with(self.place.platform, &changes)

@@ -6,8 +6,8 @@ use crate::runner::Setting;
 /// Percentage by which mmcq may be slower than the best setting of Linux. It is several times the
 /// error of a steady rate.
 const SLOWER_PERCENT: f64 = 1.0;
-/// Percentage by which mmcq's 99th percentile may be longer. A bucket of fio's histogram is 1.6 %
-/// wide.
+/// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
+/// fio's histogram is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
 /// Gains in percent that are too near to the border for a verdict, for each length of a run: a rate
 /// that is not yet steady might decide.
@@ -19,7 +19,7 @@ const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
 
-/// Figures of a setting in a cell.
+/// Figures of a setting's run in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Rate of the setting in MiB/s.
@@ -28,7 +28,8 @@ pub struct Figures {
     pub p99_us: f64,
     /// Mean of the latency, in microseconds.
     pub mean_us: f64,
-    /// Latency in microseconds of a request that waited for half of the run; 0: there was none.
+    /// Latency in microseconds of a request that waited for half of the run and is left out of the
+    /// other figures; 0: there was none.
     pub starved_us: f64,
 }
 
@@ -41,31 +42,32 @@ impl Figures {
     }
 }
 
-/// A cell with its figures.
+/// A cell with the figures of all its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Cell that was measured.
     pub cell: Cell,
-    /// Length of the run as a multiple of the shortest.
+    /// Length of the run as a multiple of the shortest run.
     pub times: u64,
-    /// Figures by setting; the limit comes first.
+    /// Figures of each setting; the setting `limit` comes first.
     pub figures: Vec<(Setting, Figures)>,
 }
 
-/// Verdict on a cell.
+/// Verdict on a cell: how mmcq compares with the best setting of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// mmcq is slower than the best setting of Linux by more than 1 %.
     Slower,
-    /// mmcq is as fast as Linux, but the 99th percentile of mmcq's latency is more than 2 % longer.
+    /// mmcq is as fast as Linux, but the 99th percentile of mmcq's latency is more than 2 % longer
+    /// than Linux's.
     Longer,
-    /// The cell is slower or has a longer percentile, but is listed as an open loss
+    /// mmcq is slower, or has a longer percentile, but the cell is listed as an open loss
     /// ([`super::KNOWN`]).
     Known,
     /// mmcq is within 1 % of the best setting of Linux.
     Level,
-    /// mmcq is within 1 % of Linux, and Linux is within 1 % of what wire and card allow: nothing
-    /// can be gained.
+    /// mmcq is within 1 % of Linux, and Linux is within 1 % of what wire and card allow: no stack
+    /// can gain more.
     AtLimit,
     /// mmcq is faster than the best setting of Linux by more than 1 %.
     Faster,
@@ -76,12 +78,12 @@ fn percent(this: f64, than: f64) -> f64 {
 }
 
 impl Measured {
-    /// Returns the figures of a setting.
+    /// Returns the figures of the setting `wanted` in this cell; `None`: the setting did not run.
     pub fn of(&self, wanted: Setting) -> Option<Figures> {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
 
-    /// Returns the physical limit in MiB/s.
+    /// Returns the cell's physical limit in MiB/s.
     pub fn limit(&self) -> f64 {
         self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }
@@ -90,21 +92,22 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns the side on which mmcq gains least.
+    /// Returns the group of compared settings in which mmcq gains least.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
         sides.swap_remove(0)
     }
 
-    /// Returns the side on which mmcq's 99th percentile is longest, compared with Linux's.
+    /// Returns the group of compared settings in which mmcq's 99th percentile is longest compared
+    /// with Linux's.
     fn longer_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.tail_of(b).total_cmp(&self.tail_of(a)));
         sides.swap_remove(0)
     }
 
-    /// Returns Linux's fastest setting and its rate in MiB/s.
+    /// Returns Linux's fastest setting in this cell and its rate in MiB/s.
     pub fn best(&self) -> (Setting, f64) {
         self.best_of(&self.slower_side())
     }
@@ -114,8 +117,8 @@ impl Measured {
         rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns Linux's setting with the shortest 99th percentile, among those that starve no
-    /// request.
+    /// Returns Linux's setting with the shortest 99th percentile, among the settings with which no
+    /// request starves; also the percentile in us.
     pub fn shortest(&self) -> (Setting, f64) {
         self.shortest_of(&self.longer_side())
     }
@@ -127,8 +130,8 @@ impl Measured {
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns whether requests starve with all settings of Linux. Then the card is the cause, not
-    /// the order of requests.
+    /// Returns whether requests starve with all of Linux's settings in this group. Then the card is
+    /// the cause, not the order of requests.
     fn slowest_is_the_card(&self, side: &Side) -> bool {
         self.linux(side).all(|(_, figures)| figures.starves())
     }
@@ -185,8 +188,8 @@ impl Measured {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns mmcq's 99th percentile on one side in us. If requests of mmcq starve and Linux's do
-    /// not, it is at least the mean.
+    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of mmcq
+    /// starve and Linux's do not, the result is at least the mean.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
@@ -194,8 +197,8 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether a longer run could not change the verdict. `length`: index of the run's
-    /// length, from 0.
+    /// Returns whether a longer run could not change the verdict on the cell. `length`: index of
+    /// the run's length, from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -225,15 +228,16 @@ impl Measured {
         }
     }
 
-    /// Returns how the cell is below the best of Linux's settings; `None`: it is not.
+    /// Returns in which way mmcq is below the best of Linux's settings in this cell; `None`: it is
+    /// not below.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);
         slower.then_some(Verdict::Slower).or(longer.then_some(Verdict::Longer))
     }
 
-    /// Returns a setting that is faster than the limit, and by how many percent. If there is one,
-    /// the limit is wrong.
+    /// Returns a setting that is faster than the physical limit, and by how many percent; `None`:
+    /// there is none. If there is one, the limit is wrong.
     pub fn passes(&self) -> Option<(Setting, f64)> {
         if self.cell.load == Load::Beside {
             return None;

@@ -1,5 +1,5 @@
-//! File of results of cells, one JSON object per line. With it a grid can run in parts, and
-//! continue after an interruption.
+//! File with the results of cells, one JSON object per line. With this file a sweep can run in
+//! parts, and continue after an interruption.
 
 use super::{Cell, Figures, Measured};
 use crate::runner::Setting;
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Error about the file.
+/// Error about the file of results.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// The file cannot be read or written.
@@ -20,12 +20,12 @@ pub enum KeptError {
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// Name of what the line lacks.
+        /// Name of the value that the line lacks.
         what: &'static str,
     },
 }
 
-/// File of results, open for appending.
+/// File of results, open so that new results are appended.
 pub struct Kept {
     file: Mutex<File>,
     seed: u64,
@@ -33,7 +33,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Opens the file, and reads the results with this seed. An incomplete last line is cut off.
+    /// Opens the file of results, and reads its results with this seed. An incomplete last line is
+    /// cut off.
     pub fn open(path: &Path, seed: u64) -> Result<Self, KeptError> {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         let text = io::read_to_string(&file)?;
@@ -53,7 +54,8 @@ impl Kept {
         Ok(Kept { file: Mutex::new(file), seed, known })
     }
 
-    /// Returns the last stored result of a cell, if it has all figures that the cell needs.
+    /// Returns the result of a cell that was stored last, if it has all figures that the cell
+    /// needs.
     pub fn find(&self, cell: &Cell) -> Option<Measured> {
         let name = cell.to_string();
         let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;
@@ -67,7 +69,7 @@ impl Kept {
         Some(Measured { cell: *cell, times: *times, figures: figures? })
     }
 
-    /// Appends the result of a cell.
+    /// Appends the result of a cell to the file.
     pub fn add(&self, one: &Measured) -> io::Result<()> {
         let four = |f: &Figures| json!([f.mib_per_s, f.p99_us, f.mean_us, f.starved_us]);
         let figures = one.figures.iter().map(|(setting, f)| (setting.name().to_owned(), four(f)));

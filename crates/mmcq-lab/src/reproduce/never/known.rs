@@ -6,12 +6,12 @@
 
 use super::{Cell, Load};
 
-/// A cell that is below the best of Linux.
+/// An open loss: a cell in which mmcq is below the best of Linux for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Names of board and card.
+    /// Names of the cell's board and card.
     pub place: (&'static str, &'static str),
-    /// Load of the jobs.
+    /// Load of the cell's jobs.
     pub load: Load,
     /// Size of a request in bytes.
     pub bytes: u64,
@@ -25,10 +25,10 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-/// All open losses of the thin grid.
+/// All open losses in the cells of the thin grid.
 pub const KNOWN: &[Known] = &[];
 
-/// Returns the open loss of a cell in a list.
+/// Returns the open loss in a list that is this cell; `None`: the cell is not in the list.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

@@ -40,7 +40,7 @@ use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
 use mmcq_sim::parallel;
 
-/// A board with a card, and Linux's settings on its host.
+/// A board with a card, and the settings of Linux that the board's host can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Name of the board.
@@ -49,7 +49,7 @@ pub struct Place {
     pub card: &'static str,
     /// Settings of Linux that the host of this board can run.
     pub linux: &'static [Setting],
-    /// Settings among these that report a write as done before its result is known
+    /// Settings among `linux` that report a write as done before the result of the write is known
     /// ([`TOLD_EARLY`]).
     pub early: &'static [Setting],
 }
@@ -70,14 +70,15 @@ const STREAMS: &[Setting] = &[Setting::Close, Setting::Patch];
 /// mmcq's settings: with Linux's CPU costs, and with its own.
 pub const OURS: [Setting; 2] = [Setting::Mmcq, Setting::MmcqOwn];
 
-/// mmcq's settings with writes that are complete with their data.
+/// mmcq's settings in which a write is complete when its data are transferred: with Linux's CPU
+/// costs, and with its own.
 pub const EARLY: [Setting; 2] = [Setting::MmcqEarly, Setting::MmcqEarlyOwn];
 
 const fn place(platform: &'static str, card: &'static str, linux: &'static [Setting]) -> Place {
     Place { platform, card, linux, early: &[] }
 }
 
-/// Returns the place on a host that does not report the end of busy.
+/// Returns this place with settings for a host that does not report the end of the card's busy.
 const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
@@ -93,7 +94,7 @@ const PLACES: [Place; 6] = [
     place("stream-rtsx", "pro-plus-128", STREAMS),
 ];
 
-/// Places of the loads that flush: eMMCs with a cache, and one with a queue engine.
+/// Places of the loads that flush: eMMCs with a cache, and one on a host with a queue engine.
 const FLUSHED: [Place; 3] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     place("generic", "emmc-hs200", QUEUES),
@@ -113,7 +114,7 @@ pub struct Grid {
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
-    /// Bytes of a request, and depth, of the writers in [`Load::Beside`].
+    /// Size of a request in bytes, and depth, of the writers in [`Load::Beside`].
     pub writers: &'static [(u64, u32)],
     /// Numbers of jobs that flush each write of 4 KiB ([`Load::Flushed`]).
     pub flushing: &'static [u32],
@@ -128,7 +129,8 @@ pub struct Pauses {
     pub sizes: &'static [u64],
     /// Lengths of the pause in microseconds.
     pub pauses_us: &'static [u32],
-    /// Values to try: whether the length of the pause is random between 0 and twice that length.
+    /// Values to try for [`Pause::jitter`]: whether the length of the pause is random between 0 and
+    /// twice that length.
     pub jitters: &'static [bool],
 }
 
@@ -160,7 +162,7 @@ impl Grid {
         pauses: Pauses { sizes: &[64 << 10], pauses_us: &[400, 5_000], jitters: &[true] },
     };
 
-    /// Returns the boards of the grid.
+    /// Returns the names of the grid's boards.
     pub fn platforms(&self) -> Vec<&'static str> {
         let mut names: Vec<&str> = self.places.iter().chain(&FLUSHED).map(|place| place.platform).collect();
         names.sort_unstable();
@@ -168,8 +170,8 @@ impl Grid {
         names
     }
 
-    /// Returns the cells of the grid, on all boards or on one, and the cells that are left out with
-    /// their reasons.
+    /// Returns the cells of the grid, on all boards or on the board `platform`, and texts about the
+    /// cells that are left out, with their reasons.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
@@ -215,16 +217,16 @@ impl Grid {
 /// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
 /// drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// A request is left out of the figures if it waits for this share of the run and for this many
-/// times the mean.
+/// When a request is left out of the figures: if it waits for this share of the run and for this
+/// many times the mean latency.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
-/// Runs a cell with this seed and returns its figures.
+/// Runs all settings of a cell with this seed, and returns their figures.
 pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs a cell on a board whose wake-up times are already set.
+/// Runs all settings of a cell on a board whose wake-up times are already those of the cell.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
@@ -247,7 +249,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// Returns the figures of one run.
+/// Returns the figures of one setting's run.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {
@@ -269,7 +271,7 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     Figures { mib_per_s: rate, p99_us: p99_ns as f64 / 1e3, mean_us, starved_us }
 }
 
-/// Runs a grid. Calls `progress` after each cell.
+/// Runs the cells of a grid. Calls `progress` after each cell.
 pub fn sweep(
     cells: &[Cell],
     amount: Amount,
@@ -283,7 +285,7 @@ pub fn sweep(
     measured.into_iter().collect()
 }
 
-/// Returns the figures as rows for [`super::json_lines`].
+/// Returns the figures of the cells as rows for [`super::json_lines`].
 pub fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in measured {

@@ -9,7 +9,7 @@ use crate::runner::{RunError, Setting};
 use mmcq_sim::parallel;
 use std::fmt::Write;
 
-/// Settings that unmodified Linux can have.
+/// Settings with which unmodified Linux can run a cell.
 const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
 
 /// Setting with which `mmcq.ko` is compared: the same stack in the simulator.
@@ -18,7 +18,7 @@ const MODULE: Setting = Setting::Mmcq;
 /// Result of a cell on unmodified Linux.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// Cell that Linux ran.
+    /// Cell that unmodified Linux ran.
     pub cell: Cell,
     /// Rates in MiB/s by setting. The rate of `mmcq.ko` is listed with the setting of the simulated
     /// stack.
@@ -28,19 +28,21 @@ pub struct Seen {
 /// Results of a cell on unmodified Linux and in the laboratory.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Figures of the laboratory.
+    /// Figures of the models in the laboratory.
     pub measured: Measured,
     /// Rates of unmodified Linux in MiB/s, by setting.
     pub original: Vec<(Setting, f64)>,
 }
 
 impl Judged {
-    /// Returns the rate of unmodified Linux with this setting in MiB/s.
+    /// Returns the rate in MiB/s of unmodified Linux with the setting `wanted`; `None`: it did not
+    /// run.
     pub fn of(&self, wanted: Setting) -> Option<f64> {
         self.original.iter().find(|(setting, _)| *setting == wanted).map(|(_, rate)| *rate)
     }
 
-    /// Returns the difference of the model of Linux from unmodified Linux in percent.
+    /// Returns the difference in percent of the rate of the model of Linux from that of unmodified
+    /// Linux, with this setting.
     pub fn error_percent(&self, setting: Setting) -> Option<f64> {
         let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
@@ -66,7 +68,8 @@ impl Judged {
     }
 }
 
-/// Returns the cells in a file of reports, with the rates of Linux itself. An error is one line.
+/// Returns the cells in the text of a file of reports, with the rates of unmodified Linux. An error
+/// is one line.
 pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     let mut cells: Vec<Seen> = Vec::new();
     for (number, report) in (1..).zip(reports(text)?) {
@@ -106,7 +109,7 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     Ok(cells)
 }
 
-/// Runs the cells in the laboratory.
+/// Runs the cells with the models of the laboratory.
 pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     let judged = parallel::each(cells.len(), amount.threads, |at| {
         let Seen { cell, rates } = &cells[at];
@@ -116,8 +119,8 @@ pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     judged.into_iter().collect()
 }
 
-/// Returns a table in Markdown, in MiB/s: Linux itself, its model, and mmcq against the better
-/// setting of Linux itself.
+/// Returns a table in Markdown, in MiB/s: unmodified Linux, its model, and mmcq against the better
+/// setting of unmodified Linux.
 pub fn table(judged: &[Judged]) -> String {
     let mut out = String::from("| cell ");
     for setting in LINUX {

@@ -15,7 +15,7 @@ use crate::runner::Setting;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// Other job that uses the card.
+/// Other job that uses the card beside the jobs that pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// No other job uses the card.
@@ -26,20 +26,20 @@ pub enum Beside {
     Reader,
 }
 
-/// A pause after each request.
+/// A pause of a job after each of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// Mean length of the pause in microseconds.
     pub us: u32,
     /// Whether the length of the pause is random between 0 and twice the mean.
     pub jitter: bool,
-    /// Other job that uses the card.
+    /// Other job that uses the card at the same time.
     pub beside: Beside,
 }
 
 /// Start in bytes of the second job's part of the card.
 const SECOND_BYTES: u64 = 8 << 30;
-/// End in bytes of the random places on the card.
+/// End in bytes of the part of the card that has the random places.
 const LAST_BYTES: u64 = 40 << 30;
 /// Time to wake a thread, in microseconds.
 const WAKE_US: u32 = 20;
@@ -57,7 +57,7 @@ impl fmt::Display for Pause {
 }
 
 impl Pauses {
-    /// Returns the cells of a place.
+    /// Returns the cells with pauses of a place (board and card).
     pub(super) fn cells(&self, place: Place) -> Vec<Cell> {
         let mut cells = Vec::new();
         for load in [Load::Read, Load::Write] {
@@ -90,7 +90,8 @@ impl Chance {
 }
 
 impl Pause {
-    /// Returns the jobs, each of which gets a [script](Self::script).
+    /// Returns the text of the jobs, each of which gets a [script](Self::script). `global` has the
+    /// options of all jobs.
     pub(super) fn jobs(&self, global: &str, rw: &str) -> String {
         let job = |name: &str, rw: &str| format!("[{name}]\nioengine=psync\nexitall\nrw={rw}\n");
         let second = match self.beside {
@@ -101,7 +102,7 @@ impl Pause {
         format!("{global}{}{second}", job("first", rw))
     }
 
-    /// Gives each job this number of requests.
+    /// Gives each job a script of this number of requests with pauses.
     pub(super) fn script(&self, cell: &Cell, requests: u64, workers: &mut [Worker]) {
         for (n, worker) in (0u64..).zip(workers) {
             let random = n > 0 && self.beside == Beside::Reader;
@@ -132,8 +133,8 @@ impl Pause {
     }
 }
 
-/// Writes one line for each cell of a place: the rate of every setting, and mmcq compared with the
-/// better of Linux's settings.
+/// Writes one line for each cell with pauses of a place: the rate of every setting, and mmcq
+/// compared with the better of Linux's settings.
 pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
     let cells: Vec<(&Measured, Pause)> = measured
         .iter()

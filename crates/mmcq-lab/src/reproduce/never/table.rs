@@ -1,10 +1,10 @@
-//! The sweep's results as text and tables.
+//! The results of the sweep `mmcq reproduce never` as text and tables.
 
 use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verdict, known, pauses, size};
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Counts of cells by verdict.
+/// Summary of a sweep: numbers of cells by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Number of all cells.
@@ -13,18 +13,18 @@ pub struct Summary {
     pub by_verdict: [usize; 6],
     /// Number of sequential cells without pauses.
     pub sequential: usize,
-    /// Number of sequential cells in which mmcq is faster.
+    /// Number of sequential cells without pauses in which mmcq is faster.
     pub sequential_faster: usize,
-    /// Number of sequential cells at the limit, where nothing can be gained.
+    /// Number of sequential cells without pauses at the limit, where nothing can be gained.
     pub sequential_at_limit: usize,
-    /// Number of cells in which a setting is faster than the limit.
+    /// Number of cells in which a setting is faster than the physical limit.
     pub beyond_limit: usize,
-    /// Number of cells in the list of open losses that are no longer below.
+    /// Number of cells in the list of open losses that are not below Linux any more.
     pub mended: usize,
 }
 
 impl Summary {
-    /// Counts these cells by verdict.
+    /// Counts these cells by their verdicts.
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
@@ -55,7 +55,8 @@ impl Summary {
         wrong == 0 && 2 * self.sequential_faster >= self.sequential_with_room()
     }
 
-    /// Returns the number of sequential cells in which there is something to gain.
+    /// Returns the number of sequential cells that are not at the limit, so that there is something
+    /// to gain.
     fn sequential_with_room(&self) -> usize {
         self.sequential - self.sequential_at_limit
     }
@@ -66,7 +67,7 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text of [`text`] with `open` as the list of open losses.
+/// Returns the text that [`text`] returns, with `open` as the list of open losses.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {
@@ -96,8 +97,8 @@ fn places(measured: &[Measured]) -> Vec<Place> {
     places
 }
 
-/// Writes the gains of a place in percent: a line for each load, size and wake-up time, a column
-/// for each number of jobs and depth.
+/// Writes mmcq's gains in the cells of a place in percent: a line for each load, size and wake-up
+/// time, a column for each number of jobs and depth.
 fn rates(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| {
         one.cell.place == place && one.cell.load != Load::Beside && one.cell.pause.is_none()
@@ -137,7 +138,7 @@ fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
     (cell.load.name(), cell.bytes, cell.wake_us)
 }
 
-/// Writes the cells of a reader beside a writer.
+/// Writes the cells of a place in which a reader runs beside a writer.
 fn readers(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
     for one in measured.iter().filter(of_place) {
@@ -154,7 +155,7 @@ fn readers(out: &mut String, measured: &[Measured], place: Place) {
     out.push('\n');
 }
 
-/// Writes every cell that is below, the worst first.
+/// Writes every cell in which mmcq is below Linux, the worst first.
 fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     let slower = |one: &&Measured| one.verdict_with(open) == Verdict::Slower;
     let mut slower: Vec<&Measured> = measured.iter().filter(slower).collect();
@@ -171,19 +172,20 @@ fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Returns the rates of a cell as text, and how much mmcq loses.
+/// Returns as text the rates of mmcq and of the best setting of Linux in a cell, and how much mmcq
+/// loses.
 fn against_best(one: &Measured) -> String {
     let (best, rate) = one.best();
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())
 }
 
-/// Returns as text the shortest 99th percentile of Linux, and how much longer mmcq's is.
+/// Returns as text the shortest 99th percentile of Linux in a cell, and how much longer mmcq's is.
 fn against_shortest(one: &Measured) -> String {
     let (best, us) = one.shortest();
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))
 }
 
-/// Writes every open loss with its reason, and the listed cells that are no longer below.
+/// Writes every open loss with its reason, and the listed cells that are not below any more.
 fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     for one in measured {
         let Some(loss) = known::find(open, &one.cell) else { continue };
@@ -204,7 +206,8 @@ fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Writes those 99th percentiles of Linux that are shorter than mmcq's but no valid measure.
+/// Writes those 99th percentiles of Linux that are shorter than mmcq's, but no valid measure
+/// because requests starve.
 fn starving(out: &mut String, measured: &[Measured]) {
     let mut any = false;
     for one in measured {
@@ -231,7 +234,8 @@ fn starving(out: &mut String, measured: &[Measured]) {
     }
 }
 
-/// Writes that some cells are compared twice, and why.
+/// Writes that some cells are compared twice (with early and with late completion of writes), and
+/// why.
 fn twice(out: &mut String, measured: &[Measured]) {
     let count = measured.iter().filter(|one| one.cell.sides().len() > 1).count();
     if count > 0 {
@@ -245,7 +249,7 @@ fn rates_of(one: &Measured) -> String {
     one.slower_side().ours.map(named).concat() + &named(Setting::Limit)
 }
 
-/// Writes every cell in which a setting is beyond the limit.
+/// Writes every cell in which a setting is faster than the physical limit.
 fn beyond(out: &mut String, measured: &[Measured]) {
     for one in measured {
         if let Some((setting, above)) = one.passes() {
