@@ -24,7 +24,7 @@ pub struct Summary {
     pub asked: u64,
     /// Number of shares into which the campaign is divided.
     pub of: usize,
-    /// Numbers of the shares in this summary, from 1.
+    /// Numbers of the campaign's shards that this summary contains; the first shard is 1.
     pub shares: Vec<usize>,
     /// Counts over all runs, as in [`Score`].
     pub counts: Counts,

@@ -161,8 +161,9 @@ mod tests {
         assert!(!function.steps.borrow().iter().any(|step| step == "bus master true"));
     }
 
-    /// Checks that a slot is reset although the first read of it is lost: otherwise its transfer
-    /// would continue as soon as it can access memory.
+    /// Checks that a takeover resets a controller's slot although the first read of the slot's
+    /// registers is lost. Without the reset, the slot's old transfer would continue as soon as the
+    /// controller may access memory.
     #[test]
     fn a_slot_is_reset_although_a_read_of_it_is_lost() {
         let function = Fake { loses: true, ..Fake::default() };

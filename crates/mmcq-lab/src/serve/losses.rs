@@ -156,7 +156,7 @@ impl Losses {
         here || !self.left_unflushed.is_empty()
     }
 
-    /// Returns the number of losses so far. A request that began before the last loss may have
+    /// Returns how many times the card has lost written data so far. A request that began before the last loss may have
     /// written data that this loss destroyed.
     pub fn count(&self) -> u64 {
         self.last

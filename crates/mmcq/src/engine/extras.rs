@@ -313,8 +313,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
 
-    /// Sets what the card can do in addition to reads and writes. Must be called again after
-    /// [`set_card_params`](Self::set_card_params) with `None`.
+    /// Sets which operations the card has besides reads and writes. After a call of
+    /// [`set_card_params`](Self::set_card_params) with `None`, call this method again.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.card.set_abilities(abilities);
         self.services.memory_mut().erasing.unlearn();

@@ -49,7 +49,8 @@ macro_rules! verbs {
     };
 }
 
-/// Makes methods as `verbs!` does, for methods that only read.
+/// Makes methods that take `&self` and call the engine's methods of the same name, which change
+/// nothing. Each is followed by what it returns in a nested call.
 macro_rules! questions {
     ($($(#[$note:meta])* $vis:vis fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty = $nested:expr;)*) => {
         $(

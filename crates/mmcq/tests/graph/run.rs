@@ -92,7 +92,7 @@ impl Room {
     }
 }
 
-/// The result of a run.
+/// What one execution of the stack on the scripted card and host gave, for one choice of answers.
 pub struct Outcome {
     pub points: Vec<u8>,
     pub violations: Vec<&'static str>,

@@ -43,7 +43,7 @@ pub struct Soc {
     pub own_card: bool,
 }
 
-/// A program of Arm in Thumb instructions that sleeps for ever: `wfi`, and a jump back to it.
+/// An Arm program (A32 instructions) that sleeps for ever: `wfi`, and a jump back to it.
 const ARM_SLEEPS: &[u8] = &[0x03, 0xf0, 0x20, 0xe3, 0xfd, 0xff, 0xff, 0xea];
 const RISCV_SLEEPS: &[u8] = &[0x73, 0x00, 0x50, 0x10, 0x6f, 0xf0, 0xdf, 0xff];
 

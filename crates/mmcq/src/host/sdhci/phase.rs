@@ -43,8 +43,8 @@ fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
-/// Which automatic command the controller sends with a phase's command. From `Stop` on, the
-/// response of the automatic command matters.
+/// Which automatic command the controller sends with a phase's command. For `Stop` and the variants
+/// below it, the driver checks the response of the automatic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Automatic {
     Nothing,

@@ -25,7 +25,7 @@ fn loom_a_thread_that_lends_memory_sleeps_and_is_woken() {
     });
 }
 
-/// Tests two sleeps in a row: the mark of the first must not count for the second.
+/// Tests two sleeps in a row: the wake-up of the first sleep must not end the second one.
 #[test]
 fn loom_a_thread_that_runs_a_future_sleeps_and_is_woken() {
     permuted("asleep over a future", || {
