@@ -83,7 +83,7 @@ pub enum BoardError {
     Io {
         /// Name of the card that was requested.
         name: String,
-        /// Description of the card.
+        /// Description of the I/O card, as in its file.
         description: String,
     },
     /// An image was given for a card with functions.
@@ -130,11 +130,11 @@ pub enum BoardError {
     Outside {
         /// Name of the file.
         name: String,
-        /// Key of the value and its range.
+        /// Key of the value that has the range.
         key: String,
         /// Value that the range does not contain.
         value: f64,
-        /// Ends of the range.
+        /// Lower and upper end of the range.
         ends: [f64; 2],
     },
     /// A change `--set card.KEY=VALUE` is not valid.

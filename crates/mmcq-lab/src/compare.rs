@@ -57,7 +57,7 @@ pub struct Comparison {
     pub alone: Vec<String>,
     /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,
-    /// Unit in which rates are shown.
+    /// Unit in which the comparison shows rates.
     pub unit: Rate,
 }
 

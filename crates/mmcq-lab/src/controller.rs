@@ -222,7 +222,7 @@ impl Controller {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.set_faults(faults.clone())));
     }
 
-    /// Returns the counters of the bus.
+    /// Returns the counters of the bus since they were last reset.
     pub fn stats(&self) -> BusStats {
         let mut stats = model!(self, m => m.borrow().stats().clone());
         stats.fetching_ns = model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| card.fetching_ns()));

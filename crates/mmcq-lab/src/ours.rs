@@ -315,7 +315,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         sys.unlock();
     }
 
-    /// Handles a poll of the spinner.
+    /// Handles a poll of the controller by the spinning job.
     fn look(&mut self, sys: &mut System, job: u32, core: u8) {
         let mut list = std::mem::take(&mut self.spun);
         self.complete(sys, &mut list);

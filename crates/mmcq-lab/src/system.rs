@@ -50,7 +50,7 @@ pub enum Step {
 pub enum Action {
     /// A job takes its completed I/Os, at the end of its system calls.
     Reap(u32),
-    /// A job submits its next I/O.
+    /// A job submits its next I/O, or waits.
     Next(u32),
     /// A step of the front end.
     Step(Step),
@@ -535,7 +535,7 @@ impl System {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
 pub struct Stuck {
-    /// Time in ns at which no event was left.
+    /// Virtual time in ns at which no event was left.
     pub at_ns: u64,
     /// Number of jobs that wait for I/Os.
     pub running: u32,

@@ -7,7 +7,7 @@ use mmcq_sim::world::Stream;
 /// What a power cut did to sectors that were not yet safe on the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Number of sectors that were not yet safe.
+    /// Number of sectors that were written but not yet safe on the medium.
     pub at_stake: u64,
     /// Number of sectors at stake that have their old content.
     pub old: u64,

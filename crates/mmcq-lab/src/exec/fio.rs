@@ -44,7 +44,7 @@ struct Given {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     has_job: bool,
-    /// Devices that the jobs name.
+    /// Devices that the fio jobs name.
     pub devices: Vec<PathBuf>,
     /// Files that the jobs name and that are not devices.
     pub files: Vec<PathBuf>,
@@ -170,7 +170,7 @@ fn names_in(text: &str) -> Vec<String> {
 #[derive(Clone)]
 struct Section {
     name: String,
-    /// Names in the option `filename=`.
+    /// File names that the section's option `filename=` gives.
     files: Vec<String>,
     directory: Option<String>,
     bytes: Option<u64>,

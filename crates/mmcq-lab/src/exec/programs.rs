@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 3;
 /// Time in ns for which a job that waits for something outside the laboratory lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
-/// Error numbers that the program sees.
+/// Error number EPERM (operation not permitted), as the program sees it.
 const EPERM: i64 = 1;
 const EIO: i64 = 5;
 /// Error number for a bad address, as the program sees it.
@@ -48,9 +48,9 @@ struct Job {
     under_way: Vec<(Key, Asked)>,
     /// Number of I/Os that the laboratory has taken out of the job's ring.
     taken: u32,
-    /// Number of the job's I/Os that are done.
+    /// Number of the job's I/Os that the card has done.
     done: u32,
-    /// Number of I/Os done since the job last ran.
+    /// Number of the job's I/Os that the card has done since the job last ran.
     ready: u64,
     finished: bool,
 }
@@ -61,13 +61,13 @@ pub const JOBS_MAX: u32 = 64;
 /// How much a program has used the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Number of reads, writes and flushes.
+    /// Numbers of reads, writes and flushes that the program requested.
     pub ios: [u64; 3],
-    /// Number of bytes, `[read, written]`.
+    /// Number of bytes that the program transferred, `[read, written]`.
     pub bytes: [u64; 2],
-    /// Number of flushes that the card has done.
+    /// Number of the program's flushes that the card has done.
     pub flushed: u64,
-    /// Number of I/Os that failed.
+    /// Number of the program's I/Os that failed.
     pub failed: u64,
     /// The last virtual time in ns that the program saw.
     pub now_ns: u64,

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dir {
-    /// Data come from the card.
+    /// Data go from the card to the host.
     Read,
-    /// Data go to the card.
+    /// Data go from the host to the card.
     Write,
 }
 
@@ -65,7 +65,7 @@ pub struct Rw {
     pub read: bool,
     /// Whether the job writes.
     pub write: bool,
-    /// Whether offsets are random.
+    /// Whether the offsets of the transfers are random.
     pub random: bool,
 }
 
@@ -148,17 +148,17 @@ impl IoEngine {
 /// Option `verify=`: how written data are recognised when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Written data are not verified.
+    /// Written data are not verified when they are read.
     Off,
     /// A header with place and seed, no checksum over the data.
     Meta,
-    /// CRC-7 of the data.
+    /// A header with a CRC-7 of the data.
     Crc7,
-    /// CRC-16 of the data.
+    /// A header with a CRC-16 of the data.
     Crc16,
-    /// CRC-32 (IEEE) of the data.
+    /// A header with a CRC-32 (IEEE) of the data.
     Crc32,
-    /// CRC-32C (Castagnoli) of the data.
+    /// A header with a CRC-32C (Castagnoli) of the data.
     Crc32c,
     /// The bytes of `verify_pattern=`, without a header.
     Pattern,
@@ -201,11 +201,11 @@ pub enum Sequencer {
 pub enum Buffers {
     /// Random bytes, generated once and used for all writes.
     Random,
-    /// Random bytes, generated for each write.
+    /// Each write contains random bytes of its own, generated for this write.
     Refill,
     /// Each write contains only zeros.
     Zero,
-    /// A pattern of bytes, repeated.
+    /// Each write contains this pattern of bytes, repeated.
     Pattern(Vec<u8>),
 }
 

@@ -4,7 +4,7 @@ use super::job::Dir;
 use super::stats::Latency;
 use std::collections::BTreeMap;
 
-/// Measurements of requests of one kind.
+/// Measurements of a program's requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
     /// Number of bytes that the requests transferred or discarded.

@@ -38,7 +38,7 @@ pub struct Free {
     pub key: String,
     /// Unit of the value, which follows from the ending of its key.
     pub unit: &'static str,
-    /// Start value of the fit.
+    /// Value from which the fit starts.
     pub before: f64,
     /// Lower and upper bound of the value during the fit.
     pub bounds: [f64; 2],

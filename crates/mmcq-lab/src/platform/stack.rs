@@ -32,7 +32,7 @@ pub fn profile(scheduler: Scheduler) -> Profile {
 /// Setup of mmcq's engine on a board.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
-    /// Which contexts advance the engine.
+    /// Which contexts (interrupt, tasklet, thread or spinning job) call mmcq's engine.
     pub advance: Advance,
     /// When transfers stay open after their last request.
     pub streams: StaysOpen,

@@ -20,7 +20,7 @@ const FLUSH_FIRST: u64 = 2 << OP_BITS;
 const PLACE_BITS: u32 = OP_BITS + 2;
 /// Flag in a field: the field holds an index into the list `large`, which has the number itself.
 const LARGE: u32 = 1 << 31;
-/// Value that means "no time".
+/// Value of a time field that means "no time".
 const NONE: u32 = u32::MAX;
 
 const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];

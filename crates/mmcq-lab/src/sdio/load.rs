@@ -85,7 +85,7 @@ pub struct Step {
     pub function: u8,
     /// Address of the first register that the step accesses.
     pub address: u32,
-    /// Byte that a CMD52 writes.
+    /// Byte that the step writes, if the step is a CMD52 that writes.
     pub value: u8,
     /// Number of bytes to transfer by CMD53; `None`: one register, by CMD52.
     pub bytes: Option<u32>,

@@ -37,7 +37,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Waits until this time in ns.
+    /// Waits until the virtual time `at_ns`, at which the driver polls.
     pub async fn until(&self, at_ns: u64) {
         self.at_ns.set(Some(at_ns));
         poll_fn(|context| {

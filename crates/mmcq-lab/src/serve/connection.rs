@@ -78,7 +78,7 @@ struct Reply {
     bytes: Vec<u8>,
     /// Share of the request; dropping it after the reply was written returns it.
     _share: Share,
-    /// Whether the reply reports lost writes.
+    /// Whether the reply reports to the client that writes were lost.
     refusal: bool,
 }
 

@@ -94,7 +94,7 @@ pub mod chunk {
 pub enum Errno {
     /// Not permitted: the export is read-only, or the card is write protected.
     Permission = 1,
-    /// The card failed to do the request.
+    /// The card failed to execute the request.
     Io = 5,
     /// The request is invalid.
     Invalid = 22,

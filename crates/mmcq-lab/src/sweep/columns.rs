@@ -17,7 +17,7 @@ const GROUP_ROWS: usize = 1 << 16;
 /// Type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// All values are missing.
+    /// The type of a column in which all values are missing.
     Empty,
     Integer,
     Number,

@@ -6,9 +6,9 @@ use crate::fio::{JobFile, Worker};
 /// Load of a sweep: jobs or a trace.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// The jobs of a file.
+    /// The jobs of a job file run at each point.
     Jobs(JobFile),
-    /// The workers of a trace.
+    /// The workers of a trace run at each point.
     Trace {
         /// Workers with their requests.
         workers: Vec<Worker>,

@@ -19,7 +19,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 struct Cell {
     /// Name of the line or of the bar that the cell belongs to.
     of: String,
-    /// Value on the horizontal axis; empty for a bar.
+    /// Value of the cell on the horizontal axis; empty for a bar.
     at: String,
     /// Sum of the runs' rates in MiB/s, and number of rows.
     rate: (f64, u32),

@@ -19,7 +19,7 @@ pub(super) const IDLE_NS: u64 = 100_000;
 pub enum What {
     /// A command token on CMD.
     Command {
-        /// Index of the command.
+        /// Index of the command: 18 for CMD18.
         index: u8,
         /// Argument of the command.
         arg: u32,
@@ -88,7 +88,7 @@ impl Event {
 pub struct Request {
     /// I/O that a job submitted.
     pub io: Io,
-    /// Time in ns of the submission.
+    /// Time in ns at which the job submitted the I/O.
     pub submitted_ns: u64,
     /// Time in ns of the completion, and whether the I/O succeeded; `None`: not completed in the
     /// recorded run.

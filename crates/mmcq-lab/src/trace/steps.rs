@@ -14,9 +14,9 @@ use std::fmt::Write;
 /// Row of the picture in which a step is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Row of the CMD line.
+    /// Row of the command line CMD.
     Cmd,
-    /// Row of the DAT lines.
+    /// Row of the data lines DAT.
     Dat,
 }
 

@@ -10,9 +10,9 @@ use super::value::Expected;
 pub use others::{IGNORED, UNSUPPORTED};
 pub use used::{RANDOM, USED};
 
-/// Option that changes a job.
+/// Option of fio that changes a job.
 pub struct Opt {
-    /// Name in job files.
+    /// Name of the option in job files.
     pub name: &'static str,
     /// Whether the option may stand without a value.
     pub flag: bool,

@@ -40,9 +40,9 @@ use written::Written;
 /// A transfer for the caller to do. The caller passes it back to [`JobState::complete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Direction of the data.
+    /// Direction of the transfer's data.
     pub dir: Dir,
-    /// Way in which the transfer is done.
+    /// Way in which the stack does the transfer.
     pub how: How,
     /// Index of the file among the worker's files.
     pub file: usize,
@@ -71,7 +71,7 @@ pub struct Sync {
     pub entry: u32,
 }
 
-/// Next action of a worker.
+/// Next action of a worker, which the caller must execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The caller must do this transfer now.

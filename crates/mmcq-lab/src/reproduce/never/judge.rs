@@ -26,7 +26,7 @@ pub struct Figures {
     pub mib_per_s: f64,
     /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// Mean of the latency, in microseconds.
+    /// Mean of the latencies, in microseconds.
     pub mean_us: f64,
     /// Latency in microseconds of a request that waited for half of the run and is left out of the
     /// other figures; 0: there was none.
