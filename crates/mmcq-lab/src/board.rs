@@ -216,7 +216,7 @@ pub enum Price {
     /// The CPU costs of mmcq's own code (path length and register accesses). All other code of the
     /// kernel costs as much as in the board's file.
     Own,
-    /// No costs: the remaining time is that of wire and card.
+    /// No costs: only the times of wire and card remain.
     Nothing,
 }
 

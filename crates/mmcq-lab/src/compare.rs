@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// A number that both compared reports have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What the figure belongs to: a job, the phases, or the counters.
+    /// Group of figures that this one belongs to: a job, the phases, or the counters.
     pub group: String,
     /// Name of the figure.
     pub name: String,

@@ -354,7 +354,7 @@ pub struct Driver {
     /// Number of clocks between two polls of the card by the command queue engine, which overrides
     /// what mmcq's engine sets; `None`: no override.
     poll_clocks: Option<u32>,
-    /// Memory that the driver uses; it is dropped after the driver.
+    /// Memory that the driver uses. It is dropped after the driver, which still needs it.
     _lent: Lent,
 }
 

@@ -215,7 +215,7 @@ pub enum RunError {
         name: String,
         /// Size in bytes of the job's file that does not fit.
         bytes: u64,
-        /// Number of bytes that are left on the card for this file.
+        /// Number of bytes that other files leave on the card for this file.
         left: u64,
     },
     /// A job names a partition other than the user area.

@@ -77,7 +77,7 @@ impl From<CpuEvent> for Event {
 
 /// Front end: a stack with its environment. It receives I/Os, interrupts and timers.
 pub trait Front {
-    /// Submits an I/O of a job, in the job's own context.
+    /// Submits an I/O of a job to the stack, in the job's own context.
     fn submit(&mut self, sys: &mut System, io: Io);
 
     /// Handles the controller's interrupt, in interrupt context.
@@ -98,7 +98,7 @@ pub trait Front {
         false
     }
 
-    /// Returns whether the interrupt handler takes the stack's lock.
+    /// Returns whether this front end's interrupt handler takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }

@@ -36,7 +36,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the guest finds: board, card and schedule.
+/// What the guest finds at the device: board, card and schedule of events.
 pub struct Setup {
     /// The board; its controller must be an SDHCI.
     pub platform: Platform,

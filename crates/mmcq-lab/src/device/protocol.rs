@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 16;
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Size in bytes of the longest read or write of a region in one message.
 pub const ACCESS_BYTES_MAX: usize = 4096;
-/// Largest number of file descriptors in a message.
+/// Largest number of file descriptors that a message may carry.
 pub const DESCRIPTORS_MAX: usize = 8;
 
 const KIND: u32 = 0xf;
@@ -80,7 +80,7 @@ impl Header {
         (self.bytes as usize).saturating_sub(HEADER_BYTES)
     }
 
-    /// Returns whether the client waits for an answer.
+    /// Returns whether the client waits for an answer to the message.
     pub fn wants_reply(&self) -> bool {
         self.flags & NO_REPLY == 0
     }
@@ -152,7 +152,7 @@ pub enum Request<'a> {
         index: u32,
         /// Number of the first interrupt of this kind that the request concerns.
         start: u32,
-        /// Number of interrupts that the request concerns.
+        /// Number of interrupts of this kind that the request concerns, from `start` on.
         count: u32,
         /// Bytes, one for each interrupt, with the flag [`irqs::DATA_BOOL`]: not 0 if the action
         /// applies to the interrupt.

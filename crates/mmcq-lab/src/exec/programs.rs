@@ -77,7 +77,7 @@ pub struct Tally {
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
-    /// Number of job starts that the program has reported.
+    /// Number of starts of jobs (threads) that the program has reported so far.
     known: u32,
     helper: bool,
     start_ns: u64,
@@ -86,7 +86,7 @@ pub struct Programs {
     pub(super) boot_bytes: u64,
     /// Whether flushes are refused, because this setting cannot flush a card with a cache.
     pub(super) no_flush: bool,
-    /// Whether the program requested a flush that is refused.
+    /// Whether the program has requested a flush that was refused.
     pub(super) flush_refused: bool,
     pub(super) supply: Option<Supply>,
     pub(super) tally: Tally,
@@ -216,7 +216,7 @@ impl Programs {
         }
     }
 
-    /// Returns the next I/O of a job that has posted a command.
+    /// Returns the next I/O that a job, which has posted a command, had put into its ring.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);

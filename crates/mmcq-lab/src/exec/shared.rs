@@ -119,7 +119,7 @@ pub struct Asked {
     pub in_cell: bool,
 }
 
-/// Path of the program that represents a range of the card.
+/// Path of the program that represents a range of bytes of the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Absolute path by which the program opens this part of the card.
@@ -279,7 +279,7 @@ impl Shared {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
 
-    /// Returns the number of commands that a job has posted.
+    /// Returns the number of commands that a job has posted so far.
     pub fn posted(&self, job: u32) -> u32 {
         self.of(job, Of::Posted).load(Ordering::Acquire)
     }

@@ -171,7 +171,7 @@ pub enum ExitWhat {
     Group,
     /// All running workers end.
     Stonewall,
-    /// All workers end, even those that have not begun.
+    /// All other workers end, including those that have not begun.
     All,
 }
 
@@ -190,16 +190,16 @@ pub struct Continue {
 /// jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequencer {
-    /// Offsets continue sequentially until the next random jump.
+    /// The job's offsets continue sequentially until its next random jump.
     Sequential,
-    /// The offset stays the same until the next random jump.
+    /// The job's offset stays the same until its next random jump.
     Identical,
 }
 
 /// Content of a write's buffer when `verify=` does not determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// Random bytes, generated once and used for all writes.
+    /// Each write contains the same random bytes, which are generated once.
     Random,
     /// Each write contains random bytes of its own, generated for this write.
     Refill,
@@ -246,7 +246,7 @@ pub struct Job {
     /// transfer.
     pub rw_add_bytes: i64,
     pub rw_sequencer: Sequencer,
-    /// Percentage of reads in a job that reads and writes.
+    /// Percentage of reads among the transfers of a job that reads and writes.
     pub rwmixread: u8,
     /// Block sizes of the job's transfers, `[read, write]`.
     pub bs: [BlockSize; 2],

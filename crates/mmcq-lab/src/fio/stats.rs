@@ -331,9 +331,9 @@ pub struct DiskUtil {
     pub merges: [u64; 2],
     /// Sum in ms of the times of all requests from arrival to completion, `[read, write]`.
     pub ticks_ms: [u64; 2],
-    /// Time in ms that all requests together spent in the queue.
+    /// Sum in ms of the times of all requests of both directions, from arrival to completion.
     pub in_queue_ms: u64,
-    /// Share of the time in percent in which the disk had work.
+    /// Share of the run's time, in percent, in which the disk had work.
     pub util_percent: f64,
 }
 

@@ -60,7 +60,7 @@ pub struct Effect {
     /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
     /// was not possible.
     pub percent: [Option<f64>; 2],
-    /// Rate in MiB/s with the value at its low and at its high end.
+    /// Rate in MiB/s of the setting with the value at its low and at its high end.
     pub mib_s: [Option<f64>; 2],
     /// Difference in percent between the highest and the lowest gain, at the low end, at the high
     /// end, and without a change of the value.

@@ -12,7 +12,7 @@ use mmcq::host::Direction;
 pub struct Request {
     /// Direction of the request's data: read or write.
     pub direction: Direction,
-    /// Address of the request's first block, in blocks.
+    /// Address on the card of the request's first block, in blocks of 512 bytes.
     pub lba: u64,
     /// Length of the request in blocks of 512 bytes.
     pub blocks: u32,
@@ -109,7 +109,7 @@ impl Elevator {
         Elevator { tunables, ..Self::default() }
     }
 
-    /// Returns the size of the largest request in blocks.
+    /// Returns the size of the largest request that the scheduler makes, in blocks of 512 bytes.
     pub fn max_blocks(&self) -> u32 {
         self.tunables.max_blocks
     }

@@ -53,7 +53,7 @@ enum Worker {
 /// A flush in progress, and the I/Os that asked for it. The worker waits for its end.
 struct Flushing {
     ios: Vec<Io>,
-    /// Whether the flush command was sent to the card.
+    /// Whether the flush command was already sent to the card.
     told: bool,
     ok: bool,
     status: u32,

@@ -59,7 +59,7 @@ enum Round {
     /// The chip executes CMD25 without its data: the first round of a write.
     Command,
     Data,
-    /// The chip executes CMD12 at the end of the request.
+    /// The chip executes CMD12 at the end of the present request.
     Stop,
     Status,
 }

@@ -179,7 +179,7 @@ pub fn css(colour: RGBColor) -> String {
     format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
 }
 
-/// Returns a number with a suitable number of digits.
+/// Returns a number as text with a suitable number of digits.
 pub fn short(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

@@ -52,7 +52,7 @@ pub struct Record {
     pub op: Op,
     /// Whether the write is complete only when it is on the medium.
     pub durable: bool,
-    /// Whether the cache must be flushed before this request.
+    /// Whether the device's cache must be flushed before this request.
     pub flush_first: bool,
     /// Number of the device or file that the request accessed.
     pub device: u32,
@@ -62,7 +62,7 @@ pub struct Record {
     pub bytes: u64,
     /// Number of the process that made the request.
     pub process: u32,
-    /// Name of the process's program, if the trace has names.
+    /// Name of the program that the process ran; `None`: the trace has no names.
     pub program: Option<Arc<str>>,
     /// Time in ns from start to end of the request; `None`: the record does not have it.
     pub took_ns: Option<u64>,

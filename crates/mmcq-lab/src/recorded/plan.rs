@@ -49,7 +49,7 @@ impl std::str::FromStr for Mode {
 pub struct Wishes {
     /// Rule that says when requests start.
     pub mode: Mode,
-    /// Largest number of requests of a worker under way.
+    /// Largest number of requests that a worker may have under way.
     pub depth: u32,
     /// Factor by which all times of the trace are multiplied.
     pub scale: f64,

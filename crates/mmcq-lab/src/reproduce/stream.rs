@@ -83,7 +83,7 @@ impl Figure {
         }
     }
 
-    /// Returns the figure in us for the direction of the job.
+    /// Returns this figure of a run in us, for the direction of its job.
     fn of_us(self, outcome: &Outcome) -> f64 {
         let dirs = &outcome.group().dirs;
         let dir = dirs.iter().max_by_key(|dir| dir.clat.ns.samples).unwrap_or(&dirs[0]);

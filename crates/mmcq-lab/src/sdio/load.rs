@@ -238,7 +238,7 @@ impl Load {
         Ok(())
     }
 
-    /// Returns the commands that Linux's driver sends for a packet.
+    /// Returns the bus commands that Linux's driver sends for a packet.
     pub fn phases(&self) -> Vec<Phase> {
         self.steps.iter().flat_map(|step| step.phases(self.block_bytes)).collect()
     }

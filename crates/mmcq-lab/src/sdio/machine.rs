@@ -31,7 +31,7 @@ pub enum Action {
     Thread,
     /// The CPU work of driver and user for one packet is done.
     Worked,
-    /// The other device's driver has ended its tasklet.
+    /// The tasklet of the other device's driver has ended.
     Robbed,
 }
 

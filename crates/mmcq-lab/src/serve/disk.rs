@@ -105,7 +105,7 @@ struct Progress {
     read: Vec<u8>,
     /// Number of this job's change in the map of holes; `None`: it has none.
     change: Option<u64>,
-    /// Number of losses of the card when the job began.
+    /// Number of losses of the card so far when the job began.
     losses: u64,
     /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,
@@ -340,7 +340,7 @@ impl Disk {
         }
     }
 
-    /// Records that the engine has accepted a request of this job.
+    /// Records that the engine has accepted a request for a piece of this job.
     fn begun(&mut self, progress: &mut Progress) {
         if progress.flushes() {
             progress.covered = self.losses.covered();

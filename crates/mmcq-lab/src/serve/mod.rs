@@ -50,7 +50,7 @@ pub enum Event {
     Ready(u64),
     /// A client was refused or disconnected: its number, and the reason.
     Client(u64, String),
-    /// The card's power was cut; the field has the effects.
+    /// The card's power was cut; the field says what the cut did.
     PowerCut(Damage),
 }
 

@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type that can store the values of both types.
+    /// Returns the type of a column that can store the values of both types.
     fn join(self, other: Kind) -> Self {
         match (self, other) {
             (Kind::Empty, kind) | (kind, Kind::Empty) => kind,

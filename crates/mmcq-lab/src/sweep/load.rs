@@ -12,7 +12,7 @@ pub enum Load {
     Trace {
         /// Workers with their requests.
         workers: Vec<Worker>,
-        /// Hash over all requests, which identifies the trace.
+        /// Hash over all requests of the trace, which identifies the trace.
         hash: u64,
         /// Program whose requests the rows describe, by number and name; `None`: all programs.
         program: Option<(u16, String)>,

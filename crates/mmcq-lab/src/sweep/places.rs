@@ -23,7 +23,7 @@ pub(super) struct Places {
 /// Part that points share if they differ only in setting and seed.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Board and jobs, loaded, or the reason why they cannot be.
+    /// Board and jobs, loaded, or the reason why they cannot be loaded.
     pub loaded: Result<Loaded, String>,
     /// Hashes over everything that a run depends on, or an error.
     pub configuration: Result<Configuration, String>,

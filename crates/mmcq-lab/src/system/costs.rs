@@ -75,7 +75,7 @@ pub struct SleepDepth {
     pub light_ns: u64,
     /// Shortest sleep in ns of a thread after which waking it takes the full extra time.
     pub deep_ns: u64,
-    /// Extra time in ns after a sleep of at least `deep_ns`.
+    /// Extra time in ns of a wake-up after a sleep of at least `deep_ns`.
     pub extra_ns: u64,
 }
 

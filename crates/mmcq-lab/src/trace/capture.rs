@@ -96,7 +96,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns a readable label, such as `read 8 at 4096`.
+    /// Returns a readable label of the I/O, such as `read 8 at 4096`.
     pub fn label(&self) -> String {
         match self.io {
             Io { blocks: 0, .. } => "flush".to_owned(),

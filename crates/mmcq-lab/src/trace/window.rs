@@ -46,7 +46,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Default length in ns of the window after the trigger.
+    /// Default length in ns of the window, counted from the trigger.
     pub const LENGTH_NS: u64 = 1_000_000;
     /// Default time in ns that is shown before the trigger.
     pub const BEFORE_NS: u64 = 5_000;
@@ -161,7 +161,7 @@ pub enum WindowError {
         length_ns: u64,
         /// Number of cycles of the bus clock in the window.
         cycles: u64,
-        /// Largest number of clock cycles that can be written.
+        /// Largest number of clock cycles that the format can write.
         most: u64,
     },
 }

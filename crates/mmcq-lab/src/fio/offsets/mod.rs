@@ -173,7 +173,7 @@ impl Offsets {
         self.last_was_sync
     }
 
-    /// Returns whether every file is done in this pass.
+    /// Returns whether every file of the worker is done in the present pass.
     pub fn all_done(&self) -> bool {
         self.files.iter().all(|f| f.done)
     }

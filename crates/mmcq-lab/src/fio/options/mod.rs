@@ -16,7 +16,7 @@ pub struct Opt {
     pub name: &'static str,
     /// Whether the option may stand without a value.
     pub flag: bool,
-    /// Stores the value in the job. The error says what was expected.
+    /// Stores the option's value in the job. The error says what was expected.
     pub apply: fn(&mut Job, &str) -> Result<(), Expected>,
 }
 

@@ -193,15 +193,15 @@ pub struct Report {
 pub struct GroupDir {
     /// Number of bytes that all entries of the group transferred.
     pub bytes: u64,
-    /// Run time in ms of the report entry that ran shortest.
+    /// Run time in ms of the entry of the group that ran shortest.
     pub min_run_ms: u64,
-    /// Run time in ms of the report entry that ran longest; 0: nothing was transferred.
+    /// Run time in ms of the entry of the group that ran longest; 0: nothing was transferred.
     pub max_run_ms: u64,
     /// Rate in bytes per second of the slowest entry of the group.
     pub min_bw: u64,
     /// Rate in bytes per second of the fastest entry of the group.
     pub max_bw: u64,
-    /// Rate in bytes per second of all entries together.
+    /// Rate in bytes per second of all entries of the group together.
     pub aggregate_bw: u64,
 }
 
