@@ -329,7 +329,8 @@ fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
 }
 
 impl<const N: usize> Board<N> {
-    /// Builds a board and brings its card up. `card` and `medium` are those of [`card_with`].
+    /// Builds a board and brings its card up. `card` and `medium` have the meaning that they have
+    /// for [`card_with`].
     pub fn new(
         platform: &Platform,
         card: Option<&str>,

@@ -207,8 +207,8 @@ impl Section {
         Ok(())
     }
 
-    /// Returns the files that fio creates in its `directory`, each with its length. Their names are
-    /// fio's default, or those of `filename`.
+    /// Returns the files that fio creates in its `directory`, each with its length. The files have
+    /// fio's default names, or the names that `filename` gives.
     fn made(&self, directory: &str) -> Result<Vec<(PathBuf, u64)>, String> {
         let Section { name, files, bytes, jobs, files_each, .. } = self;
         let each = if files.is_empty() { u64::from(*files_each) } else { files.len() as u64 };

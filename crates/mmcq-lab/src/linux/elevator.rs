@@ -219,7 +219,7 @@ impl Elevator {
         self.spare.push(ios);
     }
 
-    /// Returns the statistics of the requests so far, as those of a disk.
+    /// Returns statistics of all requests so far, in the form of a disk's statistics.
     pub fn disk(&self) -> DiskUse {
         self.disk
     }

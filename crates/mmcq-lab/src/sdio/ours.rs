@@ -193,7 +193,7 @@ unsafe impl Lock for Alone {
     }
 }
 
-/// Waker that polls its task at once, inside of the interrupt.
+/// Waker that polls its task immediately, inside of the interrupt.
 pub(super) struct InIrq(pub &'static IrqTask<Alone>);
 
 impl Wake for InIrq {

@@ -6,7 +6,7 @@ use mmcq::host::Direction;
 use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;
 
-/// Length in ns of a part of the window that is drawn at once. The memory that drawing needs is
+/// Length in ns of the part of a window that is drawn in one step. The memory that drawing needs is
 /// proportional to it.
 pub(super) const PART_NS: u64 = 2_000_000;
 

@@ -7,7 +7,8 @@ pub enum RandomGenerator {
     Tausworthe,
     /// Tausworthe generator with 64 bits.
     Tausworthe64,
-    /// Linear feedback shift register, which returns every block once without a random map.
+    /// Linear feedback shift register, which returns every block exactly one time without a random
+    /// map.
     Lfsr,
 }
 

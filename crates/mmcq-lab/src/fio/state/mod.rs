@@ -59,13 +59,13 @@ pub struct Io {
 }
 
 /// A flush for the caller to do. The caller passes it back to [`JobState::complete_sync`]. As in
-/// fio, earlier transfers may still be outstanding: the flush covers only completed ones, and the
-/// worker submits nothing until it ends.
+/// fio, transfers that were submitted earlier may be under way meanwhile: the flush covers only
+/// completed transfers. The worker submits nothing until the flush ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Index among the worker's files of the file to flush.
     pub file: usize,
-    /// Whether the flush stands for `fdatasync`.
+    /// Whether the flush is that of `fdatasync`, which leaves out the file's own metadata.
     pub data_only: bool,
     /// Index of the request in the worker's script; 0 without a script.
     pub entry: u32,
