@@ -131,7 +131,7 @@ pub enum AgainError {
     /// text says what.
     #[error("{0}")]
     Report(String),
-    /// The run itself failed.
+    /// The new run itself failed.
     #[error(transparent)]
     Run(#[from] RunError),
 }

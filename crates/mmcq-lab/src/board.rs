@@ -83,7 +83,7 @@ pub enum BoardError {
     Io {
         /// Name of the card that was requested.
         name: String,
-        /// Description of the card.
+        /// Description of the I/O card, as in its file.
         description: String,
     },
     /// An image was given for a card with functions.
@@ -130,11 +130,11 @@ pub enum BoardError {
     Outside {
         /// Name of the file.
         name: String,
-        /// Key of the value and its range.
+        /// Key of the value that has the range.
         key: String,
         /// Value that the range does not contain.
         value: f64,
-        /// Ends of the range.
+        /// Lower and upper end of the range.
         ends: [f64; 2],
     },
     /// A change `--set card.KEY=VALUE` is not valid.
@@ -216,7 +216,7 @@ pub enum Price {
     /// The CPU costs of mmcq's own code (path length and register accesses). All other code of the
     /// kernel costs as much as in the board's file.
     Own,
-    /// No costs: the remaining time is that of wire and card.
+    /// No costs: only the times of wire and card remain.
     Nothing,
 }
 
@@ -329,7 +329,8 @@ fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
 }
 
 impl<const N: usize> Board<N> {
-    /// Builds a board and brings its card up. `card` and `medium` are those of [`card_with`].
+    /// Builds a board and brings its card up. `card` and `medium` have the meaning that they have
+    /// for [`card_with`].
     pub fn new(
         platform: &Platform,
         card: Option<&str>,

@@ -41,9 +41,9 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The figure must not be below the budget.
+    /// The figure must not be below the budget's limit.
     Least,
-    /// The figure must not be above the budget.
+    /// The figure must not be above the budget's limit.
     Most,
 }
 
@@ -96,7 +96,7 @@ pub enum CheckError {
     /// The load did not run.
     #[error("{place}: {error}")]
     Run {
-        /// File, line and name of the load.
+        /// File of budgets, line and name of the load.
         place: String,
         /// Reason why the load did not run.
         error: Box<RunError>,
@@ -104,7 +104,7 @@ pub enum CheckError {
     /// The load transferred nothing in the direction of a figure.
     #[error("{place}: {figure}: the run has nothing of it")]
     Nothing {
-        /// File, line and name of the load.
+        /// File of budgets, line and name of the load.
         place: String,
         /// Name of the figure.
         figure: String,

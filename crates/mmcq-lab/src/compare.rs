@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// A number that both compared reports have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What the figure belongs to: a job, the phases, or the counters.
+    /// Group of figures that this one belongs to: a job, the phases, or the counters.
     pub group: String,
     /// Name of the figure.
     pub name: String,
@@ -57,7 +57,7 @@ pub struct Comparison {
     pub alone: Vec<String>,
     /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,
-    /// Unit in which rates are shown.
+    /// Unit in which the comparison shows rates.
     pub unit: Rate,
 }
 

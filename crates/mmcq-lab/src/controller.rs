@@ -222,7 +222,7 @@ impl Controller {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.set_faults(faults.clone())));
     }
 
-    /// Returns the counters of the bus.
+    /// Returns the counters of the bus since they were last reset.
     pub fn stats(&self) -> BusStats {
         let mut stats = model!(self, m => m.borrow().stats().clone());
         stats.fetching_ns = model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| card.fetching_ns()));
@@ -354,7 +354,7 @@ pub struct Driver {
     /// Number of clocks between two polls of the card by the command queue engine, which overrides
     /// what mmcq's engine sets; `None`: no override.
     poll_clocks: Option<u32>,
-    /// Memory that the driver uses; it is dropped after the driver.
+    /// Memory that the driver uses. It is dropped after the driver, which still needs it.
     _lent: Lent,
 }
 

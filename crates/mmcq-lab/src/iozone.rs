@@ -39,7 +39,7 @@ const NAMES: &str = "                                                           
 pub struct Iozone {
     /// Pairs of file size and record size in KiB to run.
     sizes_kib: Vec<(u64, u64)>,
-    /// Numbers of the tests to run.
+    /// Numbers of iozone's tests to run, such as 0 for write and rewrite.
     tests: Vec<u32>,
     file: String,
     direct: bool,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// Largest number of results in a cache.
 const MOST: usize = 256;
 
-/// Results by key, shared by threads.
+/// Cache of results by their keys, shared by threads.
 #[derive(Debug)]
 pub struct Known<K, V>(Mutex<HashMap<K, V>>);
 

@@ -49,7 +49,7 @@ pub struct Boot {
     pub bytes: u64,
     /// Value of PARTITION_CONFIG (EXT_CSD) in which the bits that select a partition are 0.
     pub config: u8,
-    /// Longest time in ns of a switch to another partition.
+    /// Longest time in ns that the card may need to switch to another partition.
     pub switch_ns: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Ours<H: Host, const N: usize> {
     pub stack: Stack<(NoLock, H, Profile), N>,
     /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,
-    /// I/Os that wait outside of the engine for a free slot.
+    /// I/Os that wait outside of the engine for a free slot of the engine.
     outside: VecDeque<Io>,
     slots: [Option<(SlotId, Io)>; N],
     finished: VecDeque<Vec<(Io, bool)>>,
@@ -315,7 +315,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         sys.unlock();
     }
 
-    /// Handles a poll of the spinner.
+    /// Handles a poll of the controller by the spinning job.
     fn look(&mut self, sys: &mut System, job: u32, core: u8) {
         let mut list = std::mem::take(&mut self.spun);
         self.complete(sys, &mut list);

@@ -121,7 +121,7 @@ pub struct Quantity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
-    /// Names that a file may contain.
+    /// Names that the table may contain.
     known: Vec<&'static str>,
 }
 
@@ -205,7 +205,7 @@ pub struct Platform {
     pub continue_data: Option<Continue>,
     /// Limits that the board's wires set for the bus.
     pub wires: Wires,
-    /// Number of CPU cores.
+    /// Number of the board's CPU cores.
     pub cores: u8,
     /// Costs of the software around the stack.
     pub costs: Times,
@@ -527,7 +527,7 @@ fn quantities(
 }
 
 impl Times {
-    /// Returns whether the file contains this number.
+    /// Returns whether the file contains a number of this name.
     pub fn has(&self, name: &str) -> bool {
         debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().any(|t| t.0 == name)

@@ -211,11 +211,11 @@ pub enum RunError {
     /// The files of all jobs do not fit the card.
     #[error("file {name}: {bytes} bytes do not fit the card; {left} bytes are left")]
     Space {
-        /// Name of the job's file.
+        /// Name of the job's file that does not fit.
         name: String,
-        /// Size of the file in bytes.
+        /// Size in bytes of the job's file that does not fit.
         bytes: u64,
-        /// Number of bytes that are left on the card for this file.
+        /// Number of bytes that other files leave on the card for this file.
         left: u64,
     },
     /// A job names a partition other than the user area.
@@ -347,7 +347,7 @@ pub struct Counters {
     pub elapsed_ns: u64,
     /// Number of CPU cores.
     pub cores: u8,
-    /// Number of I/Os that failed.
+    /// Number of I/Os of all jobs that failed.
     pub failed: u64,
     /// Time in ns in which the stack had no I/O and the wires were quiet: no job had work for the
     /// bus.
@@ -409,7 +409,7 @@ impl Counters {
 pub struct Outcome {
     /// Statistics of each worker, in the order of [`Run::workers`].
     pub stats: Vec<Stats>,
-    /// Verify errors of the workers, as text.
+    /// Errors that the workers' verify phases found, as text.
     pub verify_errors: Vec<String>,
     /// fio's log files: name and content.
     pub logs: Vec<(String, String)>,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 /// Largest number of time steps of a run. A run that is long enough has at least half of them.
 const STEPS: usize = 256;
-/// Length in ns of a step of a short run.
+/// Length in ns of a time step in a short run.
 const STEP_NS: u64 = 1_000;
 /// Smallest mean number of I/Os that end in a step; with fewer, the rate would be noise.
 const IOS: usize = 32;
@@ -34,7 +34,7 @@ pub struct Step {
 /// Time steps of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Length of a step in ns.
+    /// Length of each time step in ns.
     pub step_ns: u64,
     /// The time steps of the run in order.
     pub steps: Vec<Step>,

@@ -50,7 +50,7 @@ pub enum Step {
 pub enum Action {
     /// A job takes its completed I/Os, at the end of its system calls.
     Reap(u32),
-    /// A job submits its next I/O.
+    /// A job submits its next I/O, or waits.
     Next(u32),
     /// A step of the front end.
     Step(Step),
@@ -77,7 +77,7 @@ impl From<CpuEvent> for Event {
 
 /// Front end: a stack with its environment. It receives I/Os, interrupts and timers.
 pub trait Front {
-    /// Submits an I/O of a job, in the job's own context.
+    /// Submits an I/O of a job to the stack, in the job's own context.
     fn submit(&mut self, sys: &mut System, io: Io);
 
     /// Handles the controller's interrupt, in interrupt context.
@@ -98,7 +98,7 @@ pub trait Front {
         false
     }
 
-    /// Returns whether the interrupt handler takes the stack's lock.
+    /// Returns whether this front end's interrupt handler takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }
@@ -535,7 +535,7 @@ impl System {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
 pub struct Stuck {
-    /// Time in ns at which no event was left.
+    /// Virtual time in ns at which no event was left.
     pub at_ns: u64,
     /// Number of jobs that wait for I/Os.
     pub running: u32,

@@ -138,7 +138,7 @@ impl Table {
         text
     }
 
-    /// Returns the table as comma-separated lines [RFC 4180].
+    /// Returns the table as CSV: lines with commas [RFC 4180].
     pub fn csv(&self) -> String {
         let quoted = |cell: String| match cell.contains([',', '"', '\n', '\r']) {
             true => format!("\"{}\"", cell.replace('"', "\"\"")),

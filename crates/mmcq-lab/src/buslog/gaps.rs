@@ -9,9 +9,9 @@ const PAUSE_NS: u64 = 5_000_000;
 /// Direction of a transfer's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Data come from the card.
+    /// Data go from the card to the host.
     Read,
-    /// Data go to the card.
+    /// Data go from the host to the card.
     Write,
 }
 
@@ -34,7 +34,7 @@ struct Transfer {
 pub struct Gaps {
     /// Number of transfers that another transfer follows, so that there is a gap after them.
     pub transfers: u64,
-    /// Number of data bytes of these transfers.
+    /// Number of data bytes that these transfers carried.
     pub bytes: u64,
     /// Number of commands in these transfers, counted from the first command of a transfer to the
     /// first command of the next.

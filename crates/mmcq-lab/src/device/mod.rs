@@ -36,7 +36,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the guest finds: board, card and schedule.
+/// What the guest finds at the device: board, card and schedule of events.
 pub struct Setup {
     /// The board; its controller must be an SDHCI.
     pub platform: Platform,
@@ -98,11 +98,11 @@ struct State {
 /// Action at the card slot that another thread requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
-    /// A short loss of the card's power.
+    /// A short loss of the card's power was requested.
     Cut,
-    /// Removal or insertion of the card.
+    /// Removal of the card, or insertion if it is out, was requested.
     Swap,
-    /// Start of the schedule.
+    /// Start of the schedule of events at the slot was requested.
     Begin,
 }
 
@@ -152,7 +152,7 @@ impl Control {
     }
 }
 
-/// The device, before its client connects.
+/// The PCI device with controller and card, before its client connects.
 pub struct Device {
     model: Sdhci,
     schedule: Schedule,

@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 16;
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Size in bytes of the longest read or write of a region in one message.
 pub const ACCESS_BYTES_MAX: usize = 4096;
-/// Largest number of file descriptors in a message.
+/// Largest number of file descriptors that a message may carry.
 pub const DESCRIPTORS_MAX: usize = 8;
 
 const KIND: u32 = 0xf;
@@ -19,9 +19,9 @@ const ERROR: u32 = 1 << 5;
 
 /// Flags of [`Request::DmaMap`] and [`Request::DmaUnmap`].
 pub mod dma {
-    /// The device may read the range.
+    /// Flag: the device may read the mapped range.
     pub const READ: u32 = 1;
-    /// The device may write the range.
+    /// Flag: the device may write to the mapped range.
     pub const WRITE: u32 = 1 << 1;
     /// Flag of an unmap request: unmap all ranges of the client.
     pub const ALL: u32 = 1 << 1;
@@ -35,11 +35,11 @@ pub mod irqs {
     pub const DATA_BOOL: u32 = 1 << 1;
     /// An eventfd for each interrupt comes with the message.
     pub const DATA_EVENTFD: u32 = 1 << 2;
-    /// Action: mask the interrupts.
+    /// Flag for the action to mask the interrupts.
     pub const MASK: u32 = 1 << 3;
-    /// Action: unmask the interrupts.
+    /// Flag for the action to unmask the interrupts.
     pub const UNMASK: u32 = 1 << 4;
-    /// Action: set up the eventfd, or test it.
+    /// Flag for the action to set up the interrupt's eventfd, or to test it.
     pub const TRIGGER: u32 = 1 << 5;
 }
 
@@ -75,12 +75,12 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns the number of bytes after the header.
+    /// Returns the number of bytes that follow the header.
     pub fn payload_bytes(&self) -> usize {
         (self.bytes as usize).saturating_sub(HEADER_BYTES)
     }
 
-    /// Returns whether the client waits for an answer.
+    /// Returns whether the client waits for an answer to the message.
     pub fn wants_reply(&self) -> bool {
         self.flags & NO_REPLY == 0
     }
@@ -122,7 +122,7 @@ pub enum Request<'a> {
     DmaMap {
         /// Flags of the request, as in [`dma`].
         flags: u32,
-        /// Offset of the range in the file.
+        /// Offset in the client's file of the range's first byte.
         offset: u64,
         /// Bus address of the range.
         address: u64,
@@ -152,7 +152,7 @@ pub enum Request<'a> {
         index: u32,
         /// Number of the first interrupt of this kind that the request concerns.
         start: u32,
-        /// Number of interrupts that the request concerns.
+        /// Number of interrupts of this kind that the request concerns, from `start` on.
         count: u32,
         /// Bytes, one for each interrupt, with the flag [`irqs::DATA_BOOL`]: not 0 if the action
         /// applies to the interrupt.

@@ -7,9 +7,9 @@ use mmcq_sim::world::Stream;
 /// What a power cut did to sectors that were not yet safe on the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Number of sectors that were not yet safe.
+    /// Number of sectors that were written but not yet safe on the medium.
     pub at_stake: u64,
-    /// Number of sectors at stake that have their old content.
+    /// Number of sectors at stake that have their old content after the cut.
     pub old: u64,
     /// Number of sectors at stake that are torn, since they were being programmed: the first half
     /// is new, the second half is old.
@@ -43,7 +43,7 @@ impl Supply {
         self.at_ns.is_some() && !std::mem::replace(&mut self.runs, true)
     }
 
-    /// Returns whether the timer of the power cut runs.
+    /// Returns whether the timer of the power cut is running.
     pub fn runs(&self) -> bool {
         self.runs
     }

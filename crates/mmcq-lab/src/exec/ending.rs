@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_millis(50);
 /// Number of checks before the signal is forwarded to the program. A program on a terminal has
 /// received the signal already.
 const FORWARD_AT: u32 = 4;
-/// Number of checks before the program is killed.
+/// Number of such checks before the program is killed.
 const KILL_AT: u32 = 100;
 /// Largest number of rounds in which processes that the program left behind are killed: each round
 /// may orphan more of them.

@@ -44,7 +44,7 @@ struct Given {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     has_job: bool,
-    /// Devices that the jobs name.
+    /// Devices that the fio jobs name.
     pub devices: Vec<PathBuf>,
     /// Files that the jobs name and that are not devices.
     pub files: Vec<PathBuf>,
@@ -170,7 +170,7 @@ fn names_in(text: &str) -> Vec<String> {
 #[derive(Clone)]
 struct Section {
     name: String,
-    /// Names in the option `filename=`.
+    /// File names that the section's option `filename=` gives.
     files: Vec<String>,
     directory: Option<String>,
     bytes: Option<u64>,
@@ -207,8 +207,8 @@ impl Section {
         Ok(())
     }
 
-    /// Returns the files that fio creates in its `directory`, each with its length. Their names are
-    /// fio's default, or those of `filename`.
+    /// Returns the files that fio creates in its `directory`, each with its length. The files have
+    /// fio's default names, or the names that `filename` gives.
     fn made(&self, directory: &str) -> Result<Vec<(PathBuf, u64)>, String> {
         let Section { name, files, bytes, jobs, files_each, .. } = self;
         let each = if files.is_empty() { u64::from(*files_each) } else { files.len() as u64 };

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 3;
 /// Time in ns for which a job that waits for something outside the laboratory lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
-/// Error numbers that the program sees.
+/// Error number EPERM (operation not permitted), as the program sees it.
 const EPERM: i64 = 1;
 const EIO: i64 = 5;
 /// Error number for a bad address, as the program sees it.
@@ -48,9 +48,9 @@ struct Job {
     under_way: Vec<(Key, Asked)>,
     /// Number of I/Os that the laboratory has taken out of the job's ring.
     taken: u32,
-    /// Number of the job's I/Os that are done.
+    /// Number of the job's I/Os that the card has done.
     done: u32,
-    /// Number of I/Os done since the job last ran.
+    /// Number of the job's I/Os that the card has done since the job last ran.
     ready: u64,
     finished: bool,
 }
@@ -61,13 +61,13 @@ pub const JOBS_MAX: u32 = 64;
 /// How much a program has used the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Number of reads, writes and flushes.
+    /// Numbers of reads, writes and flushes that the program requested.
     pub ios: [u64; 3],
-    /// Number of bytes, `[read, written]`.
+    /// Number of bytes that the program transferred, `[read, written]`.
     pub bytes: [u64; 2],
-    /// Number of flushes that the card has done.
+    /// Number of the program's flushes that the card has done.
     pub flushed: u64,
-    /// Number of I/Os that failed.
+    /// Number of the program's I/Os that failed.
     pub failed: u64,
     /// The last virtual time in ns that the program saw.
     pub now_ns: u64,
@@ -77,7 +77,7 @@ pub struct Tally {
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
-    /// Number of job starts that the program has reported.
+    /// Number of starts of jobs (threads) that the program has reported so far.
     known: u32,
     helper: bool,
     start_ns: u64,
@@ -86,7 +86,7 @@ pub struct Programs {
     pub(super) boot_bytes: u64,
     /// Whether flushes are refused, because this setting cannot flush a card with a cache.
     pub(super) no_flush: bool,
-    /// Whether the program requested a flush that is refused.
+    /// Whether the program has requested a flush that was refused.
     pub(super) flush_refused: bool,
     pub(super) supply: Option<Supply>,
     pub(super) tally: Tally,
@@ -216,7 +216,7 @@ impl Programs {
         }
     }
 
-    /// Returns the next I/O of a job that has posted a command.
+    /// Returns the next I/O that a job, which has posted a command, had put into its ring.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);

@@ -20,14 +20,14 @@ use std::time::Duration;
 
 /// Largest number of paths of the card that a program may have.
 pub const FILES_MAX: usize = 64;
-/// Length of the longest path in bytes.
+/// Length in bytes of the longest path of the card that a program may have.
 pub const PATH_BYTES_MAX: usize = 159;
 /// Largest number of I/Os that a job has under way. Each has a place in the job's ring, and a cell
 /// for its data.
 pub const RING: u32 = 256;
 /// Size of a cell in bytes; longer data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;
-/// Size of the longest I/O in bytes.
+/// Size in bytes of the longest I/O that a program may request.
 pub const IO_BYTES_MAX: u32 = 16 << 20;
 
 const MAGIC: u32 = 0x7163_6d6d;
@@ -80,7 +80,7 @@ enum Of {
     Heard = 18,
 }
 
-/// A command that a job posts.
+/// A command that a job posts for the laboratory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// The job waits until this number of its I/Os are done.
@@ -119,7 +119,7 @@ pub struct Asked {
     pub in_cell: bool,
 }
 
-/// Path of the program that represents a range of the card.
+/// Path of the program that represents a range of bytes of the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Absolute path by which the program opens this part of the card.
@@ -234,7 +234,7 @@ impl Shared {
         })
     }
 
-    /// Records that the program has ended.
+    /// Records in the shared memory that the program has ended.
     pub fn ended(&self) {
         let over = self.word(Word::Over);
         // A refusal that was stored before is not overwritten.
@@ -279,7 +279,7 @@ impl Shared {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
 
-    /// Returns the number of commands that a job has posted.
+    /// Returns the number of commands that a job has posted so far.
     pub fn posted(&self, job: u32) -> u32 {
         self.of(job, Of::Posted).load(Ordering::Acquire)
     }

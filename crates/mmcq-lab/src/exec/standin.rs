@@ -29,7 +29,7 @@ impl Folder {
     }
 }
 
-/// Stand-in for one file of the card.
+/// Stand-in for one file of the card: a program's descriptors of the file refer to the stand-in.
 pub struct Standin {
     /// Folders for descriptors that read, that write, and that do both.
     pub folders: [Folder; 3],

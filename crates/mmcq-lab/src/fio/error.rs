@@ -8,9 +8,9 @@ use std::fmt;
 pub enum Place {
     /// A line of a job file.
     Line {
-        /// Name of the file, as the user gave it.
+        /// Name of the job file, as the user gave it.
         file: String,
-        /// Number of the line, counted from 1.
+        /// Number of the line in the file, counted from 1.
         line: u32,
     },
     /// An argument of the command line; its number is counted from 1.

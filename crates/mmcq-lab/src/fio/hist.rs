@@ -65,7 +65,7 @@ impl Histogram {
         self.total
     }
 
-    /// Returns the buckets that are not empty, with their counts.
+    /// Returns the numbers of the buckets that are not empty, each with its count of latencies.
     pub fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
     }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dir {
-    /// Data come from the card.
+    /// Data go from the card to the host.
     Read,
-    /// Data go to the card.
+    /// Data go from the host to the card.
     Write,
 }
 
@@ -65,7 +65,7 @@ pub struct Rw {
     pub read: bool,
     /// Whether the job writes.
     pub write: bool,
-    /// Whether offsets are random.
+    /// Whether the offsets of the transfers are random.
     pub random: bool,
 }
 
@@ -148,17 +148,17 @@ impl IoEngine {
 /// Option `verify=`: how written data are recognised when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Written data are not verified.
+    /// Written data are not verified when they are read.
     Off,
     /// A header with place and seed, no checksum over the data.
     Meta,
-    /// CRC-7 of the data.
+    /// A header with a CRC-7 of the data.
     Crc7,
-    /// CRC-16 of the data.
+    /// A header with a CRC-16 of the data.
     Crc16,
-    /// CRC-32 (IEEE) of the data.
+    /// A header with a CRC-32 (IEEE) of the data.
     Crc32,
-    /// CRC-32C (Castagnoli) of the data.
+    /// A header with a CRC-32C (Castagnoli) of the data.
     Crc32c,
     /// The bytes of `verify_pattern=`, without a header.
     Pattern,
@@ -171,7 +171,7 @@ pub enum ExitWhat {
     Group,
     /// All running workers end.
     Stonewall,
-    /// All workers end, even those that have not begun.
+    /// All other workers end, including those that have not begun.
     All,
 }
 
@@ -190,22 +190,22 @@ pub struct Continue {
 /// jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequencer {
-    /// Offsets continue sequentially until the next random jump.
+    /// The job's offsets continue sequentially until its next random jump.
     Sequential,
-    /// The offset stays the same until the next random jump.
+    /// The job's offset stays the same until its next random jump.
     Identical,
 }
 
 /// Content of a write's buffer when `verify=` does not determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// Random bytes, generated once and used for all writes.
+    /// Each write contains the same random bytes, which are generated once.
     Random,
-    /// Random bytes, generated for each write.
+    /// Each write contains random bytes of its own, generated for this write.
     Refill,
     /// Each write contains only zeros.
     Zero,
-    /// A pattern of bytes, repeated.
+    /// Each write contains this pattern of bytes, repeated.
     Pattern(Vec<u8>),
 }
 
@@ -246,7 +246,7 @@ pub struct Job {
     /// transfer.
     pub rw_add_bytes: i64,
     pub rw_sequencer: Sequencer,
-    /// Percentage of reads in a job that reads and writes.
+    /// Percentage of reads among the transfers of a job that reads and writes.
     pub rwmixread: u8,
     /// Block sizes of the job's transfers, `[read, write]`.
     pub bs: [BlockSize; 2],

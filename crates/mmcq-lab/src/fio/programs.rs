@@ -4,7 +4,7 @@ use super::job::Dir;
 use super::stats::Latency;
 use std::collections::BTreeMap;
 
-/// Measurements of requests of one kind.
+/// Measurements of a program's requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
     /// Number of bytes that the requests transferred or discarded.
@@ -37,7 +37,7 @@ pub struct ProgramStats {
 }
 
 impl ProgramStats {
-    /// Adds to these measurements those of `other`.
+    /// Adds the measurements in `other` to these.
     pub fn pool(&mut self, other: &ProgramStats) {
         self.dirs.iter_mut().zip(&other.dirs).for_each(|(mine, theirs)| mine.pool(theirs));
         self.discards.pool(&other.discards);
@@ -70,7 +70,7 @@ pub fn add(programs: &mut Programs, number: u16, kind: Kind, bytes: u64, ns: u64
     }
 }
 
-/// Adds to these measurements those of another worker's programs.
+/// Adds the measurements of another worker's programs to these.
 pub fn pool(programs: &mut Programs, other: &Programs) {
     for (number, theirs) in other {
         programs.entry(*number).or_default().pool(theirs);

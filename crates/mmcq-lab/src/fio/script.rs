@@ -69,7 +69,7 @@ pub struct Entry {
 /// Mapping of the load's addresses to a card whose size is not that of the recorded device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remap {
-    /// The load must fit on the card; otherwise it is refused.
+    /// The load must fit on the card; otherwise the load is refused.
     #[default]
     Refuse,
     /// Addresses beyond the card's end continue at its start.

@@ -7,13 +7,13 @@ use super::programs::{self, Programs};
 /// Smallest value, largest value, mean and standard deviation of a series of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Running {
-    /// Number of samples in the series.
+    /// Number of samples in the series so far.
     pub samples: u64,
-    /// Smallest sample; 0 without samples.
+    /// Smallest sample of the series; 0 without samples.
     pub min: u64,
     /// Largest sample of the series.
     pub max: u64,
-    /// Mean of the samples.
+    /// Mean of the samples of the series.
     pub mean: f64,
     /// Sum of the squared distances of the samples from their mean.
     pub squares: f64,
@@ -30,7 +30,7 @@ impl Running {
         self.squares += delta * (value as f64 - self.mean);
     }
 
-    /// Returns the standard deviation of the samples.
+    /// Returns the standard deviation of the samples of the series.
     pub fn stddev(&self) -> f64 {
         if self.samples > 1 { (self.squares / (self.samples - 1) as f64).sqrt() } else { 0.0 }
     }
@@ -100,13 +100,13 @@ impl Latency {
 /// Measurements of one direction (read or write), of one worker or group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirStats {
-    /// Number of bytes transferred.
+    /// Number of bytes that were transferred in this direction.
     pub io_bytes: u64,
     /// Number of transfers that ended, including those that ended with an error.
     pub total_ios: u64,
     /// Number of transfers that ended before all their bytes were transferred.
     pub short_ios: u64,
-    /// Number of transfers that were given up.
+    /// Number of transfers that the worker gave up.
     pub drop_ios: u64,
     /// Total time in ns of the phases in which this direction transferred data.
     pub runtime_ns: u64,
@@ -173,7 +173,7 @@ pub struct Cpu {
 /// An error that ended a transfer or the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerError {
-    /// Error number as in `errno.h`.
+    /// Number of the error, as in `errno.h`.
     pub errno: u32,
     /// Description of the error, one line.
     pub text: String,
@@ -184,12 +184,12 @@ pub struct WorkerError {
 pub struct Stats {
     /// Measurements of the directions, `[read, write]`.
     pub dirs: [DirStats; 2],
-    /// Measurements of discards.
+    /// Measurements of the discards of the worker or group.
     pub discards: DirStats,
     /// Lateness of a script's requests, compared with their ideal times; the histogram is in
     /// microseconds.
     pub late: Latency,
-    /// Number and latency of flushes.
+    /// Number and latencies of the flushes of the worker or group.
     pub sync: Latency,
     /// Number of submissions, in classes by how many transfers were then outstanding: 1, 2-3, 4-7,
     /// 8-15, 16-31, 32-63, 64 and more.
@@ -331,9 +331,9 @@ pub struct DiskUtil {
     pub merges: [u64; 2],
     /// Sum in ms of the times of all requests from arrival to completion, `[read, write]`.
     pub ticks_ms: [u64; 2],
-    /// Time in ms that all requests together spent in the queue.
+    /// Sum in ms of the times of all requests of both directions, from arrival to completion.
     pub in_queue_ms: u64,
-    /// Share of the time in percent in which the disk had work.
+    /// Share of the run's time, in percent, in which the disk had work.
     pub util_percent: f64,
 }
 

@@ -17,7 +17,7 @@ const HEADER: usize = 40;
 pub struct Stamp {
     /// Random seed from which the contents of the write follow.
     pub seed: u64,
-    /// Number of the write, modulo 2^16.
+    /// Number of the write among the worker's writes, modulo 2^16.
     pub number: u16,
     /// Number of the worker's thread, modulo 2^16.
     pub thread: u16,

@@ -53,7 +53,7 @@ pub struct Open<'a> {
     pub free: &'a [Free],
     /// Indices of the free values that the solver handles, which are those without steps.
     pub smooth: &'a [usize],
-    /// Values that were found, as changes `key=value`.
+    /// Values that the fit has found, as changes `key=value`.
     pub changes: &'a [String],
     /// Logarithms of the free values that the solver found, in the order of `smooth`.
     pub at: &'a [f64],

@@ -28,7 +28,7 @@ const FACTOR: f64 = 16.0;
 const LEAST_SHARE: f64 = 1e-3;
 /// Sizes that must be powers of two, each with its smallest and largest value.
 const POWERS: [(&str, u64, u64); 2] = [("program_kib", 4, 4096), ("page_kib", 1, 1024)];
-/// Endings of keys whose values are whole numbers.
+/// Endings of the keys whose values must be whole numbers.
 const WHOLE: [&str; 4] = ["_kib", "_hz", "capacity_mib", "_blocks"];
 
 /// A value that the fit may change.
@@ -38,7 +38,7 @@ pub struct Free {
     pub key: String,
     /// Unit of the value, which follows from the ending of its key.
     pub unit: &'static str,
-    /// Start value of the fit.
+    /// Value from which the fit starts.
     pub before: f64,
     /// Lower and upper bound of the value during the fit.
     pub bounds: [f64; 2],

@@ -25,7 +25,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Quantity of which a figure gives the measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// Mean rate of a direction in MiB/s.
+    /// Mean rate of one direction in MiB/s.
     Rate,
     /// Mean time in us from the submission of an I/O to its completion.
     Mean,

@@ -28,7 +28,7 @@ pub struct Bench {
     pub card: Option<String>,
     /// The stack that was measured.
     pub setting: Setting,
-    /// Seed of all random numbers.
+    /// Seed of all random numbers of the model.
     pub seed: u64,
     /// Changes of board, card and all jobs, as in `--set`.
     pub changes: Vec<String>,
@@ -77,7 +77,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// Returns the figures of a load at one point.
+    /// Returns the figures of a load that the model gives at one point (a list of changes).
     fn load(&self, load: &Load, point: &[String]) -> Result<Vec<f64>, String> {
         let place = load.figures.first().map_or("", |figure| figure.place.as_str());
         let fault = |what: &dyn std::fmt::Display| format!("{place}: {what}");

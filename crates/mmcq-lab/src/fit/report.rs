@@ -13,7 +13,7 @@ pub struct Value {
     pub key: String,
     /// Unit of the value, which follows from the ending of its key.
     pub unit: &'static str,
-    /// Start value of the fit.
+    /// Value from which the fit started.
     pub before: f64,
     /// Value that agrees best with the figures.
     pub after: f64,
@@ -101,7 +101,7 @@ fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// A measured figure beside the model's figure.
+/// A measured figure beside the figure that the model gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// File and the place in this file where the figure was read.
@@ -112,7 +112,7 @@ pub struct Held {
     pub what: What,
     /// Value that was measured on the board.
     pub measured: f64,
-    /// Value of the model, with the fitted values.
+    /// Value of the figure in the model, with the fitted values.
     pub model: f64,
     /// Weight of the figure in the fit, 0 to 1.
     pub weight: f64,
@@ -153,9 +153,9 @@ impl Held {
 pub struct Fit {
     /// Results for the free values.
     pub values: Vec<Value>,
-    /// Figures to which the values were fitted.
+    /// Figures to which the values were fitted, beside the model's.
     pub fitted: Vec<Held>,
-    /// Figures that were held out.
+    /// Figures that were held out, beside the model's.
     pub held: Vec<Held>,
     /// Standard deviation, as a share, of the measured figures around the model's figures.
     pub scale: f64,

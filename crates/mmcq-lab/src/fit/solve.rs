@@ -23,7 +23,7 @@ const DIFFERENCE_LAST: f64 = 0.03;
 const STEP_MOST: f64 = 1.1;
 /// Largest number of steps of the search; each step makes the cost smaller.
 const STEPS_MOST: usize = 25;
-/// Step, in logarithms, below which the search ends.
+/// Size of a step, in logarithms, below which the search ends.
 const STEP_LEAST: f64 = 1e-3;
 /// Relative decrease of the cost in one step below which the search ends.
 const GAIN_LEAST: f64 = 1e-3;
@@ -50,14 +50,14 @@ pub struct Problem<'a> {
     pub noise: f64,
 }
 
-/// Solution of a problem.
+/// Solution of a least-squares problem.
 #[derive(Clone, Debug)]
 pub struct Solution {
     /// Logarithms of the values that were found.
     pub at: Vec<f64>,
     /// Logarithms of the model's figures at these values.
     pub model: Vec<f64>,
-    /// Weight of each figure, 0 to 1.
+    /// Weight that each figure has at the solution, 0 to 1.
     pub weights: Vec<f64>,
     /// Derivative of each figure (row) by each value (column), in logarithms.
     pub jacobian: DMatrix<f64>,

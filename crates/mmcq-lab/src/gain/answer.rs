@@ -15,7 +15,7 @@ const LEAST_PERCENT: f64 = 0.1;
 /// Figures of one run of a load with one setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Rate of both directions together in MiB/s.
+    /// Rate of reads and writes together in MiB/s.
     pub mib_s: f64,
     /// Number of requests per second.
     pub iops: f64,
@@ -60,7 +60,7 @@ pub struct Effect {
     /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
     /// was not possible.
     pub percent: [Option<f64>; 2],
-    /// Rate in MiB/s with the value at its low and at its high end.
+    /// Rate in MiB/s of the setting with the value at its low and at its high end.
     pub mib_s: [Option<f64>; 2],
     /// Difference in percent between the highest and the lowest gain, at the low end, at the high
     /// end, and without a change of the value.
@@ -148,14 +148,14 @@ pub struct Cell {
     pub title: String,
     /// Whether a flush follows each write of the load.
     pub is_durable: bool,
-    /// Kind of the load.
+    /// Kind of the load (reads, writes or flushed writes).
     pub kind: Kind,
     /// Depth of the load; with a durable load, number of jobs.
     pub depth: Option<u32>,
     /// Results of the settings that ran, in order. The first one is the setting with which the
     /// others are compared.
     pub gains: Vec<Gain>,
-    /// Settings that did not run, and why.
+    /// Settings that did not run with this load, each with the reason.
     pub refused: Vec<(Setting, String)>,
 }
 
@@ -209,7 +209,7 @@ pub struct Answer {
     pub values: Vec<Uncertain>,
     /// Texts about ends of values with which a run was not possible, each with the reason.
     pub left: Vec<String>,
-    /// Results of each load.
+    /// Results of each load, with all settings.
     pub cells: Vec<Cell>,
 }
 

@@ -84,7 +84,7 @@ struct Variant {
     of: Option<(usize, usize)>,
 }
 
-/// A run: index of the load, setting, and index of the variant.
+/// A run of a question: index of the load, setting, and index of the variant.
 #[derive(Clone, Copy)]
 struct Place {
     load: usize,

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Largest number of effects of each gain in the data of a page, which keeps the page small.
 const ON_PAGE: usize = 3;
-/// Mark of a deciding value that nobody has measured.
+/// Mark beside a deciding value that nobody has measured.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {

@@ -38,17 +38,17 @@ pub const QEMU: &str = "QEMU emulator version 11.1.3";
 /// Register offset at which the guest's driver expects the command queue engine (CQHCI).
 const ENGINE_AT: u16 = 0x200;
 
-/// File names of the parts.
+/// File names in the folder of the parts.
 const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"];
 
-/// Longest time that a program may take to print its version.
+/// Longest time that QEMU may take to print its version.
 const ASKED: Duration = Duration::from_secs(20);
 
 /// Exit code of QEMU by which a firmware image reports success.
 const IMAGE_WELL: i32 = 33;
 const COMMAND_LINE_MAX: usize = 200;
 
-/// Interval between two checks of a running machine.
+/// Interval between two checks whether a running machine has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Last line that the guest prints for a job that ran to its end.
@@ -107,7 +107,7 @@ pub struct Machine {
     pub wake_ns: Option<u64>,
     /// Time in ns from the assertion of the interrupt to the first instruction of its handler.
     pub irq_ns: u64,
-    /// Longest real time that the machine may run.
+    /// Longest real time that the virtual machine may run.
     pub limit: Duration,
 }
 

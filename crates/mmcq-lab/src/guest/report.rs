@@ -18,7 +18,7 @@ pub struct Counters {
     pub register_writes: u64,
     /// Number of times that the controller's interrupt line was asserted.
     pub interrupts: u64,
-    /// Number of commands on the bus.
+    /// Number of commands that the driver sent on the bus.
     pub commands: u64,
     /// Number of violations of the standard by the guest's driver.
     pub violations: u64,
@@ -43,17 +43,17 @@ impl Counters {
 pub struct Load {
     /// Kind of load, as in fio's option `rw`.
     pub load: String,
-    /// Size of a request in bytes.
+    /// Size in bytes of a request of the load.
     pub bytes: u64,
     /// Number of requests that each job has under way.
     pub depth: u32,
     /// Number of processes that run the load.
     pub jobs: u32,
-    /// Number of requests of all jobs.
+    /// Number of requests of all jobs of the load.
     pub requests: u64,
     /// How the program collects completed requests: `all` in one call, or `one` by one.
     pub reaps: String,
-    /// Rate in MiB/s in the steady state.
+    /// Rate of the load in MiB/s in the steady state.
     pub mib_per_s: f64,
     /// Mean latency of all requests in microseconds.
     pub latency_us: f64,

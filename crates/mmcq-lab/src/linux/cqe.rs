@@ -44,7 +44,7 @@ pub struct Cqe<H: Host, const N: usize> {
     runs: bool,
     kicked: bool,
     flushes: Vec<Io>,
-    /// Whether a flush is under way.
+    /// Whether a flush of the card's cache is under way.
     flushing: bool,
     /// Whether the card has a cache. Only then does the block layer pass flushes on to the driver.
     has_cache: bool,

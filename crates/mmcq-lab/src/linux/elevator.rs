@@ -12,9 +12,9 @@ use mmcq::host::Direction;
 pub struct Request {
     /// Direction of the request's data: read or write.
     pub direction: Direction,
-    /// Address of the request's first block, in blocks.
+    /// Address on the card of the request's first block, in blocks of 512 bytes.
     pub lba: u64,
-    /// Length of the request in blocks.
+    /// Length of the request in blocks of 512 bytes.
     pub blocks: u32,
     /// I/Os that were merged into this request, in the order of their addresses.
     pub ios: Vec<Io>,
@@ -53,9 +53,9 @@ pub struct DiskUse {
 /// Tunables of the scheduler mq-deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
-    /// Size of the largest request, in blocks.
+    /// Size of the largest request, in blocks of 512 bytes.
     pub max_blocks: u32,
-    /// Largest number of I/Os in a request.
+    /// Largest number of I/Os that are merged into one request.
     pub max_segments: usize,
     /// Largest number of requests of one direction that are dispatched before the scheduler chooses
     /// the direction again.
@@ -109,7 +109,7 @@ impl Elevator {
         Elevator { tunables, ..Self::default() }
     }
 
-    /// Returns the size of the largest request in blocks.
+    /// Returns the size of the largest request that the scheduler makes, in blocks of 512 bytes.
     pub fn max_blocks(&self) -> u32 {
         self.tunables.max_blocks
     }
@@ -171,7 +171,7 @@ impl Elevator {
         true
     }
 
-    /// Takes out the next request for the driver.
+    /// Takes the next request out of the scheduler for the driver; `None`: no request waits.
     pub fn dispatch(&mut self, now_ns: u64) -> Option<Request> {
         let position =
             |e: &Self, dir: usize| e.next[dir].and_then(|id| e.sorted[dir].iter().position(|r| r.id == id));
@@ -219,7 +219,7 @@ impl Elevator {
         self.spare.push(ios);
     }
 
-    /// Returns the statistics of all requests.
+    /// Returns statistics of all requests so far, in the form of a disk's statistics.
     pub fn disk(&self) -> DiskUse {
         self.disk
     }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 /// Number of requests in flight up to which the queue admits one more.
 const DEPTH: u32 = 2;
-/// Number of slots, as many as there are tags.
+/// Number of slots in the queue, as many as there are tags.
 const SLOTS: u32 = 64;
 /// Time in ns after which a refused request is tried again although nothing has completed.
 const RESOURCE_DELAY_NS: u64 = 3_000_000;
@@ -37,7 +37,7 @@ pub enum Order {
 /// Settings of the software queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Order in which the queue dispatches requests.
+    /// Order in which the queue dispatches its requests.
     pub order: Order,
     /// Requests that the host driver completes in the thread of its interrupt; the others complete
     /// in the interrupt handler.
@@ -53,7 +53,7 @@ enum Worker {
 /// A flush in progress, and the I/Os that asked for it. The worker waits for its end.
 struct Flushing {
     ios: Vec<Io>,
-    /// Whether the flush command was sent to the card.
+    /// Whether the flush command was already sent to the card.
     told: bool,
     ok: bool,
     status: u32,

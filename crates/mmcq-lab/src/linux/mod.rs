@@ -22,7 +22,7 @@ use elevator::Request;
 /// An operation that the controller has finished, with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A transfer of data.
+    /// A transfer of a request's data.
     Transfer {
         /// Whether the transfer succeeded.
         ok: bool,

@@ -26,7 +26,7 @@ pub struct EnginePort<H: Host> {
     /// The request whose data are transferred; `None` during a status poll, a flush, or without an
     /// operation.
     under_way: Option<Request>,
-    /// Whether a flush is under way.
+    /// Whether a flush of the card's cache is under way.
     flushing: bool,
     /// Whether Linux's host driver samples DAT0 in the interrupt before it starts a transfer, and
     /// refuses the transfer while DAT0 is low (SDHCI's driver). Other host drivers start the

@@ -56,10 +56,10 @@ enum Round {
     Close,
     /// The work item pauses after the CMD12 of a transfer that was left open.
     Pause,
-    /// The chip executes CMD25 without its data.
+    /// The chip executes CMD25 without its data: the first round of a write.
     Command,
     Data,
-    /// The chip executes CMD12 at the end of the request.
+    /// The chip executes CMD12 at the end of the present request.
     Stop,
     Status,
 }

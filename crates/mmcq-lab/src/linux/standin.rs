@@ -84,7 +84,7 @@ impl Device for Server {
     }
 }
 
-/// Makes a stack that serves in the order of arrival.
+/// Makes a stack over this host driver that serves requests in the order of their arrival.
 fn stack_over<const N: usize>(
     host: Charged<Formula>,
 ) -> Stack<(NoLock, Charged<Formula>, crate::platform::Profile), N> {

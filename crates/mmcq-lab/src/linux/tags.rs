@@ -36,7 +36,7 @@ impl Tags {
         Tags { depth, word_bits, words: vec![Word::default(); words], hints }
     }
 
-    /// Allocates a tag on this core; `None` if all are in use.
+    /// Allocates a tag for an I/O of this core; `None` if all tags are in use.
     pub fn get(&mut self, core: u8) -> Option<u32> {
         let hint = self.hints[core as usize];
         let n = self.words.len() as u32;

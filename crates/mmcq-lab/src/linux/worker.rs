@@ -42,7 +42,7 @@ struct Active {
 
 /// Model of Linux's worker thread, which sends its requests to the controller through a port.
 pub struct Worker<P> {
-    /// Port to the controller.
+    /// Port to the controller, by which the worker sends its requests.
     pub port: P,
     elevator: Elevator,
     thread: Thread,

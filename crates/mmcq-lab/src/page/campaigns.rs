@@ -8,9 +8,9 @@ use crate::page::listed::{Part, listed};
 pub struct Campaign {
     /// Title of the campaign: what it tested.
     pub title: String,
-    /// The scoreboard as the program prints it.
+    /// The scoreboard of the campaign, as the program prints it.
     pub text: String,
-    /// The summary as one line of JSON.
+    /// The summary of the campaign as one line of JSON.
     pub summary: String,
 }
 

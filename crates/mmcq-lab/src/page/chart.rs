@@ -31,7 +31,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 pub struct Bar {
     /// Label beside the bar that says what the bar shows.
     pub label: String,
-    /// Parts from left to right: length and colour.
+    /// Parts of the bar from left to right: length and colour.
     pub parts: Vec<(f64, RGBColor)>,
 }
 
@@ -45,7 +45,7 @@ pub struct Line {
 
 /// Labels of a chart's axes, and the title for readers who cannot see the chart.
 pub struct Axes<'a> {
-    /// Title: what is drawn.
+    /// Title of the chart: what is drawn.
     pub title: &'a str,
     /// Label of the horizontal axis.
     pub x: &'a str,
@@ -179,7 +179,7 @@ pub fn css(colour: RGBColor) -> String {
     format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
 }
 
-/// Returns a number with a suitable number of digits.
+/// Returns a number as text with a suitable number of digits.
 pub fn short(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

@@ -52,7 +52,7 @@ pub struct Measured {
     pub setting: Setting,
     /// Counters of the run.
     pub counters: Counters,
-    /// Measurements of all jobs together.
+    /// Measurements of all jobs of the run together.
     pub stats: Stats,
 }
 

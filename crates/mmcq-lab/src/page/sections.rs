@@ -13,7 +13,7 @@ use crate::trace::time;
 use crate::why::{Phases, mib_per_s};
 use maud::{Markup, html};
 
-/// Percentiles in the table of latencies.
+/// Percentiles that the table of latencies shows.
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 const DIRECTIONS: [&str; 2] = ["reads", "writes"];
 /// Columns for the phases, with a description for readers who do not know the bus.

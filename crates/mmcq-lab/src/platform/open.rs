@@ -13,7 +13,7 @@ pub enum Continue {
     /// (on an SDHCI) or a ring of descriptors (on DesignWare's controller) keep reads open; the
     /// data of a CMD13 (a carrier) keep writes open.
     Yes,
-    /// The driver leaves only reads open.
+    /// The driver leaves only reads open, not writes.
     Reads,
     /// On an SDHCI, the driver leaves reads and writes open; stops of SDMA at a block gap keep
     /// writes open.

@@ -32,15 +32,15 @@ pub fn profile(scheduler: Scheduler) -> Profile {
 /// Setup of mmcq's engine on a board.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
-    /// Which contexts advance the engine.
+    /// Which contexts (interrupt, tasklet, thread or spinning job) call mmcq's engine.
     pub advance: Advance,
-    /// When transfers stay open after their last request.
+    /// In which cases transfers stay open after their last request.
     pub streams: StaysOpen,
     /// Time in ns for which a transfer stays open while no request comes.
     pub hold_ns: u64,
     /// Longest time in ns for which the status of writes in an open transfer may be outstanding.
     pub owed_ns: u64,
-    /// Whether contiguous requests are merged into one transfer.
+    /// Whether the engine merges contiguous requests into one transfer.
     pub merging: bool,
     /// Event at which a write counts as complete.
     pub acknowledge: Acknowledge,

@@ -36,7 +36,7 @@ struct Row {
     ok: bool,
 }
 
-/// An I/O that is not complete.
+/// An I/O that is under way: the stack has not completed it.
 struct Open {
     io: Io,
     came_ns: u64,

@@ -30,14 +30,14 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Operation of a request.
+/// Operation of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads data.
+    /// Reads data from the device.
     Read,
-    /// Writes data.
+    /// Writes data to the device.
     Write,
-    /// Flushes the card's cache.
+    /// Flushes the cache of the device.
     Flush,
     /// Discards blocks: the card need not keep their content.
     Discard,
@@ -52,7 +52,7 @@ pub struct Record {
     pub op: Op,
     /// Whether the write is complete only when it is on the medium.
     pub durable: bool,
-    /// Whether the cache must be flushed before this request.
+    /// Whether the device's cache must be flushed before this request.
     pub flush_first: bool,
     /// Number of the device or file that the request accessed.
     pub device: u32,
@@ -62,7 +62,7 @@ pub struct Record {
     pub bytes: u64,
     /// Number of the process that made the request.
     pub process: u32,
-    /// Name of the process's program, if the trace has names.
+    /// Name of the program that the process ran; `None`: the trace has no names.
     pub program: Option<Arc<str>>,
     /// Time in ns from start to end of the request; `None`: the record does not have it.
     pub took_ns: Option<u64>,
@@ -75,7 +75,7 @@ pub enum What {
     Begins(Record),
     /// All requests that lie inside this range of a device are complete.
     Ends {
-        /// Number of the device.
+        /// Number of the device on which the requests are complete.
         device: u32,
         /// Offset in bytes of the range's first byte on the device.
         offset: u64,
@@ -178,7 +178,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// Returns blktrace's letter for this event.
+    /// Returns blktrace's letter for this event of a request.
     pub fn letter(self) -> &'static str {
         match self {
             Moment::Queued => "Q",

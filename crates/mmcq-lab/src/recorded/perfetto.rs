@@ -18,7 +18,7 @@ const PACKET: u8 = 0x0a;
 const PACKET_BYTES_MAX: u64 = 64 << 20;
 /// Largest number of events in a trace that is read.
 const EVENTS_MAX: usize = 1 << 25;
-/// Size of a block in bytes.
+/// Size in bytes of the blocks in which the events give addresses and lengths.
 const BLOCK: u64 = 512;
 
 /// Fields that are used of a packet in a trace. The field numbers are those of

@@ -49,7 +49,7 @@ impl std::str::FromStr for Mode {
 pub struct Wishes {
     /// Rule that says when requests start.
     pub mode: Mode,
-    /// Largest number of requests of a worker under way.
+    /// Largest number of requests that a worker may have under way.
     pub depth: u32,
     /// Factor by which all times of the trace are multiplied.
     pub scale: f64,
@@ -155,7 +155,7 @@ impl Plan {
     }
 }
 
-/// Requests of a trace while they are collected.
+/// Requests of a trace while they are collected for a plan.
 #[derive(Default)]
 struct Gathered {
     records: Records,
@@ -313,7 +313,7 @@ struct Thread {
     entries: Entries,
     /// For each request of the process, the number of the program that made it.
     programs: Vec<u16>,
-    /// Recorded start in ns of the newest request.
+    /// Recorded start in ns of the process's newest request.
     went_ns: u64,
     /// Requests of the process that have not ended when the next one starts: recorded end in ns,
     /// and index.

@@ -20,7 +20,7 @@ const FLUSH_FIRST: u64 = 2 << OP_BITS;
 const PLACE_BITS: u32 = OP_BITS + 2;
 /// Flag in a field: the field holds an index into the list `large`, which has the number itself.
 const LARGE: u32 = 1 << 31;
-/// Value that means "no time".
+/// Value of a time field that means "no time".
 const NONE: u32 = u32::MAX;
 
 const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
@@ -54,7 +54,7 @@ type Who = (u32, u32, Option<Arc<str>>);
 pub(super) struct Records {
     chunks: Vec<Vec<Packed>>,
     count: usize,
-    /// Numbers that do not fit into 31 bits of a [`Packed`] field.
+    /// Numbers that do not fit into 31 bits of a [`Packed`] field, which then has their index.
     large: Vec<u64>,
     who: Vec<Who>,
     known: HashMap<Who, u32>,
@@ -131,7 +131,7 @@ impl Records {
         self.chunks.iter().flatten().map(|packed| self.record(packed))
     }
 
-    /// Takes all requests out, in the order of their times.
+    /// Takes all requests out of the list, in the order of their times.
     pub fn drain(&mut self) -> impl Iterator<Item = Record> {
         if self.mixed {
             let mut all = self.chunks.concat();

@@ -7,7 +7,7 @@ use crate::system::{How, Io};
 use mmcq::host::Direction;
 use std::fmt::Write;
 
-/// Length of the longest bar in characters.
+/// Length in characters of the longest bar of a histogram.
 const STARS: u64 = 40;
 
 /// Returns one line for each request, sorted by its end. `names` are the names of the jobs. Two

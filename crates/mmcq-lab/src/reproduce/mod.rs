@@ -28,13 +28,13 @@ pub struct Row {
     pub cell: String,
     /// Name of the stack's setting.
     pub setting: String,
-    /// Unit of the numbers.
+    /// Unit of the row's numbers.
     pub unit: String,
     /// Published value, if there is one.
     pub published: Option<f64>,
     /// Whether parameters of the model were fitted to the published value.
     pub fitted: bool,
-    /// Value that the model gives.
+    /// Value of the cell in the model.
     pub model: f64,
     /// Physical limit: the value that wire and card allow without a host.
     pub limit: Option<f64>,

@@ -114,7 +114,7 @@ const SUMS: [(&str, Sum); 3] = [
     ("most", |rates| rates.iter().copied().fold(0.0, f64::max)),
 ];
 
-/// Text below the table.
+/// Text that is printed below the table of the spread.
 pub const NOTE: &str = "\
 five runs: a seed each, on a board and card a little different in each (a prior): wake-ups within a quarter and
 2.9 to 4.7 us for each request of a batch, as the board's file has them; the card's times within 0.55 %, the

@@ -5,7 +5,7 @@ use super::{Amount, Row, disks, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// A cell of the table.
+/// A cell of the table of STREAM: a load, and its published values.
 struct Cell {
     name: &'static str,
     rw: &'static str,
@@ -83,7 +83,7 @@ impl Figure {
         }
     }
 
-    /// Returns the figure in us for the direction of the job.
+    /// Returns this figure of a run in us, for the direction of its job.
     fn of_us(self, outcome: &Outcome) -> f64 {
         let dirs = &outcome.group().dirs;
         let dir = dirs.iter().max_by_key(|dir| dir.clat.ns.samples).unwrap_or(&dirs[0]);
@@ -98,7 +98,7 @@ impl Figure {
     }
 }
 
-/// Text below the table.
+/// Text that is printed below the table of STREAM.
 pub const NOTE: &str = "\
 latency: completion latency of the 1 MiB loads; their medians follow from the rates. The model's tail is what the
 card does; from where the thread's is (reads: 15.7 ms at 99.9 %, 34.6 at most), it does not say, and the model has
@@ -110,7 +110,7 @@ const CARD_AHEAD: &str = "pro-plus-128-ahead";
 /// Names of the cells on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
-/// Board of the experiment.
+/// Names of the experiment's boards: only its own.
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {

@@ -11,11 +11,11 @@ use std::fmt::Write;
 /// Grid of the sweep: values of fio's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a> {
-    /// Values of `bs=`, with the size in bytes.
+    /// Values of fio's option `bs=`, each also as a number of bytes.
     pub sizes: &'a [(&'a str, u64)],
-    /// Values of `iodepth=`.
+    /// Values of fio's option `iodepth=`.
     pub depths: &'a [u32],
-    /// Values of `rw=`.
+    /// Values of fio's option `rw=`.
     pub patterns: &'a [&'a str],
 }
 

@@ -38,7 +38,7 @@ pub struct Chances {
 }
 
 impl Chances {
-    /// Returns the number of all requests with data.
+    /// Returns the number of all requests with data that arrived.
     pub fn all(&self) -> u64 {
         self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
     }

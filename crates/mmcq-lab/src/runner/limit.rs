@@ -151,7 +151,7 @@ enum Lane {
     Closed,
     /// A single transfer at a time, which stays open until another transfer comes.
     Open,
-    /// The card's command queue, driven by software.
+    /// The card's command queue, driven by software (mmcq's engine).
     Tasks,
     /// The card's command queue, driven by the controller's command queue engine (CQHCI).
     Engine,

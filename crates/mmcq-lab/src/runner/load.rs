@@ -73,7 +73,7 @@ pub(super) struct Load<'a> {
 
 /// Number of I/Os with the I/O engine `null` after which a job lets others run.
 const NULL_BATCH: u32 = 64;
-/// Shortest time in ns of an I/O with the I/O engine `null`.
+/// Shortest time in ns that an I/O with fio's I/O engine `null` takes.
 const NULL_LEAST_NS: u64 = 100;
 /// Interval in ns after which a job that must wait for its flow tries again, if `flow_sleep=` is
 /// not given.

@@ -226,7 +226,7 @@ fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
 
 /// Load that counts its own I/Os, flushes and failures.
 pub trait Carried: Workload {
-    /// Returns the load's own counts.
+    /// Returns the counts that the load made itself.
     fn counted(&self) -> Counted;
 }
 

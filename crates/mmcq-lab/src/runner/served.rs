@@ -23,9 +23,9 @@ pub struct Served {
     pub continued: u64,
     /// Whether a transfer stays open for the next request.
     pub keeping: Keeping,
-    /// Statistics of Linux's block layer.
+    /// Statistics of Linux's block layer; `None`: the stack is not a model of Linux.
     pub disk: Option<DiskUse>,
-    /// Counters of mmcq's engine.
+    /// Counters of mmcq's engine; `None`: a model of Linux served the run.
     pub engine: Option<Stats>,
     /// Starts that mmcq's engine held for the tail of a batch.
     pub holds: Holds,

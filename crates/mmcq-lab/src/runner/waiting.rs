@@ -58,7 +58,7 @@ impl State {
 }
 
 impl Waiting {
-    /// Makes a measurement that begins at this time.
+    /// Makes a measurement of the time without work that begins at this time.
     pub fn new(now_ns: u64) -> Self {
         let (idles, bus) = (VecDeque::new(), VecDeque::new());
         Waiting(Rc::new(RefCell::new(State {

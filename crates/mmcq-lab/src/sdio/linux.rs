@@ -121,7 +121,7 @@ impl Chain {
         }
     }
 
-    /// Maps memory for the phase's data.
+    /// Maps DMA memory for the data of the phase.
     fn map(&mut self, phase: &Phase) {
         let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();

@@ -85,7 +85,7 @@ pub struct Step {
     pub function: u8,
     /// Address of the first register that the step accesses.
     pub address: u32,
-    /// Byte that a CMD52 writes.
+    /// Byte that the step writes, if the step is a CMD52 that writes.
     pub value: u8,
     /// Number of bytes to transfer by CMD53; `None`: one register, by CMD52.
     pub bytes: Option<u32>,
@@ -238,7 +238,7 @@ impl Load {
         Ok(())
     }
 
-    /// Returns the commands that Linux's driver sends for a packet.
+    /// Returns the bus commands that Linux's driver sends for a packet.
     pub fn phases(&self) -> Vec<Phase> {
         self.steps.iter().flat_map(|step| step.phases(self.block_bytes)).collect()
     }

@@ -29,9 +29,9 @@ pub enum Action {
     Tasklet,
     /// The stack's thread runs.
     Thread,
-    /// The CPU work for one packet is done.
+    /// The CPU work of driver and user for one packet is done.
     Worked,
-    /// The other device's driver has ended its tasklet.
+    /// The tasklet of the other device's driver has ended.
     Robbed,
 }
 
@@ -135,7 +135,7 @@ impl Machine {
         (self.wakes, self.cpu.counts().switches)
     }
 
-    /// Wakes the stack's thread.
+    /// Wakes the stack's thread, at the cost of a wake-up.
     pub fn wake(&mut self) {
         self.raised = true;
         self.wakes += 1;
@@ -211,7 +211,7 @@ impl Machine {
         Some(self.cpu.interruptible_ns(CORE, asked_ns))
     }
 
-    /// Runs the machine for this time in ns.
+    /// Runs the machine for `for_ns` of virtual time; `handler` is the code of the stack.
     pub fn run(&mut self, handler: &mut dyn Handler, for_ns: u64) {
         let mut clock_ns = self.time.now();
         let end_ns = clock_ns + for_ns;

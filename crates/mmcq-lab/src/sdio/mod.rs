@@ -82,7 +82,7 @@ pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
 pub enum Way {
     /// A model of a Linux driver, as the driver was or as a patch proposed it.
     Linux(Advance),
-    /// mmcq's engine advances the steps.
+    /// mmcq's engine starts the steps of a packet.
     Ours {
         /// What the interrupt handler may wait for instead of leaving.
         stay: Stay,
@@ -117,7 +117,7 @@ pub struct Outcome {
     pub interrupts: f64,
     /// Number of wake-ups of the stack's thread per packet.
     pub wakes: f64,
-    /// Length in ns of the measurement.
+    /// Length in ns of the measurement, after the warm-up.
     pub for_ns: u64,
     /// Number of context switches of the CPU per second.
     pub switches_per_s: f64,
@@ -175,7 +175,7 @@ pub struct Run<'a> {
     pub thief: Option<Thief>,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Seed of the random numbers.
+    /// Seed of the random numbers of CPU and other device.
     pub seed: u64,
 }
 

@@ -37,7 +37,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Waits until this time in ns.
+    /// Waits until the virtual time `at_ns`, at which the driver polls.
     pub async fn until(&self, at_ns: u64) {
         self.at_ns.set(Some(at_ns));
         poll_fn(|context| {
@@ -193,7 +193,7 @@ unsafe impl Lock for Alone {
     }
 }
 
-/// Waker that polls its task at once, inside of the interrupt.
+/// Waker that polls its task immediately, inside of the interrupt.
 pub(super) struct InIrq(pub &'static IrqTask<Alone>);
 
 impl Wake for InIrq {

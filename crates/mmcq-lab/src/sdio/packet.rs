@@ -41,7 +41,7 @@ pub struct Packet {
 /// Reason why no packet was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
-    /// No setting has this name.
+    /// No setting of the SDIO experiment has this name.
     #[error("--sdio {0}: unknown setting; expected thread+tasklet, thread, async or mmcq")]
     Setting(String),
     /// The run of the experiment failed.

@@ -112,9 +112,9 @@ pub struct Own {
     pub cycles_per_instruction: f64,
     /// Upper end of the range of CPU cycles per instruction.
     pub cycles_per_instruction_most: f64,
-    /// Number of instructions of the interrupt entry.
+    /// Number of instructions that mmcq's code executes to enter the interrupt.
     pub entry: f64,
-    /// Number of instructions of the interrupt exit.
+    /// Number of instructions that mmcq's code executes to leave the interrupt.
     pub exit: f64,
     /// Number of instructions from an acknowledged interrupt to the next command.
     pub step: f64,

@@ -195,7 +195,7 @@ pub enum RecordError {
     /// The run that was to be recorded failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The window was not found.
+    /// The recorder found no such window in the run.
     #[error(transparent)]
     Window(#[from] WindowError),
 }

@@ -14,7 +14,7 @@ const LEFT: f64 = 104.0;
 const TOP: f64 = 50.0;
 const LANE: f64 = 19.0;
 const BOX: f64 = 15.0;
-/// Height of the row that names a setting.
+/// Height in pixels of the row that names a setting.
 const HEAD: f64 = 24.0;
 const LETTER: f64 = 5.6;
 

@@ -15,7 +15,7 @@ pub const REQUEST_MAX: u32 = 32 << 20;
 /// Largest number of data bytes in a client's requests under way; beyond it, the server reads no
 /// further request of this client.
 const UNDER_WAY_MAX: u64 = 64 << 20;
-/// Largest number of requests that a client may have under way.
+/// Largest number of requests that one client may have under way.
 const REQUESTS_MAX: u64 = 1024;
 
 /// Time limits for a client to finish a handshake, a request or a reply that it has begun.
@@ -78,7 +78,7 @@ struct Reply {
     bytes: Vec<u8>,
     /// Share of the request; dropping it after the reply was written returns it.
     _share: Share,
-    /// Whether the reply reports lost writes.
+    /// Whether the reply reports to the client that writes were lost.
     refusal: bool,
 }
 

@@ -36,12 +36,12 @@ pub enum Op {
     Status { offset: u64, length: u32, one: bool },
 }
 
-/// Result of an operation.
+/// Result of an operation that a client requested.
 #[derive(Debug)]
 pub enum Outcome {
     /// The operation is done and has no data to return.
     Done,
-    /// Data of a read.
+    /// Data that a read has returned.
     Data(Vec<u8>),
     /// Ranges that a status query asked for: the length of each, and true for a hole.
     Extents(Vec<(u32, bool)>),
@@ -56,7 +56,7 @@ pub enum Outcome {
 pub struct Job {
     /// Number of the connection that sent the job.
     pub client: u64,
-    /// Operation to execute.
+    /// Operation that the disk must execute.
     pub op: Op,
     /// Function that the disk's thread calls once with the result.
     pub done: Box<dyn FnOnce(Outcome) + Send>,
@@ -72,7 +72,7 @@ pub enum Message {
     RefusalWritten(u64),
     /// A client has disconnected, and all its jobs have ended.
     Left {
-        /// Number of the client.
+        /// Number of the client that has disconnected.
         client: u64,
         /// Whether the client disconnected in order, after all answers.
         in_order: bool,
@@ -105,7 +105,7 @@ struct Progress {
     read: Vec<u8>,
     /// Number of this job's change in the map of holes; `None`: it has none.
     change: Option<u64>,
-    /// Number of losses of the card when the job began.
+    /// Number of losses of the card so far when the job began.
     losses: u64,
     /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,
@@ -340,7 +340,7 @@ impl Disk {
         }
     }
 
-    /// Records that the engine has accepted a request of this job.
+    /// Records that the engine has accepted a request for a piece of this job.
     fn begun(&mut self, progress: &mut Progress) {
         if progress.flushes() {
             progress.covered = self.losses.covered();

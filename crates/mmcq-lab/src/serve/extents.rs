@@ -54,7 +54,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// Makes a map of this many bytes without any known hole.
+    /// Makes a map of an export of this many bytes without any known hole.
     pub fn unknown(bytes: u64) -> Self {
         Extents::all(bytes, false)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Largest number of options that a client may send.
 const OPTIONS_MAX: usize = 64;
-/// Largest size in bytes of an option's data.
+/// Largest size in bytes of the data of a client's option.
 const DATA_MAX: u32 = 8192;
 /// Name of the only metadata context that block status supports.
 const ALLOCATION: &str = "base:allocation";
@@ -21,7 +21,7 @@ pub struct Export {
     pub name: String,
     /// Size of the export in bytes.
     pub bytes: u64,
-    /// Whether no client may write.
+    /// Whether clients may only read the export.
     pub read_only: bool,
     /// Whether a client's trim command reaches the card.
     pub trims: bool,

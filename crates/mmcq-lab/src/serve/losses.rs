@@ -32,7 +32,7 @@ struct Connection {
     /// the client's socket.
     refused: Option<u64>,
     written: bool,
-    /// Number of the loss for which a durable write was refused.
+    /// Number of the loss for which a durable write of this connection was refused.
     refused_write: u64,
     /// Number of the connection's newest acknowledged write that no flush has covered.
     unflushed: Option<u64>,
@@ -50,7 +50,7 @@ pub struct Losses {
     /// Number of writes of all clients that the server has acknowledged so far.
     acknowledged: u64,
     connections: HashMap<u64, Connection>,
-    /// Number of the newest unflushed write of each closed connection.
+    /// For each closed connection, the number of its newest write that no flush has covered.
     left_unflushed: Vec<u64>,
     /// Number of heirs that have not connected yet: one for each connection that closed with lost
     /// writes and was not told. At most the largest number of clients.

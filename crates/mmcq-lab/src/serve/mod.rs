@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Largest number of clients at a time.
+/// Largest number of clients that are connected at a time.
 pub const CLIENTS_MAX: usize = 16;
 
 /// Event that the server reports to the program that runs it.
@@ -50,7 +50,7 @@ pub enum Event {
     Ready(u64),
     /// A client was refused or disconnected: its number, and the reason.
     Client(u64, String),
-    /// The card's power was cut; the field has the effects.
+    /// The card's power was cut; the field says what the cut did.
     PowerCut(Damage),
 }
 

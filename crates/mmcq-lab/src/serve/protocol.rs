@@ -5,15 +5,15 @@
 
 /// First bytes that a server sends: `NBDMAGIC`, `IHAVEOPT`.
 pub const HELLO: [u8; 16] = *b"NBDMAGICIHAVEOPT";
-/// Magic number at the begin of each option that a client sends.
+/// Magic number at the start of each option that a client sends.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Magic number at the begin of each answer of the server to an option.
+/// Magic number at the start of each answer of the server to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Magic number at the begin of each request of a client.
+/// Magic number at the start of each request of a client.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Magic number at the begin of a simple reply of the server.
+/// Magic number at the start of a simple reply of the server.
 pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
-/// Magic number at the begin of each chunk of a structured reply.
+/// Magic number at the start of each chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Handshake flags: fixed newstyle; no padding zeros after the export's data.
@@ -94,7 +94,7 @@ pub mod chunk {
 pub enum Errno {
     /// Not permitted: the export is read-only, or the card is write protected.
     Permission = 1,
-    /// The card failed to do the request.
+    /// The card failed to execute the request.
     Io = 5,
     /// The request is invalid.
     Invalid = 22,

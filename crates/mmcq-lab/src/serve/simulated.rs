@@ -49,7 +49,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Builds the machine and brings the card up.
+    /// Builds the machine of this description, and brings its card up.
     pub fn new(setup: Setup) -> Result<Self, BoardError> {
         let board = setup.board()?;
         let origin = (Instant::now(), board.time.now());

@@ -17,7 +17,7 @@ const GROUP_ROWS: usize = 1 << 16;
 /// Type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// All values are missing.
+    /// The type of a column in which all values are missing.
     Empty,
     Integer,
     Number,
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type that can store the values of both types.
+    /// Returns the type of a column that can store the values of both types.
     fn join(self, other: Kind) -> Self {
         match (self, other) {
             (Kind::Empty, kind) | (kind, Kind::Empty) => kind,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Columns of the rows that a picture shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heat {
-    /// Column of the horizontal axis.
+    /// Column whose values are on the horizontal axis.
     pub x: String,
     /// Column of the vertical axis, from top to bottom.
     pub y: String,

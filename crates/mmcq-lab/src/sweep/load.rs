@@ -6,13 +6,13 @@ use crate::fio::{JobFile, Worker};
 /// Load of a sweep: jobs or a trace.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// The jobs of a file.
+    /// The jobs of a job file run at each point.
     Jobs(JobFile),
-    /// The workers of a trace.
+    /// The workers of a trace run at each point.
     Trace {
         /// Workers with their requests.
         workers: Vec<Worker>,
-        /// Hash over all requests, which identifies the trace.
+        /// Hash over all requests of the trace, which identifies the trace.
         hash: u64,
         /// Program whose requests the rows describe, by number and name; `None`: all programs.
         program: Option<(u16, String)>,

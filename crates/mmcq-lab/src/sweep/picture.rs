@@ -19,11 +19,11 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 struct Cell {
     /// Name of the line or of the bar that the cell belongs to.
     of: String,
-    /// Value on the horizontal axis; empty for a bar.
+    /// Value of the cell on the horizontal axis; empty for a bar.
     at: String,
-    /// Sum of the runs' rates in MiB/s, and number of rows.
+    /// Sum of the rates in MiB/s of the rows in this cell, and number of these rows.
     rate: (f64, u32),
-    /// Largest 99th percentile of the rows' latencies in us.
+    /// Largest 99th percentile in us of the latencies in the rows of this cell.
     p99_us: f64,
 }
 

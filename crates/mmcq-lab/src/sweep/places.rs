@@ -23,7 +23,7 @@ pub(super) struct Places {
 /// Part that points share if they differ only in setting and seed.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Board and jobs, loaded, or the reason why they cannot be.
+    /// Board and jobs, loaded, or the reason why they cannot be loaded.
     pub loaded: Result<Loaded, String>,
     /// Hashes over everything that a run depends on, or an error.
     pub configuration: Result<Configuration, String>,
@@ -32,7 +32,7 @@ pub(super) struct Place {
 /// Hashes over all values of board, card and job options that a run depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Configuration {
-    /// Hash over all values that a run depends on.
+    /// Hash over all values of board, card and jobs that a run depends on.
     pub whole: u64,
     /// Hash over all values that a run depends on, without the CPU costs of software: the physical
     /// limit does not depend on these costs.

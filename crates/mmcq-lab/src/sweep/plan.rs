@@ -24,7 +24,7 @@ pub struct Sweep {
     limits: Mutex<HashMap<u64, Arc<OnceLock<Limit>>>>,
 }
 
-/// The physical limit of a job.
+/// The physical limit of a job, and the run that gave it.
 #[derive(Clone, Debug)]
 struct Limit {
     /// Counters of the run at the limit; `None`: such a run is not possible.

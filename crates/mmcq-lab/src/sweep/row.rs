@@ -127,7 +127,8 @@ pub fn measures() -> Vec<String> {
     own.chain(phases.map(|name| name.to_lowercase())).chain(["error".to_owned()]).collect()
 }
 
-/// Returns the names of the measured columns: those of a direction, and those of the whole run.
+/// Returns the names of the measured columns in two lists: columns about one direction, and columns
+/// about the whole run.
 pub fn figures() -> (Vec<String>, Vec<String>) {
     let all = measures();
     let (of_direction, of_run) = all.split_at(OF_DIRECTION.len());
@@ -135,8 +136,8 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// Returns the measurements with those of all requests replaced by those of one program of a trace.
-/// Rates are over the time of the run.
+/// Returns measurements in which those of all requests are replaced by those of one program of a
+/// trace. Rates are over the time of the whole run.
 fn of_program(mut all: Stats, number: u16) -> Stats {
     let program = all.programs.get(&number).cloned().unwrap_or_default();
     let ProgramStats { dirs: [reads, writes], discards, flushes } = *program;

@@ -71,11 +71,11 @@ impl Costs {
 /// long one, and in proportion to the sleep between these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepDepth {
-    /// Longest sleep in ns without extra time.
+    /// Longest sleep in ns of a thread after which waking it takes no extra time.
     pub light_ns: u64,
-    /// Shortest sleep in ns with the full extra time.
+    /// Shortest sleep in ns of a thread after which waking it takes the full extra time.
     pub deep_ns: u64,
-    /// Extra time in ns after a sleep of at least `deep_ns`.
+    /// Extra time in ns of a wake-up after a sleep of at least `deep_ns`.
     pub extra_ns: u64,
 }
 

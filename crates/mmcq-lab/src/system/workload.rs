@@ -88,7 +88,7 @@ pub trait Workload {
         false
     }
 
-    /// Fills the data of a write that is about to be submitted.
+    /// Fills `data`, the buffer of a write that is about to be submitted.
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
         let _ = (io, data);
     }

@@ -6,7 +6,7 @@ use mmcq::host::Direction;
 use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;
 
-/// Length in ns of a part of the window that is drawn at once. The memory that drawing needs is
+/// Length in ns of the part of a window that is drawn in one step. The memory that drawing needs is
 /// proportional to it.
 pub(super) const PART_NS: u64 = 2_000_000;
 
@@ -19,7 +19,7 @@ pub(super) const IDLE_NS: u64 = 100_000;
 pub enum What {
     /// A command token on CMD.
     Command {
-        /// Index of the command.
+        /// Index of the command: 18 for CMD18.
         index: u8,
         /// Argument of the command.
         arg: u32,
@@ -88,7 +88,7 @@ impl Event {
 pub struct Request {
     /// I/O that a job submitted.
     pub io: Io,
-    /// Time in ns of the submission.
+    /// Time in ns at which the job submitted the I/O.
     pub submitted_ns: u64,
     /// Time in ns of the completion, and whether the I/O succeeded; `None`: not completed in the
     /// recorded run.
@@ -96,7 +96,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns a readable label, such as `read 8 at 4096`.
+    /// Returns a readable label of the I/O, such as `read 8 at 4096`.
     pub fn label(&self) -> String {
         match self.io {
             Io { blocks: 0, .. } => "flush".to_owned(),

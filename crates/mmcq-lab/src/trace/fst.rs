@@ -10,7 +10,7 @@ use std::io::{self, Seek, Write};
 
 /// Largest number of clock cycles of a window whose clock edges are written one by one.
 pub(super) const CYCLES_MAX: u64 = 30_000_000;
-/// Number of bytes of changes that are compressed at once. Writing needs this much memory.
+/// Number of bytes of changes that are compressed together. Writing needs this much memory.
 const SECTION_BYTES: usize = 4 << 20;
 
 /// FST file whose header has been written.

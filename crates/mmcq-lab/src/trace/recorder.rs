@@ -31,7 +31,7 @@ pub(super) struct HandOn {
 pub(super) struct Told {
     /// Longest delay in ns between the newest start of any event and the report of an older event.
     pub late_ns: u64,
-    /// Largest number of records that were stored at a time.
+    /// Largest number of records that the recorder stored at a time.
     pub most_held: usize,
 }
 

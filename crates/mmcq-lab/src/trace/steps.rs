@@ -14,9 +14,9 @@ use std::fmt::Write;
 /// Row of the picture in which a step is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Row of the CMD line.
+    /// Row of the command line CMD.
     Cmd,
-    /// Row of the DAT lines.
+    /// Row of the data lines DAT.
     Dat,
 }
 
@@ -108,8 +108,8 @@ fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     }
 }
 
-/// A phase: what a driver gives the controller at once. It has a command with its data, busy, and
-/// automatic commands.
+/// A phase: what a driver gives the controller as one piece of work. It has a command with its
+/// data, busy, and automatic commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// Name of the command and of the transferred data.

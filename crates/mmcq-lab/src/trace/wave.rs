@@ -19,7 +19,7 @@ pub struct Head {
     cores: usize,
     jobs: u32,
     threads: Vec<&'static str>,
-    /// Number of data lines that are drawn.
+    /// Number of data lines (DAT0, DAT1 and so on) that are drawn.
     dat_lines: u8,
     /// Lines for the contexts of CPU cores, and for held starts.
     lines: BTreeSet<Line>,

@@ -15,19 +15,19 @@ pub enum Start {
     Command {
         /// Index of the command whose token starts the window.
         index: u8,
-        /// Number of the command's token, counted from 1.
+        /// Number of the command's token since power-on, counted from 1.
         n: u64,
     },
     /// The window starts when the controller's interrupt line is asserted for the n-th time after
     /// the jobs began.
     Interrupt {
-        /// Number of the assertion, counted from 1.
+        /// Number of the assertion since the jobs began, counted from 1.
         n: u64,
     },
     /// The window starts when DAT1 falls for the n-th time after the work began; by this fall an
     /// I/O card interrupts.
     CardInterrupt {
-        /// Number of the fall of DAT1, counted from 1.
+        /// Number of the fall of DAT1 since the work began, counted from 1.
         n: u64,
     },
 }
@@ -46,7 +46,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Default length in ns of the window after the trigger.
+    /// Default length in ns of the window, counted from the trigger.
     pub const LENGTH_NS: u64 = 1_000_000;
     /// Default time in ns that is shown before the trigger.
     pub const BEFORE_NS: u64 = 5_000;
@@ -159,9 +159,9 @@ pub enum WindowError {
     TooLong {
         /// Length in ns of the window.
         length_ns: u64,
-        /// Number of clock cycles in the window.
+        /// Number of cycles of the bus clock in the window.
         cycles: u64,
-        /// Largest number of clock cycles that can be written.
+        /// Largest number of clock cycles that the format can write.
         most: u64,
     },
 }

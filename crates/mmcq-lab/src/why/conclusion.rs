@@ -7,7 +7,7 @@ use crate::runner::Counters;
 
 /// Share of the limit in percent from which on a stack cannot make a run noticeably faster.
 const ENOUGH_PERCENT: f64 = 97.0;
-/// Gain in percent from which on another depth counts as helpful.
+/// Gain in percent from which on another depth counts as a help.
 const HELPS_PERCENT: f64 = 2.0;
 
 /// Ratio below which a run loses time by missing merging: its requests per transfer divided by

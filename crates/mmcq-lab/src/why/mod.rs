@@ -56,7 +56,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Number of phases.
+    /// Number of phases into which the time of a run is divided.
     pub const COUNT: usize = 8;
 
     /// Computes the phases of a run from its counters.

@@ -315,7 +315,7 @@ fn remarks(why: &Why) -> Vec<String> {
     said.chain(slowest).chain(starved).chain([why.conclusion()]).collect()
 }
 
-/// Returns the facts and the remarks as JSON, one object a line.
+/// Returns the facts and the remarks as JSON, one object per line.
 pub fn json_lines(why: &Why) -> String {
     let said = |group: &str, name: &str, text: &str| json!({ "group": group, "name": name, "value": text, "unit": "" });
     let mut lines = vec![said("run", "title", &why.title)];

@@ -7,7 +7,8 @@ pub enum RandomGenerator {
     Tausworthe,
     /// Tausworthe generator with 64 bits.
     Tausworthe64,
-    /// Linear feedback shift register, which returns every block once without a random map.
+    /// Linear feedback shift register, which returns every block exactly one time without a random
+    /// map.
     Lfsr,
 }
 
@@ -23,7 +24,7 @@ pub struct Zone {
 /// Option `random_distribution=`: how often the offsets draw each block of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// Uniform: each block equally often.
+    /// Uniform: each block of the file is drawn equally often.
     Uniform,
     /// Zipf's law: the block of rank k is drawn in proportion to 1 / k^theta.
     Zipf {
@@ -41,13 +42,14 @@ pub enum Distribution {
     },
     /// Normal distribution around the middle of the file, or around `center`.
     Normal {
-        /// Standard deviation in percent of the file.
+        /// Standard deviation of the distribution, in percent of the file.
         percent: f64,
         /// Place of the most frequent block, 0 (start of the file) to 1 (end).
         center: Option<f64>,
     },
-    /// Zones whose sizes are in percent of the file.
+    /// Zones of the file that get different shares of the offsets; their sizes are in percent of
+    /// the file.
     Zoned(Vec<Zone>),
-    /// Zones whose sizes are in bytes.
+    /// Zones of the file that get different shares of the offsets; their sizes are in bytes.
     ZonedBytes(Vec<Zone>),
 }

@@ -1,4 +1,5 @@
-//! Option `random_generator=lfsr`: a linear feedback shift register that returns every block once.
+//! Option `random_generator=lfsr`: a linear feedback shift register that returns every block
+//! exactly one time.
 
 /// Taps of shift registers of maximal period, for 3 bits and more (Xilinx XAPP052, table 3).
 const TAPS: [&[u32]; 31] = [
@@ -75,7 +76,7 @@ impl Lfsr {
         self.value = (self.value >> 1 | self.top) ^ flip;
     }
 
-    /// Returns the number of the next block; `None` when each block was returned once.
+    /// Returns the number of the next block; `None` when each block was returned one time.
     pub(super) fn next(&mut self) -> Option<u64> {
         if self.drawn >= self.blocks {
             return None;

@@ -38,7 +38,7 @@ impl RandomMap {
         map
     }
 
-    /// Marks every block as free.
+    /// Marks every block of the map as free.
     pub fn reset(&mut self) {
         let mut bits = self.blocks;
         for level in &mut self.levels {
@@ -53,7 +53,7 @@ impl RandomMap {
         }
     }
 
-    /// Returns whether `block` exists and is free.
+    /// Returns whether the block with this number exists and is free.
     pub fn is_free(&self, block: u64) -> bool {
         let (word, bit) = split(block);
         block < self.blocks && self.levels[0][word] >> bit & 1 == 0

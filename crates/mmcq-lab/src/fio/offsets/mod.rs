@@ -22,11 +22,11 @@ use std::sync::Arc;
 /// Place of a transfer in a worker's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Direction of the data.
+    /// Direction of the transfer's data.
     pub dir: Dir,
     /// Index of the file among the worker's files.
     pub file: usize,
-    /// Offset in bytes in the file.
+    /// Offset in bytes in the file of the transfer's first byte.
     pub offset: u64,
     /// Length of the transfer in bytes.
     pub bytes: u64,
@@ -40,7 +40,7 @@ pub enum Step {
     Transfer {
         /// Index of the file among the worker's files.
         file: usize,
-        /// Direction of the data.
+        /// Direction of the transfer's data.
         dir: Dir,
     },
     /// A flush of this file; `data_only` for `fdatasync`.
@@ -173,7 +173,7 @@ impl Offsets {
         self.last_was_sync
     }
 
-    /// Returns whether every file is done in this pass.
+    /// Returns whether every file of the worker is done in the present pass.
     pub fn all_done(&self) -> bool {
         self.files.iter().all(|f| f.done)
     }

@@ -9,7 +9,7 @@ use crate::fio::job::{Distribution, Zone};
 
 /// Largest number of terms in the sum of Zipf's law, as in fio.
 const TERMS_MAX: u64 = 10_000_000;
-/// Number of draws whose sum makes a normal value.
+/// Number of uniform draws whose sum makes a normally distributed value.
 const DRAWS: u64 = 12;
 
 /// Generator of the numbers of a file's blocks by rank: the block of rank 0 is drawn most often.

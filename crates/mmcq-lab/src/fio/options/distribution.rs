@@ -3,7 +3,7 @@
 use crate::fio::job::{Distribution, Zone};
 use crate::fio::value::{self, Expected};
 
-/// Largest number of zones in a distribution.
+/// Largest number of zones that a distribution may have.
 const ZONES_MAX: usize = 64;
 
 /// Parses `random`, `zipf:1.2`, `pareto:0.2:0.5`, `normal:10`, `zoned:60/10:40/90` or

@@ -10,13 +10,13 @@ use super::value::Expected;
 pub use others::{IGNORED, UNSUPPORTED};
 pub use used::{RANDOM, USED};
 
-/// Option that changes a job.
+/// Option of fio that changes a job.
 pub struct Opt {
-    /// Name in job files.
+    /// Name of the option in job files.
     pub name: &'static str,
     /// Whether the option may stand without a value.
     pub flag: bool,
-    /// Stores the value in the job. The error says what was expected.
+    /// Stores the option's value in the job. The error says what was expected.
     pub apply: fn(&mut Job, &str) -> Result<(), Expected>,
 }
 

@@ -52,7 +52,7 @@ pub struct Context {
 /// What ran, with all that is needed to run it again from a saved report.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// Version of the program.
+    /// Version of the laboratory's program.
     pub version: String,
     /// Name of the board.
     pub platform: String,
@@ -144,9 +144,9 @@ impl Origin {
 /// Numbers of threads and processes that fio would have started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
-    /// Number of workers of jobs with `thread`.
+    /// Number of workers of jobs with the option `thread`.
     pub threads: u32,
-    /// Number of workers of other jobs.
+    /// Number of workers of jobs without the option `thread`.
     pub processes: u32,
     /// Number of workers whose `iodepth` is limited to 1 by their I/O engine.
     pub capped: u32,
@@ -191,17 +191,17 @@ pub struct Report {
 /// Sums of a "run status group" for one direction. Rates are bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupDir {
-    /// Number of bytes that all entries transferred.
+    /// Number of bytes that all entries of the group transferred.
     pub bytes: u64,
-    /// Run time in ms of the report entry that ran shortest.
+    /// Run time in ms of the entry of the group that ran shortest.
     pub min_run_ms: u64,
-    /// Run time in ms of the report entry that ran longest; 0: nothing was transferred.
+    /// Run time in ms of the entry of the group that ran longest; 0: nothing was transferred.
     pub max_run_ms: u64,
-    /// Rate in bytes per second of the slowest entry.
+    /// Rate in bytes per second of the slowest entry of the group.
     pub min_bw: u64,
-    /// Rate in bytes per second of the fastest entry.
+    /// Rate in bytes per second of the fastest entry of the group.
     pub max_bw: u64,
-    /// Rate in bytes per second of all entries together.
+    /// Rate in bytes per second of all entries of the group together.
     pub aggregate_bw: u64,
 }
 

@@ -11,9 +11,9 @@ pub(super) const PERCENTILES: [(f64, &str); 4] =
 /// A fact about a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A count, or a size in bytes.
+    /// A fact that is a count, or a size in bytes.
     Count(u64),
-    /// A number with a fraction.
+    /// A fact that is a number with a fraction.
     Number(f64),
     /// A fact that is a word.
     Word(String),
@@ -56,11 +56,11 @@ pub struct Figures {
     pub ios: u64,
     /// Number of bytes of all requests of this kind.
     pub bytes: u64,
-    /// Mean latency in us.
+    /// Mean latency of these requests in us.
     pub mean_us: f64,
     /// Latencies in us that 50, 95, 99 and 99.9 % of the requests do not exceed.
     pub percentiles_us: [f64; PERCENTILES.len()],
-    /// Longest latency in us.
+    /// Longest latency of these requests in us.
     pub max_us: f64,
 }
 

@@ -11,7 +11,7 @@ const OP_BITS: u32 = 3;
 const WHEN_BITS: u32 = 2;
 /// Operation code of a request that is stored in `odd`.
 const ODD: u64 = 7;
-/// Value that means "no time".
+/// Value of an element of `dues` that means "no time".
 const NONE: u64 = u64::MAX;
 
 /// Time code of a request that may start at once.
@@ -30,7 +30,7 @@ pub struct Entries {
     /// For each request, its block number, with bits for operation and time. A request that is
     /// stored in `odd` has its index there instead.
     places: Vec<u64>,
-    /// Length of each request in blocks.
+    /// Length of each request in blocks of 512 bytes.
     blocks: Vec<u32>,
     /// Ideal start time in ns of each request; empty while no request has one.
     dues: Vec<u64>,
@@ -53,12 +53,12 @@ fn add<T: Copy + PartialEq>(list: &mut Vec<T>, before: usize, usual: T, value: T
 }
 
 impl Entries {
-    /// Returns the number of requests.
+    /// Returns the number of requests in the list.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Returns whether there are no requests.
+    /// Returns whether the list has no requests.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

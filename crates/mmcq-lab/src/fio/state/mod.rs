@@ -40,9 +40,9 @@ use written::Written;
 /// A transfer for the caller to do. The caller passes it back to [`JobState::complete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Direction of the data.
+    /// Direction of the transfer's data.
     pub dir: Dir,
-    /// Way in which the transfer is done.
+    /// Way in which the stack does the transfer.
     pub how: How,
     /// Index of the file among the worker's files.
     pub file: usize,
@@ -59,19 +59,19 @@ pub struct Io {
 }
 
 /// A flush for the caller to do. The caller passes it back to [`JobState::complete_sync`]. As in
-/// fio, earlier transfers may still be outstanding: the flush covers only completed ones, and the
-/// worker submits nothing until it ends.
+/// fio, transfers that were submitted earlier may be under way meanwhile: the flush covers only
+/// completed transfers. The worker submits nothing until the flush ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Index among the worker's files of the file to flush.
     pub file: usize,
-    /// Whether the flush stands for `fdatasync`.
+    /// Whether the flush is that of `fdatasync`, which leaves out the file's own metadata.
     pub data_only: bool,
     /// Index of the request in the worker's script; 0 without a script.
     pub entry: u32,
 }
 
-/// Next action of a worker.
+/// Next action of a worker, which the caller must execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The caller must do this transfer now.
@@ -343,7 +343,7 @@ impl JobState {
         now_ns.saturating_sub(self.started_ns) >= runtime_ns.saturating_add(ramp_ns)
     }
 
-    /// Begins the next pass, or ends the worker if no pass is left.
+    /// Begins the worker's next pass, or ends the worker if no pass is left.
     fn begin_pass(&mut self, now_ns: u64) {
         let job = &self.job;
         let first = self.phase == Phase::Waiting;

@@ -13,7 +13,7 @@ pub(super) struct Player {
     script: Script,
     capacity: u64,
     at: usize,
-    /// Time in ns at which the newest request started.
+    /// Time in ns at which the newest request of the script started.
     went_ns: u64,
     /// End time in ns of each request; empty if no request waits for another's end.
     ended_ns: Vec<u64>,

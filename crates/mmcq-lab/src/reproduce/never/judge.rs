@@ -24,9 +24,9 @@ const LIMIT_PERCENT: f64 = 0.5;
 pub struct Figures {
     /// Rate of the setting in MiB/s.
     pub mib_per_s: f64,
-    /// 99th percentile of the latency, in microseconds.
+    /// 99th percentile of the latencies, in microseconds.
     pub p99_us: f64,
-    /// Mean of the latency, in microseconds.
+    /// Mean of the latencies, in microseconds.
     pub mean_us: f64,
     /// Latency in microseconds of a request that waited for half of the run and is left out of the
     /// other figures; 0: there was none.
@@ -159,7 +159,7 @@ impl Measured {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the lower rate of mmcq's two settings in MiB/s.
+    /// Returns the rate in MiB/s of that of mmcq's two settings which is slower.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }

@@ -12,13 +12,13 @@ use std::sync::Mutex;
 /// Error about the file of results.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
-    /// The file cannot be read or written.
+    /// The file of results cannot be read or written.
     #[error("{0}")]
     File(#[from] io::Error),
     /// A line was not written by a sweep.
     #[error("line {line}: {what}")]
     Line {
-        /// Number of the line, from 1.
+        /// Number of the line in the file, from 1.
         line: usize,
         /// Name of the value that the line lacks.
         what: &'static str,

@@ -13,13 +13,13 @@ pub struct Known {
     pub place: (&'static str, &'static str),
     /// Load of the cell's jobs.
     pub load: Load,
-    /// Size of a request in bytes.
+    /// Size in bytes of a request of the cell's jobs.
     pub bytes: u64,
-    /// Number of requests that a job has under way.
+    /// Number of requests that each of the cell's jobs has under way.
     pub depth: u32,
-    /// Number of jobs that run at the same time.
+    /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
-    /// Time to wake a thread, in microseconds.
+    /// Time in microseconds to wake a thread in the cell.
     pub wake_us: u32,
     /// Reason why mmcq is below Linux in this cell.
     pub reason: &'static str,

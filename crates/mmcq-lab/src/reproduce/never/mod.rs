@@ -106,7 +106,7 @@ const FLUSHED: [Place; 3] = [
 pub struct Grid {
     /// Boards with their cards.
     pub places: &'static [Place],
-    /// Sizes of a request in bytes.
+    /// Sizes in bytes that a request may have in the cells.
     pub sizes: &'static [u64],
     /// Numbers of requests that each job has under way.
     pub depths: &'static [u32],
@@ -125,7 +125,7 @@ pub struct Grid {
 /// Sequential jobs that pause after each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
-    /// Sizes of a request in bytes.
+    /// Sizes in bytes that a request may have.
     pub sizes: &'static [u64],
     /// Lengths of the pause in microseconds.
     pub pauses_us: &'static [u32],
@@ -150,7 +150,7 @@ impl Grid {
             jitters: &[false, true],
         },
     };
-    /// A part of the grid that runs in a minute.
+    /// The thin grid: a part of the whole grid that runs in a minute.
     pub const THIN: Grid = Grid {
         places: &PLACES,
         sizes: &[4 << 10, 64 << 10],

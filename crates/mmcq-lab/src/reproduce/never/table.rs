@@ -7,11 +7,11 @@ use std::fmt::Write;
 /// Summary of a sweep: numbers of cells by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Number of all cells.
+    /// Number of all cells that were measured.
     pub cells: usize,
     /// Number of cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Number of sequential cells without pauses.
+    /// Number of measured cells with a sequential load without pauses.
     pub sequential: usize,
     /// Number of sequential cells without pauses in which mmcq is faster.
     pub sequential_faster: usize,
