@@ -178,7 +178,7 @@ mod tests {
         };
         // The flush lets two younger writes go first. Write 2 waits for the end of the flush, and
         // is overtaken by one of these writes and by a read after the flush.
-        let all = [flush([0, 0, 50]), one([5, 5, 70]), one([4, 4, 30]), one([6, 6, 40]), one([7, 7, 65])];
+        let all = [flush([0, 0, 50]), one([5, 5, 70]), one([4, 4, 30]), one([6, 6, 40]), one([60, 60, 65])];
         let rules = Rules { scheduler: "it is near", driver: "it is lucky", flush: Some("it is flushed") };
         let counts = |rules| {
             let found = slowest(&all, 2, rules);
