@@ -28,6 +28,7 @@ pub mod waiting;
 pub use chances::Chances;
 use load::Load;
 pub use load::is_partition;
+#[cfg(all(feature = "outside", target_os = "linux"))]
 pub(crate) use load::{boot_area, readable};
 pub use pace::{Pace, allowed_mib_per_s};
 use place::{Serve, Visit};
