@@ -568,9 +568,8 @@ fn a_card_left_in_the_middle_is_brought_back() {
     let mut wrong = Vec::new();
     for deselect_ends in [false, true] {
         for stays_selected in [false, true] {
-            for (what, turns) in [("read", 0), ("write", 0)]
-                .into_iter()
-                .flat_map(|(what, _)| (0..60).step_by(3).map(move |turns| (what, turns)))
+            for (what, turns) in
+                ["read", "write"].into_iter().flat_map(|what| (0..60).step_by(3).map(move |n| (what, n)))
             {
                 let rig = Rig::new("sdhc-16g-hs", Habits { deselect_ends, ..Habits::USUAL });
                 rig.bring_up().unwrap();

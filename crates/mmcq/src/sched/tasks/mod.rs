@@ -11,6 +11,7 @@ mod modes;
 mod pace;
 mod rung;
 mod stats;
+mod task;
 
 use crate::host::Direction;
 use crate::sched::failures::Failures;
@@ -23,6 +24,8 @@ pub use modes::SdTaskQueue;
 pub(crate) use modes::{After, Dialect, Mode, Step};
 use pace::Pace;
 pub use stats::{Demotion, TaskStats};
+use task::NO_TASK;
+pub(crate) use task::Task;
 
 /// Most tasks of the queue of any card.
 const DEPTH_MAX: u8 = 32;
@@ -44,23 +47,6 @@ const WANTED_MIN: u8 = 3;
 const NONE: u8 = u8::MAX;
 /// Most tries to switch off a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
-
-/// A task, as it was announced.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Task {
-    pub direction: Direction,
-    pub start: u64,
-    /// The end: the block after the last.
-    pub end: u64,
-    /// The slot of the task's first request.
-    pub first: u8,
-    /// Whether the task is a reliable write.
-    pub reliable: bool,
-    announced_ns: u64,
-}
-
-const NO_TASK: Task =
-    Task { direction: Direction::Read, start: 0, end: 0, first: NONE, reliable: false, announced_ns: 0 };
 
 /// State of a card's queue: its tasks, its mode, and its counters.
 #[derive(Debug)]
@@ -99,13 +85,6 @@ pub struct Tasks {
     failures: Failures,
     pace: Pace,
     stats: TaskStats,
-}
-
-impl Task {
-    #[inline(always)]
-    pub fn blocks(&self) -> u32 {
-        self.end.saturating_sub(self.start) as u32
-    }
 }
 
 impl Tasks {

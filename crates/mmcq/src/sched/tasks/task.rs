@@ -1,0 +1,30 @@
+//! One task of a card's queue.
+
+use super::NONE;
+use crate::host::Direction;
+
+/// A task, as it was announced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub direction: Direction,
+    pub start: u64,
+    /// The end: the block after the last.
+    pub end: u64,
+    /// The slot of the task's first request.
+    pub first: u8,
+    /// Whether the task is a reliable write.
+    pub reliable: bool,
+    /// When the task was announced, in ns.
+    pub(super) announced_ns: u64,
+}
+
+/// No task: it has no blocks.
+pub(super) const NO_TASK: Task =
+    Task { direction: Direction::Read, start: 0, end: 0, first: NONE, reliable: false, announced_ns: 0 };
+
+impl Task {
+    #[inline(always)]
+    pub fn blocks(&self) -> u32 {
+        self.end.saturating_sub(self.start) as u32
+    }
+}
