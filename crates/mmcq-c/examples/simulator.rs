@@ -205,7 +205,7 @@ pub extern "C" fn board_remove_or_insert(board: *mut c_void) {
     }
 }
 
-/// Returns the number of violated rules, whoever violated them.
+/// Returns the number of rules that the driver or the program has violated.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_violations(board: *mut c_void) -> u64 {
     let board = at(board);

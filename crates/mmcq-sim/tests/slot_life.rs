@@ -120,8 +120,8 @@ fn a_card_that_comes_or_goes_between_two_calls_is_told() {
     }
 }
 
-/// Checks a request for a card that rests while the supervisor exists but nobody polls it: the
-/// request ends.
+/// Checks a request for a card that rests while the supervisor exists but the program does
+/// not poll it: the request ends.
 #[test]
 fn a_request_for_a_card_that_rests_has_an_end() {
     let bench = Bench::new("emmc-hs200").unwrap();

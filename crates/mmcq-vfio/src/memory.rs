@@ -121,7 +121,7 @@ impl Memory {
         };
         let given = Part { start, bytes: buffer.len_bytes() as usize };
         let mut parts = self.parts.borrow_mut();
-        // A `DmaBuf` is the only owner of its bytes. If it covers the whole part, nobody else has a
+        // A `DmaBuf` is the only owner of its bytes. If it covers the whole part, no other code has a
         // piece of that part.
         let Some(place) = parts.iter().position(|part| *part == given) else { return false };
         parts.remove(place);

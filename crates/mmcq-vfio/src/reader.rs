@@ -61,7 +61,7 @@ unsafe impl Lock for Alone {
     }
 }
 
-/// Returns the nanoseconds since the first call, by a clock that nobody can set.
+/// Returns the nanoseconds since the first call, by a clock that no program can set.
 fn now_ns() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     ns(ORIGIN.get_or_init(Instant::now).elapsed())

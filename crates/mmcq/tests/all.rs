@@ -55,6 +55,7 @@ mod limits;
 mod loss;
 mod many;
 mod measures;
+mod measures_controller;
 mod names;
 mod order;
 mod organs;

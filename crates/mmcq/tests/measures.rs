@@ -112,30 +112,6 @@ fn damage_that_stays_is_tuned_once_and_slowed_down_five_times() {
 }
 
 #[test]
-fn a_tuning_that_the_controller_asks_for_holds_the_queue_until_it_comes() {
-    let mut b = kept();
-    b.world.borrow_mut().retune = true;
-    let first = b.read(0, 1);
-    assert_eq!(b.help(), ServiceRequest::Retune);
-    assert!(b.finish(first).result.is_ok());
-    let sent = b.commands().len();
-    let id = b.read(8, 1);
-    let began = b.now;
-    assert_eq!(b.commands().len(), sent, "nothing is started");
-    b.e.service_done(Ok(target(BLOCKS)), b.now);
-    assert!(b.finish(id).result.is_ok());
-    assert!(b.now - began < MS);
-    // A supervisor that takes it on and does not begin is not waited for: nothing is wrong.
-    b.world.borrow_mut().retune = true;
-    let (first, id) = (b.read(0, 1), b.read(64, 1));
-    let began = b.now;
-    assert_eq!(b.help(), ServiceRequest::Retune);
-    assert!(b.finish(first).result.is_ok() && b.finish(id).result.is_ok());
-    assert!((100 * MS..110 * MS).contains(&(b.now - began)), "{} ns", b.now - began);
-    assert_eq!(b.taken(RecoveryStep::Dead), 0);
-}
-
-#[test]
 fn a_card_that_does_not_know_cmd23_is_asked_twice() {
     for (failures, known) in [(1, true), (2, false)] {
         let mut b = bench();
@@ -146,30 +122,6 @@ fn a_card_that_does_not_know_cmd23_is_asked_twice() {
         assert!(b.finish(id).result.is_ok());
         assert_eq!(b.e.card_params().unwrap().count, known, "{failures} failures");
         assert_eq!(b.taken(RecoveryStep::Retry), failures as u64);
-    }
-}
-
-#[test]
-fn when_the_controller_is_gone_every_client_hears_of_it() {
-    let phase = Phase { command: Command::new(7, 0, Resp::R1), data: None, auto: Auto::None, tuning: false };
-    let raw = Kind::Raw { prefix: None, phase, timeout_ns: MS };
-    for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
-        let mut b = bench();
-        b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
-        let id = b.write(0, 1, 0);
-        assert!(b.finish(id).result.is_ok());
-        b.fault(1, Cause::Gone, Stage::Command, false);
-        let id = b.submit(Request::new(kind, buffer(1, 0)));
-        let others = [b.write(64, 8, 1), flush(&mut b)];
-        let result = b.finish(id).result;
-        match own {
-            true => assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == Cause::Gone)),
-            false => assert_eq!(result, Err(Error::Dead), "{kind:?}"),
-        }
-        for id in others {
-            assert_eq!(b.finish(id).result, Err(Error::Dead));
-        }
-        assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
     }
 }
 
@@ -259,33 +211,6 @@ fn a_write_whose_status_never_came_claims_nothing() {
         let done = b.finish(id);
         assert_eq!((done.result, done.done_bytes), (Err(Error::Removed), 0));
     }
-}
-
-#[test]
-fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
-    let mut b = bench();
-    b.world.borrow_mut().fails_resets = (true, false);
-    b.fault(1, Cause::Crc, Stage::Data, true);
-    let id = b.read(0, 1);
-    assert!(b.finish(id).result.is_ok());
-    assert_eq!((b.taken(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
-}
-
-#[test]
-fn a_controller_that_cannot_be_reset_keeps_its_buffer_and_no_other() {
-    let mut b = bench();
-    b.world.borrow_mut().fails_resets = (true, true);
-    b.fault(1, Cause::Crc, Stage::Data, true);
-    let id = b.read(0, 8);
-    let waiting = [b.read(64, 8), b.write(128, 8, 1)];
-    let done = b.finish(id);
-    assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Dead), 0), "it may be written to still");
-    for id in waiting {
-        let done = b.finish(id);
-        assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Dead), 8 * 512));
-    }
-    assert_eq!(b.e.stats().leaked, 1);
-    assert!(b.now < MS);
 }
 
 #[test]
@@ -599,5 +524,29 @@ fn a_retry_has_more_time_than_the_try() {
         let [first, second, third, ..] = waits[..] else { panic!("{waits:?}") };
         // The card's 100 ms, once, twice and four times; the engine's own slack does not grow.
         assert_eq!((second - first, third - second), (100, 200), "{waits:?}");
+    }
+}
+
+#[test]
+fn when_the_controller_is_gone_every_client_hears_of_it() {
+    let phase = Phase { command: Command::new(7, 0, Resp::R1), data: None, auto: Auto::None, tuning: false };
+    let raw = Kind::Raw { prefix: None, phase, timeout_ns: MS };
+    for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
+        let mut b = bench();
+        b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
+        let id = b.write(0, 1, 0);
+        assert!(b.finish(id).result.is_ok());
+        b.fault(1, Cause::Gone, Stage::Command, false);
+        let id = b.submit(Request::new(kind, buffer(1, 0)));
+        let others = [b.write(64, 8, 1), flush(&mut b)];
+        let result = b.finish(id).result;
+        match own {
+            true => assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == Cause::Gone)),
+            false => assert_eq!(result, Err(Error::Dead), "{kind:?}"),
+        }
+        for id in others {
+            assert_eq!(b.finish(id).result, Err(Error::Dead));
+        }
+        assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
     }
 }

@@ -96,7 +96,7 @@ impl Door {
         let (uri, json) = (self.uri.clone(), self.json);
         move |event| match event {
             Event::Ready(bytes) => {
-                // If nobody reads this output any more, the server goes on.
+                // If the reader of this output has closed it, the server goes on.
                 let _ = print(&match json {
                     true => format!("{}\n", serde_json::json!({ "bytes": bytes, "uri": uri })),
                     false => format!("{bytes} bytes at {uri}\n"),

@@ -93,7 +93,7 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns whether a value decides that nobody has measured.
+    /// Returns whether the deciding value is a prior, without a measurement.
     pub fn is_prior(&self) -> bool {
         matches!(self, Decides::Value(value) if value.is_prior())
     }
@@ -135,7 +135,7 @@ impl Gain {
         }
     }
 
-    /// Returns whether a value that nobody has measured changes the gain.
+    /// Returns whether a prior, a value without a measurement, changes the gain.
     pub fn hangs_on_priors(&self, answer: &Answer) -> bool {
         self.effects.iter().any(|effect| answer.values[effect.value].is_prior())
     }

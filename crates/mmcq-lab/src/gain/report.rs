@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Largest number of effects of each gain in the data of a page, which keeps the page small.
 const ON_PAGE: usize = 3;
-/// Mark beside a deciding value that nobody has measured.
+/// Mark beside a deciding value that is a prior.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {
@@ -24,8 +24,8 @@ fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the last part of the key of the value that decides the gain, with the mark if nobody has
-/// measured this value.
+/// Returns the last part of the key of the value that decides the gain, with the mark if this value
+/// is a prior.
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };

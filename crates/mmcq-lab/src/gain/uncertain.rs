@@ -65,7 +65,7 @@ pub struct Uncertain {
 }
 
 impl Uncertain {
-    /// Returns whether nobody has measured the value: it is a prior, or its file does not name a
+    /// Returns whether the value has no measurement: it is a prior, or its file does not name a
     /// source.
     pub fn is_prior(&self) -> bool {
         matches!(self.kind.as_str(), "prior" | "")

@@ -95,7 +95,7 @@ pub struct Peer<'a> {
 /// error is the reason why the server ended the connection.
 pub fn serve(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<()> {
     let Peer { client, disk, .. } = peer;
-    // If the disk's thread has ended, nobody needs this message.
+    // If the disk's thread has ended, no thread needs this message.
     let _ = disk.send(Message::Came(client));
     let result = talk(socket, peer);
     let in_order = matches!(result, Ok(true));

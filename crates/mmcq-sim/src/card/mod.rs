@@ -290,7 +290,7 @@ pub trait Card {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
-    /// Returns whether the card has functions that may interrupt. Without them nobody has to call
+    /// Returns whether the card has functions that may interrupt. Without them a controller need not call
     /// [`Card::interrupt`] and [`Card::next_event_ns`].
     fn has_functions(&self) -> bool {
         false

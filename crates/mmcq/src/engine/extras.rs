@@ -6,6 +6,8 @@
 //! a series of steps, each of which ends with the card's status. This file has what the kinds
 //! share: short commands, orders (commands with busy, however long it lasts), data, pauses.
 
+mod step;
+
 use super::area::Area;
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::erase::Round;
@@ -16,6 +18,7 @@ use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segm
 use crate::sched::Profile;
 use crate::spec::command::{Command, Resp};
 use crate::spec::response::{R1, State as CardState};
+pub(super) use step::{Place, Step};
 
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
@@ -81,66 +84,6 @@ pub(super) enum Event {
     Return,
     /// The control request was cancelled between its steps, or is about to begin again.
     BreaksOff,
-}
-
-/// The kind of the step in progress, with its place in the series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// A command without busy.
-    Command(Place),
-    /// A command with busy.
-    Order(Place),
-    /// Written data, after which the card's status is read.
-    Data(Place),
-    /// CMD13 after busy.
-    Status(Place),
-    /// A pause.
-    Pause(Place),
-}
-
-/// Places in the series of steps of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// The command of a [`Kind::LongCommand`].
-    Order,
-    /// CMD6 with the argument of the CMD38 that follows (iNAND).
-    EraseArgument,
-    /// CMD22 before the first address, SDUC only.
-    EraseStartUpper,
-    /// CMD32 or CMD35: the first address of an erase.
-    EraseStart,
-    /// CMD22 before the last address.
-    EraseEndUpper,
-    /// CMD33 or CMD36: the last address of an erase.
-    EraseEnd,
-    /// CMD38, which erases.
-    Erase,
-    /// CMD6 that switches to another partition.
-    Enter,
-    /// CMD23 in the partition.
-    Count,
-    /// The transfer of data in the partition.
-    Move,
-    /// CMD6 that switches back to the user area, for no request.
-    Return,
-    /// CMD49 that starts a flush.
-    FlushStart,
-    /// CMD48 that reads whether the flush is over.
-    FlushAsk,
-    /// CMD13 between two pieces of a write with its own rules.
-    Piece,
-}
-
-impl Place {
-    const fn step(step: Step) -> Place {
-        match step {
-            Step::Command(place)
-            | Step::Order(place)
-            | Step::Data(place)
-            | Step::Status(place)
-            | Step::Pause(place) => place,
-        }
-    }
 }
 
 /// The state of the extras between steps.
