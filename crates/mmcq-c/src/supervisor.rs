@@ -77,7 +77,7 @@ pub(crate) struct Supervisor {
     room: Room<ROOM_BYTES>,
     state: Cell<State>,
     host: Cell<usize>,
-    /// Whether the waker of the future was called.
+    /// Whether the future must be polled: its waker was called, or it has just begun.
     called: AtomicBool,
     /// Memory for registers, while the future does not use it.
     pub scratch: Cell<Option<DmaBuf>>,

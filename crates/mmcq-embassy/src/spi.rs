@@ -43,7 +43,7 @@ struct Inner<'b> {
     job: Option<Job>,
     /// Result of the last exchange: true if it had no error.
     done: Option<bool>,
-    /// The buffer; empty while the runner uses it, or while the port copies it.
+    /// The buffer; `None` while the runner has it, or while the port copies data into or out of it.
     buffer: Option<&'b mut [u8; BYTES]>,
     /// Waker of the runner's task. It is woken and dropped outside of the lock.
     waker: Option<Waker>,
@@ -180,8 +180,9 @@ unsafe impl Port for SpiPort<'_, '_> {
 
 impl SpiPort<'_, '_> {
     fn post(&mut self, way: Way, bytes: usize, segment: Option<Segment>) {
-        let buffer =
-            self.mailbox.with(|inner| inner.buffer.take()).filter(|_| bytes <= BYTES || way == Way::Idle);
+        // A longer exchange fails, and leaves the buffer to the next one.
+        let fits = bytes <= BYTES || way == Way::Idle;
+        let buffer = self.mailbox.with(|inner| if fits { inner.buffer.take() } else { None });
         let posted = buffer.is_some();
         if let Some(buffer) = buffer {
             if let Some(segment) = &segment

@@ -6,7 +6,8 @@ use embedded_hal::spi::{ErrorKind, ErrorType};
 use embedded_hal_async::spi::SpiBus;
 use mmcq::block::BlockDevice;
 use mmcq::engine::{CardParams, Config, DmaBuf};
-use mmcq::host::spi::{Spi, SpiConfig, SpiMemory};
+use mmcq::host::Segment;
+use mmcq::host::spi::{Exchange, Port, Progress, Spi, SpiConfig, SpiMemory};
 use mmcq::task::{Stack, Timer};
 use mmcq_embassy::{CriticalSection, SpiMailbox, SpiPort};
 use std::cell::{Cell, RefCell};
@@ -14,6 +15,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -163,4 +165,23 @@ fn blocks_move_by_a_bus_whose_transfers_are_futures() {
     wire.borrow_mut().fails = true;
     let (result, _) = drive(&stack, device.read(9, memory(0x11)), runner.run(&stack));
     assert!(result.is_err());
+}
+
+#[test]
+#[allow(unsafe_code, reason = "a port without a driver")]
+fn an_exchange_that_is_too_long_fails_and_the_next_one_works() {
+    let mut buffer = [0; 512];
+    let mailbox = SpiMailbox::new(&mut buffer);
+    let (wire, levels) = (Rc::new(RefCell::new(Wire::default())), Rc::new(RefCell::new(Vec::new())));
+    let (mut port, runner) = mailbox.connect(Bus(wire.clone()), Pin(levels), |_, _| ()).unwrap();
+    let memory = Box::leak(vec![0u8; 513].into_boxed_slice());
+    // SAFETY: the memory lives for ever, and only the port uses it.
+    let mut segment = |bytes| unsafe { Segment::new(NonNull::from(&mut memory[..]).cast(), bytes, 0) };
+    port.exchange(Exchange::Receive(segment(513)));
+    assert_eq!(port.done(), Progress::Failed);
+    port.exchange(Exchange::Receive(segment(512)));
+    assert_eq!(port.done(), Progress::Going, "the runner has the exchange");
+    drop((port, runner));
+    let again = mailbox.connect(Bus(wire), Pin(Rc::default()), |_: &mut Bus, _| ());
+    assert!(again.is_some(), "the buffer is back");
 }

@@ -125,7 +125,8 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// Fills all bytes with poison that the device has not written.
+    /// Fills with poison those bytes of the window that the device was to write and has not written
+    /// yet.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);

@@ -167,7 +167,7 @@ fn go_to(case: &mut Case, host: Host, random: &mut Stream) {
     }
 }
 
-/// Makes some requests erases, discards or zeros.
+/// Turns some reads and writes of the case into erases, discards or zeroes.
 fn erase(case: &mut Case, random: &mut Stream) {
     let share = *one_of(&ERASES, random);
     for operation in &mut case.operations {

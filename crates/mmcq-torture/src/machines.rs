@@ -163,7 +163,7 @@ fn engine_config(setup: &Setup) -> engine::Config {
         .acknowledge(if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed })
 }
 
-/// Converts the error of a driver that refuses to start into text.
+/// Converts the error into text if a driver's constructor has failed.
 fn told<H, E: std::fmt::Display>(driver: Result<H, E>) -> Result<H, String> {
     driver.map_err(|error| error.to_string())
 }

@@ -45,7 +45,7 @@ impl Planted {
         Bug::ALL.into_iter().map(Planted::Bug).chain(Lie::ALL.into_iter().map(Planted::Lie)).collect()
     }
 
-    /// Returns the name for tables.
+    /// Returns the name by which tables show this bug or lie.
     #[must_use]
     pub fn name(self) -> String {
         match self {

@@ -182,8 +182,8 @@ enum Mode {
     QueueSweep,
     /// A bad block in these, and a second fault at every event
     QueueDouble,
-    /// One fault at every command, response, block and byte of a bring-up, on every controller: a
-    /// table, without --json and --report
+    /// One fault at every command, response, block and byte of a bring-up, on every controller.
+    /// Prints a table; --json and --report leave this campaign out
     BringUp,
     /// All of these
     All,

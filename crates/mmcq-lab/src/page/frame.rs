@@ -3,7 +3,9 @@
 use super::live::Live;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Content security policy: the page loads nothing, and no script runs except the playground's.
+/// Content security policy of a page: the page loads nothing and runs no script; inline styles and
+/// embedded images are allowed. A page with a playground appends `Live::policy`, which allows the
+/// playground's script.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// Start of the element with the page's data, for which `mmcq compare` searches.
 pub const DATA: &str = "<script type=\"application/json\" id=\"mmcq-report\">";

@@ -220,7 +220,8 @@ fn commands(all: &mut Facts<'_>) {
     }
 }
 
-/// Returns the number of data transfers of a run, including those without a command.
+/// Returns the number of data commands of a run, plus the number of continuations of an open
+/// transfer, for which the host sends no command.
 pub(super) fn transfers(c: &Counters) -> u64 {
     c.transfers + c.stack.continued
 }

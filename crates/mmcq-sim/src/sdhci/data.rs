@@ -325,7 +325,8 @@ impl Sdhci {
         self.set_timer(Timer::Data, until);
     }
 
-    /// Handles the response to an abort command without busy.
+    /// Handles the response to an abort command that was sent with a response without busy (R1): if
+    /// the command has cut off a transfer, the transfer is complete now.
     pub(super) fn abort_without_busy(&mut self, now: u64) {
         if self.dat.state == State::Cut {
             self.complete(now);

@@ -32,8 +32,9 @@ pub enum Lasts {
     ForEver(Irreversible),
 }
 
-/// Bits of BOOT_WP that protect one boot area alone, for ever or until power-off, and select the
-/// area [eMMC 7.4.73].
+/// Bits of BOOT_WP [eMMC 7.4.73]. This bit: the protection is for one boot area, not for both.
+/// `PERMANENT` protects for ever, `POWER_ON` until power-off or reset. With `..._SECOND` the
+/// protected area is boot area 2, without it boot area 1.
 const SECTION_OF_ITS_OWN: u8 = 1 << 7;
 const PERMANENT_SECOND: u8 = 1 << 3;
 const PERMANENT: u8 = 1 << 2;

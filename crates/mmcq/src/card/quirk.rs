@@ -1,8 +1,9 @@
 //! Cards that deviate from what their registers declare, recognised by their identity.
 //!
-//! Each quirk changes one behaviour and nothing else. The tables list products on the market, by
-//! what other projects have found out; [`Options::quirks`](super::Options::quirks) adds more
-//! entries. If two entries match a card, both apply.
+//! Each quirk changes one behaviour of this stack and nothing else. The tables list products on the
+//! market, from what other projects found out about them;
+//! [`Options::quirks`](super::Options::quirks) adds more entries. If two entries match a card, both
+//! apply.
 
 pub use crate::spec::quirks::Quirks;
 

@@ -72,10 +72,10 @@ pub enum Event {
 /// Call it when [`bring_up`](super::bring_up) has returned, concurrently with all other tasks. Call
 /// it again after each [`Event`], with the card in that event. After an event without a card
 /// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) pass the earlier
-/// card, which only sets what to do until the next card is inserted. After
+/// card: the supervisor uses it only until the next card is inserted. After
 /// [`Dismissed`](Event::Dismissed) do not call it again. `scratch` ([`SCRATCH_BYTES`]) is returned.
-/// The engine must have at least two slots. Only one supervisor may run at a time: drop one before
-/// the next is polled. The next one continues the work that the one before has left.
+/// The engine must have at least two slots. Only one supervisor may run at a time: drop the earlier
+/// supervisor before you poll the next one, which continues the work of the earlier one.
 ///
 /// Only the supervisor tells a program about cards: it detects a card, brings it up, and returns
 /// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to

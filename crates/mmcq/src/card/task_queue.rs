@@ -38,7 +38,8 @@ pub async fn enable_task_queue<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// Returns the number of tasks in the card's queue; 0 if the card has no queue.
+/// Returns how many tasks the card's queue can hold; 0 if the card has no queue, or is older than
+/// eMMC 5.1.
 async fn depth<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<u8, Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {

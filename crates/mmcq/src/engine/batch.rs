@@ -258,8 +258,9 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that continues the transfer on either side and may join it. Of
-    /// several, returns the one that fits best after the last member (`Slots::apart`).
+    /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
+    /// that may join the transfer. Of several, returns the one with the smallest `Slots::apart` from
+    /// the member with the highest blocks.
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = left & slots.near(start, end);

@@ -45,7 +45,8 @@ pub(super) struct Slot {
     orphan: bool,
     /// Whether the request is never merged again: it failed with others, and is now tried alone.
     solo: bool,
-    /// Whether the request was written a second time, because the result of the first was lost.
+    /// Whether the request must be or was written a second time, for example because the result of
+    /// the first write was lost.
     redone: bool,
     /// Whether the request's memory (`segment`) is mapped for the controller.
     mapped: bool,

@@ -105,7 +105,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that the card begins to end the transfer in progress, or the open one.
+    /// Notes that the end of a transfer begins now: the engine sends CMD12 for it, or all data of a
+    /// write are at the card and the engine waits for its busy.
     pub(super) fn note_ending(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
             self.lane.streams_mut().note_end_start(direction, now_ns);

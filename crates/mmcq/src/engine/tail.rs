@@ -24,8 +24,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails()?.until_ns()
     }
 
-    /// Returns what delayed starts have cost and gained so far; zeros where the scheduler starts at
-    /// once.
+    /// Returns what delayed starts have cost and gained so far; all zeros with a
+    /// profile that delays no start.
     pub fn holds(&self) -> Holds {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }

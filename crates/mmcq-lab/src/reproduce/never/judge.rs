@@ -34,9 +34,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns whether requests starve. Then the mean is longer than the 99th percentile, so that
-    /// one client waits for all others, or a request was left out of the figures
-    /// ([`super::STARVES`]).
+    /// Returns whether requests starve: the mean latency is more than 2 % above the 99th percentile,
+    /// so a few requests wait much longer than all others; or a request waited for half of the run
+    /// and was left out of the figures ([`super::STARVES`]).
     pub fn starves(&self) -> bool {
         self.starved_us > 0.0 || percent(self.mean_us, self.p99_us) > LONGER_PERCENT
     }

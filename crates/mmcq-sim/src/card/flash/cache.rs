@@ -20,8 +20,10 @@ pub struct Cache {
 }
 
 impl Flash {
-    /// Returns the end of busy in ns of a write command that would be busy until `busy_ns` without
-    /// this effect. With `past` the write bypasses the cache.
+    /// Returns the time in ns at which busy ends for a write command; `busy_ns` is this time without
+    /// the extra times of [`Cache`]. With `past` the write bypasses the cache: busy ends at the
+    /// earliest when the cache has drained, plus `program_ns`. Without `past` the result is
+    /// `busy_ns`, and the next flush takes `flush_ns` more.
     pub(crate) fn settled_ns(&mut self, now_ns: u64, busy_ns: u64, past: bool) -> u64 {
         match (self.timing.cache, past) {
             (Some(cache), true) => {

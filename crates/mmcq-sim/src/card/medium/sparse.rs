@@ -104,8 +104,9 @@ pub(super) struct Sparse {
     /// than many small ones.
     pages: Vec<Sectors>,
     bytes: Vec<Bytes>,
-    /// Indexes of `pages` and of `bytes` that are free for reuse.
+    /// Indexes of `pages` that are free for reuse.
     free_pages: Vec<u32>,
+    /// Indexes of `bytes` that are free for reuse.
     free_bytes: Vec<u32>,
     fill: Fill,
 }

@@ -32,8 +32,9 @@ pub(crate) enum Class {
     Sduc,
 }
 
-/// Bus speed modes that the card supports, with the bits of CMD6's function group 1. Default speed
-/// and high speed are for 3.3 V.
+/// Bus speed modes that the card supports: the functions of CMD6's group 1. At 3.3 V the card has
+/// default speed, and high speed if `high_speed` is set. At 1.8 V it has SDR12 and the modes in
+/// `uhs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modes {
     pub(crate) high_speed: bool,

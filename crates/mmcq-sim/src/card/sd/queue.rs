@@ -81,7 +81,8 @@ impl SdCard {
         self.flash.timing().read_first_ns
     }
 
-    /// Applies a due change of the queue mode, and reports errors of queued writes.
+    /// Puts a new queue mode into effect if its time has come, which empties the queue. Sets in the
+    /// card status the error bits of queued writes whose busy has ended.
     pub(super) fn settle_queue(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));

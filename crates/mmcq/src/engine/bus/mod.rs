@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     /// The lines are in use, and the engine tries again soon. `first`: this is the phase's first
     /// refusal.
     Again { first: bool },
-    /// The lines have been in use for too long.
+    /// The lines were still in use when the time limit since the first refusal had passed.
     Late,
     /// The controller does not support the phase.
     Unsupported,

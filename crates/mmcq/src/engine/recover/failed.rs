@@ -53,9 +53,10 @@ impl Failed {
         self.status = 0;
     }
 
-    /// Forgets status bits that were handled before the failure. Errors that a busy card reported
-    /// while it was polled (`is_busy`), or during a command with busy (`of_order`), were not
-    /// handled: they stay, since the card reports them only one time.
+    /// Clears the status bits, except errors that the engine has not handled yet, since the card
+    /// reports them only once. These are, with `is_busy` (the engine was polling a busy card), the
+    /// errors so far; and `of_order`, the errors that the card reported while it was busy after a
+    /// command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;

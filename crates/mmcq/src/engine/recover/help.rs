@@ -294,7 +294,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Grants the supervisor's time limit once more, after a suspension of the machine.
+    /// Gives the supervisor a new time limit if the machine was suspended while the supervisor
+    /// worked: if more than `GAP_NS` has passed since its last step. Does so once for each request
+    /// for help.
     fn forgive_sleep(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping_mut();
         if helping.is_at_it() && helping.supervisor && helping.has_gap(now_ns) {

@@ -19,7 +19,8 @@ use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides the result of earlier writes at the end of a pass, when the card's status is known.
+    /// Decides the results of the writes before the failed transfer, at the end of a pass of
+    /// recovery: by the card's status, or without it if the status was lost.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
         if !P::RECOVERS {

@@ -185,7 +185,9 @@ impl Packs {
         !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
 
-    /// Notes that a transfer begins: with this many requests, as a pack (`packed`) or alone.
+    /// Notes that a transfer of this many requests begins: as a pack (`packed`), or as an ordinary
+    /// transfer of one request or of several merged ones. The time of a request by each of the two
+    /// ways follows from it.
     pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
         self.pays.begin(direction, packed, requests, now_ns);
     }

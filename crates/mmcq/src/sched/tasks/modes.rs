@@ -47,8 +47,9 @@ pub(crate) enum Step {
     Discard,
     /// The command that switches the queue on (true) or off (false): CMD6, for an SD card CMD49.
     Switch(bool),
-    /// CMD48 that reads back an SD card's switch of the queue: the wanted value (true: on), and the
-    /// number of such reads before.
+    /// CMD48 that reads the register by which CMD49 switches an SD card's queue. The fields: the
+    /// value that the register should have (true: on), and how many earlier reads of it had the
+    /// other value.
     Confirm(bool, u8),
     /// CMD13 after a command that discards tasks or switches the queue.
     Look(After),

@@ -27,7 +27,8 @@ pub(super) struct Pace {
 impl Pace {
     pub const NEW: Pace = Pace { gap_ns: 50_000, ask_ns: 0, heard_ns: 0 };
 
-    /// Begins to measure as the first task is announced.
+    /// Notes that a task is announced while no other one is: the time until a task becomes ready
+    /// counts from now. The next poll is due after the pause for one announced task.
     pub fn begin(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));

@@ -61,7 +61,8 @@ bytes! {
     program_cid_csd_ddr_support 130;
     /// Byte 131: period of the wake-up for maintenance.
     periodic_wakeup 131;
-    /// Byte 133: production state.
+    /// Byte 133: whether the device gets data before it is soldered: 0 normal use, 1 and 2 manual
+    /// mode (while and after the data are written), 3 automatic mode.
     production_state_awareness 133;
     /// Byte 134: whether the device erases bad blocks securely when it retires them.
     sec_bad_blk_mgmnt 134;

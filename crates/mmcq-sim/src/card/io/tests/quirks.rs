@@ -14,7 +14,9 @@ fn profile(file: &str) -> IoProfile {
     IoProfile::from_toml(&text, file).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Makes the card of this profile file, selected, on four lines, with this value in CCCR 07h.
+/// Makes the card of this profile file, brings it up and selects it. Then writes `interface` to CCCR
+/// 07h: the bus has four lines if bit 1 of `interface` is set, otherwise one. Returns the host with
+/// the card.
 fn up(file: &str, interface: u8) -> Host<IoCard> {
     let mut host = Host::new(profile(file).build().0);
     host.ocr(5, 0);

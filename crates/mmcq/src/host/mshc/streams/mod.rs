@@ -134,7 +134,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     /// Makes a driver that keeps transfers open as far as `config` allows; writes no register. Maps
     /// `scrap` for DMA for the lifetime of the program.
     ///
-    /// If the table is too small for the descriptors that CMD12 needs, no read stays open.
+    /// While CMD12 ends an open read, more data arrive, and need descriptors. If the descriptor
+    /// table of `host` is too small for them, no read stays open.
     ///
     /// # Errors
     /// [`MshcInitError::Table`]: the controller cannot reach `scrap`.

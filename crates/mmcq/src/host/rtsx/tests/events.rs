@@ -1,4 +1,4 @@
-//! Tests of ends, errors, and interrupts at the wrong time.
+//! Tests of how phases end, of errors, and of interrupts that come at the wrong time.
 
 use super::*;
 
