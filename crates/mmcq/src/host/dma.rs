@@ -10,8 +10,8 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DmaError {
-    /// The address does not have the alignment that the controller or the cache needs. Use the
-    /// calls that copy.
+    /// The address does not have the alignment that the controller or the cache needs. Use other
+    /// memory, or a wrapper that copies, such as `host::bounce::Bounce` or `block::Bounced`.
     Alignment,
     /// The controller cannot reach the memory (32-bit DMA, memory without a bus address).
     Unreachable,
@@ -99,8 +99,8 @@ pub unsafe trait Dma {
     }
 
     /// Returns the length in bytes of a cache line that `unmap` of a read invalidates, a power of
-    /// two; 1 if `unmap` affects only the mapping. The value is constant and at most 512, because
-    /// drivers rely on a block being whole lines.
+    /// two; 1 if `unmap` invalidates no cache line. The value is constant and at most 512, because
+    /// drivers rely on a block of 512 bytes consisting of whole lines.
     #[inline(always)]
     fn line_bytes(&self) -> u32 {
         1

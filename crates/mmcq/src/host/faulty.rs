@@ -1,11 +1,12 @@
 //! Fault injection between the engine and any driver: on a desk, in a test, or on the real board.
 //!
-//! [`Faulty`] passes every call to the wrapped driver, but sometimes reports to the engine
+//! [`Faulty`] passes the engine's calls to the wrapped driver, but sometimes reports to the engine
 //! something that did not happen. The hardware has done its work in any case. A phase that is
 //! reported as failed has ended on the bus, so the controller does not use its memory any more. A
 //! bus operation that is reported as failed was carried out. The engine cannot know this, and must
 //! handle the report like a real fault. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a
-//! phase from the bus.
+//! phase from the bus. Some optional abilities of the wrapped driver are not used: commands during
+//! data, the early R1, its command queue engine, and chains.
 //!
 //! The code allocates no memory and reads no clock: the same seed and the same order of calls give
 //! the same faults again.
@@ -44,9 +45,9 @@ pub enum Point {
     Bus,
 }
 
-/// The kinds of faults. In brackets: the entry of the failure catalogue, and the name of the
-/// injection in the simulator. A fault that is impossible at its event, such as a data error of a
-/// command without data, is not injected.
+/// The kinds of faults. In brackets: the entry of the failure catalogue (`docs/FAILURES.md`), and
+/// the name of the injection in the simulator. A fault that is impossible at its event, such as a
+/// data error of a command without data, is not injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strike {
@@ -250,8 +251,8 @@ impl<H, const M: usize> Faulty<H, M> {
             let hit = match shot.when {
                 When::Nth(n) => n == nth,
                 When::From(n) => n <= nth,
-                // A random number is drawn even if another shot matched, so that one shot does not
-                // change when the others are injected.
+                // A random number is drawn even if another shot matched. So the random numbers of
+                // this shot do not depend on the other shots.
                 When::Chance(share) => self.draw() < share,
             };
             if hit && strike.is_none() && fits(shot.strike) {

@@ -1,8 +1,8 @@
 //! The interface that every driver of a controller implements.
 //!
-//! A driver starts phases and acknowledges events. It never blocks, and never spins without a
-//! bound. The engine decides the order of phases, and does all waiting, by deadlines. Read first:
-//! [`Host`].
+//! A driver starts phases (a phase is a command with its response, data and busy), and reports how
+//! they ended. It never blocks, and never spins without a bound. The engine decides the order of
+//! phases, and does all waiting, by deadlines. Read first: [`Host`].
 
 pub mod bounce;
 mod caps;
@@ -89,8 +89,8 @@ pub struct Phase {
     pub data: Option<Data>,
     /// Which commands the controller itself adds.
     pub auto: Auto,
-    /// Whether the phase is a step of tuning (CMD19/CMD21); the data of its block stay in the
-    /// controller [SDHC 2.2.26].
+    /// Whether the phase is a step of tuning (CMD19/CMD21). Its block goes to no segment: the
+    /// controller or the driver compares it with the tuning pattern [SDHC 2.2.24].
     pub tuning: bool,
 }
 
@@ -184,8 +184,8 @@ pub enum Step {
 /// 2. Driver and controller have the memory from the [`start`](Host::start) that returned `Ok` with
 ///    it. They have released the memory when
 ///    - [`ack`](Host::ack) or [`ack_fast`](Host::ack_fast) reports the phase's end as `Ok`, or
-///    - after any other end, or none, [`set_bus`](Host::set_bus) with [`BusOp::ResetLines`] or
-///      [`BusOp::ResetAll`] returns [`Step::Done`], or
+///    - the phase has failed or has not ended, and [`set_bus`](Host::set_bus) with
+///      [`BusOp::ResetLines`] or [`BusOp::ResetAll`] returns [`Step::Done`], or
 ///    - the end is a fault with [`Cause::Gone`]: such a controller accesses no memory, or
 ///    - [`isolate`](Host::isolate) returns true.
 ///
@@ -323,10 +323,10 @@ pub unsafe trait Host {
         }
     }
 
-    /// Returns the R1 of the phase in progress during its data, with errors of earlier writes that
-    /// an automatic CMD23 reported. `None` if the R1 was not received yet (its arrival then
-    /// interrupts), the phase has ended, or its R1 cannot be read before its end. The end of the
-    /// phase reports the same R1 again.
+    /// Returns the R1 of the phase in progress during its data. If the phase has an automatic CMD23
+    /// whose R1 had errors of an earlier write, they are added. `None` if the R1 was not received
+    /// yet (its arrival then interrupts), the phase has ended, or its R1 cannot be read before its
+    /// end. The end of the phase reports the same R1 again.
     fn early_r1(&mut self) -> Option<u32> {
         None
     }

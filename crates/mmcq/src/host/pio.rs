@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 /// stopped. The driver decides how many bytes a call transfers, by what the FIFO holds or accepts.
 /// Memory outside of the segments is never accessed.
 ///
-/// A driver only gets segments as the argument of its methods, and its `unsafe impl Host` promises
+/// A driver gets segments only as the argument of its methods, and its `unsafe impl Host` promises
 /// when their memory is accessed. A call of a cursor is such an access: see [`Host`](super::Host).
 ///
 /// # Examples
@@ -90,7 +90,8 @@ impl Cursor {
         self.take(segments, 1)
     }
 
-    /// Stores the low `count` (at most 4) bytes of a word; drops bytes that do not fit.
+    /// Stores the low `count` (at most 4) bytes of a word; drops bytes beyond the end of the
+    /// segments.
     pub(crate) fn store(&mut self, segments: &[Segment], word: u32, count: u32) {
         for value in word.to_le_bytes().into_iter().take(count as usize) {
             if let Some(place) = self.byte(segments) {
@@ -100,7 +101,8 @@ impl Cursor {
         }
     }
 
-    /// Loads `count` (at most 4) bytes into the low end of a word; missing bytes are zero.
+    /// Loads `count` (at most 4) bytes into the low bytes of a word. Bytes beyond the end of the
+    /// segments are zero.
     pub(crate) fn load(&mut self, segments: &[Segment], count: u32) -> u32 {
         let mut bytes = [0u8; 4];
         for value in bytes.iter_mut().take(count as usize) {
@@ -112,9 +114,9 @@ impl Cursor {
         u32::from_le_bytes(bytes)
     }
 
-    /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO, the first
-    /// byte in the low end. Words that do not fit into the segments are read and dropped. Only for
-    /// phases that read, because a driver must not change the memory of a write.
+    /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO; the first
+    /// byte is in bits 7:0 of a word. Words that do not fit into the segments are read and dropped.
+    /// Only for phases that read, because a driver must not change the memory of a write.
     pub fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
@@ -143,9 +145,9 @@ impl Cursor {
         }
     }
 
-    /// Passes the next `bytes` of the segments to `push`, which writes words into a FIFO, the first
-    /// byte in the low end. Bytes beyond the end of the segments are passed as zero, and so are the
-    /// unused bytes of a last word.
+    /// Passes the next `bytes` of the segments to `push`, which writes words into a FIFO; the first
+    /// byte is in bits 7:0 of a word. Bytes beyond the end of the segments are passed as zero, and
+    /// so are the unused bytes of the last word.
     pub fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {

@@ -268,14 +268,16 @@ pub enum QueueError {
     Occupied(u32),
     /// The slot does not exist, or is not for this kind of task.
     Slot(u8),
-    /// The engine has too few slots, or its tasks too few bytes, to be useful.
+    /// The engine has too few slots for several tasks at a time, or its tasks hold less than one
+    /// block.
     Small {
         /// Number of task slots.
         slots: u8,
         /// Largest number of bytes in a task.
         bytes: u32,
     },
-    /// The memory is too short, in too many segments, or must be transferred by the CPU.
+    /// The memory is shorter than the task's data, in too many segments, or must be transferred by
+    /// the CPU.
     Memory,
     /// The task has no blocks, or its context or command does not exist.
     Unsupported,

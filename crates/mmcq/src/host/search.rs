@@ -22,7 +22,8 @@ pub(crate) enum Found {
     Next(u8),
     /// The search has ended: the chosen tap is good.
     Tuned,
-    /// The search has ended: no tap is good.
+    /// The search has ended without a result: no tap is good, or the chosen tap was bad when it was
+    /// tested again.
     None,
 }
 

@@ -19,8 +19,8 @@ pub struct Segment {
     pub(crate) bus: u64,
 }
 
-// SAFETY: a segment is only an address and a length; code that dereferences it has its own
-// argument.
+// SAFETY: a segment is only an address and a length. Each place that dereferences the address gives
+// its own reason.
 unsafe impl Send for Segment {}
 
 impl Segment {

@@ -45,7 +45,8 @@ fn a_driver_without_lists_refuses_pieces() {
     assert_eq!(map_whole(&Plain, place, 1024, Direction::Read), Ok(1));
     let map = |pieces: &[_]| map_whole(&Scattered(pieces), place, 1024, Direction::Read);
     assert_eq!(map(&[(0, 512), (0x9000, 512)]), Err(DmaError::Scattered));
-    // A single piece at another address is no address from which a driver could count on.
+    // The memory is one piece, but not at the address that `map` returned: a driver that adds
+    // offsets to that address would miss the memory.
     assert_eq!(map(&[(0x9000, 1024)]), Err(DmaError::Scattered));
     assert_eq!(map(&[(0, 1024)]), Ok(0));
 }

@@ -20,13 +20,15 @@ enum Stage {
     Ramp,
     /// Waits for the reset bits to read 0.
     Reset,
-    /// DesignWare: waits until the FIFO requests no DMA and is empty again.
+    /// DesignWare, after a reset: waits until the FIFO requests no DMA.
     Requests,
+    /// DesignWare, after `Requests`: waits until the reset of the FIFO reads 0.
     Fifo,
-    /// The first of three stages of a clock change: waits until the clock has stopped. The next two
-    /// stages wait for its new divider, and for its enable bit.
+    /// First stage of a clock change: waits until the controller has taken over "clock off".
     ClockOff,
+    /// Second stage of a clock change: waits until the controller has taken over the new divider.
     ClockDivider,
+    /// Third stage of a clock change: waits until the controller has taken over "clock on".
     ClockOn,
 }
 
@@ -215,7 +217,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         divide(self.config.source_hz, hz.min(self.caps.clock_hz.1), self.bus.ddr)
     }
 
-    /// Returns the card's clock in hertz; 0 while it is stopped.
+    /// Returns the frequency in hertz that the divider gives the card's clock, whether the clock
+    /// runs or not.
     pub(super) fn card_hz(&self) -> u32 {
         let half = self.bus.divider.saturating_mul(2).max(1);
         self.config.source_hz / half

@@ -200,7 +200,7 @@ pub enum MshcInitError {
     /// DesignWare's HCON register shows a controller without the internal 32-bit DMA, or with a
     /// FIFO that is not 32 bits wide. The value is that of HCON.
     Hardware(u32),
-    /// [`MshcConfig::descriptor_bytes`] is not a multiple of 512, or is above 32768.
+    /// [`MshcConfig::descriptor_bytes`] is not a multiple of 512 from 512 to 32768.
     Descriptor(u32),
     /// [`MshcConfig::address_shift`] is neither 0 nor 2.
     Shift(u8),

@@ -1,4 +1,4 @@
-//! Handles the events of a phase until the phase ends.
+//! Continues a phase at each interrupt, until the phase ends.
 
 use super::Mshc;
 use super::layout::*;
@@ -41,8 +41,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 _ => {}
             },
             Some(Err(Fault { cause: Cause::Gone, .. })) => self.mask = None,
-            // After an error, further events are ignored; the driver resets the circuits before the
-            // next phase.
+            // After an error, further events are ignored. Unless the failed phase was a command
+            // without data, the driver starts no data until a reset.
             Some(Err(_)) => {
                 self.dirty = active.work != Work::Command;
                 self.set_mask(0);

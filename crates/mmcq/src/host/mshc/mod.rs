@@ -41,8 +41,8 @@
 //! an earlier write. A card accepts CMD18 and CMD25 in `tran`, and CMD12 in other states [SD 4.8],
 //! so the state in an R1 shows which command it belongs to. If the R1 of CMD12 was found in place
 //! of the other, or nothing is known yet, the driver also enables the interrupt at the end of the
-//! command, and reads the R1 then. If the interrupt is served after CMD12, the R1 is lost, and the
-//! driver reports an R1 without errors.
+//! command, and reads the R1 then. If the driver handles this interrupt only after the R1 of CMD12
+//! has come, the command's R1 is lost, and the driver reports an R1 without errors.
 //!
 //! [`BusyDetect::Level`]: crate::host::BusyDetect::Level
 

@@ -1,4 +1,4 @@
-//! Starts a phase: checks it and programs the controller.
+//! Starts a phase: checks it and writes the registers.
 
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;
@@ -98,7 +98,7 @@ impl Active {
             Work::Dma(Direction::Read) => READ_ERRORS | INT_STARVED,
             Work::Dma(Direction::Write) => READ_ERRORS & !INT_START_BIT | INT_STARVED,
             // When the CPU transfers data, the controller stops the card's clock while the FIFO is
-            // full or empty.
+            // full or empty, so INT_STARVED is no error.
             Work::Cpu(Direction::Read) | Work::Tune(_) => READ_ERRORS,
             Work::Cpu(Direction::Write) => READ_ERRORS & !INT_START_BIT,
         }
@@ -177,7 +177,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
         let last = self.regs.read32(L::AT.command);
         if last != u32::MAX && last & COMMAND_START != 0 {
-            // The controller did not accept even the command.
+            // The controller has not accepted the last command yet.
             return Err(StartError::CommandLine);
         }
         // An SMHC itself waits for the end of busy. DesignWare's databook requires that the driver

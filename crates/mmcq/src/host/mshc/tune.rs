@@ -66,8 +66,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Records whether the current tap is good. Returns `Some(true)` when the search has selected a
-    /// good tap, and `None` if no tap is good.
+    /// Records whether the current tap is good. Returns `Some(false)` while the search goes on, and
+    /// `Some(true)` when it has selected a good tap. `None` if it has ended without one.
     pub(super) fn tried(&mut self, good: bool) -> Option<bool> {
         let found = self.bus.search.as_mut().map_or(Found::None, |search| search.tried(good));
         match found {

@@ -1,4 +1,4 @@
-//! Handles the events of a phase until the phase ends.
+//! Continues a phase at each interrupt, until the phase ends.
 
 use super::Pl181;
 use super::phase::{Active, Work};
@@ -149,7 +149,7 @@ impl<R: Regs> Pl181<R> {
             () if has(DATA_TIMEOUT) => Cause::Timeout,
             // Start bits that do not arrive together count as a malformed frame.
             () if has(START_BIT) => Cause::EndBit,
-            // The FIFO overran or ran empty, because the CPU served it too late.
+            // The FIFO overran or ran empty, because the CPU read or wrote it too late.
             () => Cause::Other,
         };
         let response = answered.then(|| self.response(active.resp));

@@ -6,9 +6,10 @@
 //!
 //! Command path and data path are two state machines. The command path sends 48 bits and receives
 //! 48 or 136 bits. The data path transfers `DATA_LENGTH` bytes in blocks of a power of two, through
-//! a FIFO that the CPU reads and writes. The controller has no flow control: a FIFO that is served
-//! too late overruns, which is an error. For a read the data path starts before the command, for a
-//! write after the response. A phase has at most 65535 bytes. The controller does not detect busy.
+//! a FIFO that the CPU reads and writes. The controller has no flow control: if the CPU is too
+//! late, the FIFO overruns (or runs empty in a write), which is an error. For a read the data path
+//! starts before the command, for a write after the response. A phase has at most 65535 bytes. The
+//! controller does not detect busy.
 //!
 //! The controller has two interrupt lines. The driver uses the first (MCIINTR0) and masks the
 //! second.

@@ -6,8 +6,8 @@ use crate::host::pio::Cursor;
 use crate::host::{Auto, Data, Direction, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 
-/// Card clocks for a command, N_CR and a response. They are added to the data timeout of a read,
-/// whose timer starts before the command.
+/// Card clocks for a command, N_CR and a response. They are added to the data timeout, because the
+/// timer of a read starts before the command.
 const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
 
 /// The phase that is in progress.

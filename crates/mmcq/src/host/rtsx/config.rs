@@ -62,9 +62,10 @@ pub struct RtsxConfig {
     /// drivers never use this, so it is off; set it only after a test on the chip.
     pub busy_after_data: bool,
     /// Whether the CPU sees, without cache maintenance, what the chip writes into the list's
-    /// memory. The driver requests only a `Write` mapping from [`Dma`](crate::host::Dma), so this
-    /// is true on x86, unless an IOMMU forbids it. Responses then arrive with the end of the list.
-    /// Otherwise the driver reads them byte by byte through `HAIMR`.
+    /// memory. The driver maps this memory only for `Write` ([`Dma`](crate::host::Dma)). On x86 the
+    /// chip can write there nevertheless, unless an IOMMU forbids it, so the value may be true. If
+    /// it is true, the responses arrive with the end of the list. If it is false, the driver reads
+    /// them byte by byte through `HAIMR`.
     pub coherent: bool,
     /// Fastest SD clock that the board's wiring supports, in hertz.
     pub max_clock_hz: u32,

@@ -1,4 +1,4 @@
-//! Handles the end of a phase, and other events of the reader.
+//! Continues and ends a phase, and reports other events, when the reader interrupts.
 
 use super::Rtsx;
 use super::phase::{Active, Work};
@@ -80,8 +80,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.go_on(active).transpose()
     }
 
-    /// Handles a list that ended without an error: returns the phase's result, or starts its next
-    /// list.
+    /// Continues the phase after a list that ended without an error: returns the phase's result, or
+    /// starts the list with the data of a write and returns `None`.
     fn go_on(&mut self, active: &mut Active) -> Result<Option<Done>, Fault> {
         let data = match active.work {
             Work::Tuning => return self.tuned(true).map(Some),
@@ -94,7 +94,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
         let response = active.response.unwrap_or_default();
         let done = Done { response, ..Done::default() };
-        // A card that refuses the command accepts no data; the engine judges the response.
+        // A card that refuses the command accepts no data. Then the phase ends, and the engine
+        // checks the response.
         let Some(data) = data.filter(|_| !refused(active.command.resp, &response)) else {
             return Ok(Some(done));
         };
@@ -106,7 +107,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(None)
     }
 
-    /// Handles the end of a tuning block; `good` says that the block matched the pattern.
+    /// Records whether a tuning block matched the pattern (`good`), and returns the result of its
+    /// phase.
     fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
         // Tuning tries phases that do not work, so an error is expected; the next list clears it.
         self.state.uncleared = !good;

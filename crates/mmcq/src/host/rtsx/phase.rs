@@ -160,8 +160,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.transfer(MODE_COMMAND, TRANSFER_END | TRANSFER_IDLE);
         if command.index == STOP_TRANSMISSION {
             // Drop data of blocks that were not requested and that the card may have sent. Linux's
-            // driver waits 50 us for them before this; here data that arrive later would come
-            // before the next data.
+            // driver waits 50 us for them before this flush. This driver does not wait: before the
+            // next data, [`flush`] drops what has arrived later.
             list.write(RING_CTL, RING_FLUSH, RING_FLUSH);
         }
         if self.config.coherent {

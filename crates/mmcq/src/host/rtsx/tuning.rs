@@ -11,11 +11,11 @@ const PHASES: u8 = 32;
 /// Progress of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sweep {
-    /// Phase at which the next block of the first pass is read.
+    /// Phase at which the next block is read, while no phase is chosen.
     next: u8,
     /// Good phases, one bit for each phase.
     good: u32,
-    /// The chosen phase, which one more block must confirm; `None` in the first pass.
+    /// The chosen phase, which one more block must confirm; `None` until all 32 phases were tried.
     chosen: Option<u8>,
 }
 

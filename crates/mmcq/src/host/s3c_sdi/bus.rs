@@ -97,7 +97,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.bus.reset_until_ns = Some(now_ns.saturating_add(RESET_NS));
     }
 
-    /// Requests the board's DMA controller to stop. It continues for a while.
+    /// Requests the board's DMA controller to stop. The DMA controller may continue for a while:
+    /// see [`dma_runs`](Self::dma_runs).
     pub(super) fn stop_dma(&self) {
         if self.config.dma != DmaUse::Never {
             self.regs.write32(DMA_START, 0);

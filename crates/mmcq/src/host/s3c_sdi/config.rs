@@ -8,9 +8,9 @@ use core::fmt;
 pub enum DmaUse {
     /// No buffers: the CPU transfers all data.
     Never,
-    /// Buffers of at least this many bytes that consist of whole words; the CPU transfers the
-    /// others. Starting the DMA costs three register accesses and the cache maintenance, so it is
-    /// slower for small buffers.
+    /// Buffers of at least this many bytes that consist of whole aligned words, and for a read of
+    /// whole cache lines; the CPU transfers the others. Starting the DMA costs three register
+    /// accesses and the cache maintenance, so it is slower for small buffers.
     From(u32),
 }
 

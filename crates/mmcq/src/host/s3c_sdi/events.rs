@@ -1,4 +1,4 @@
-//! Handles the end of a phase, and other events of the controller.
+//! Continues and ends a phase, and detects the card interrupt, when the controller interrupts.
 
 use super::S3cSdi;
 use super::phase::{Active, Work};
@@ -40,7 +40,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                     // After an error, further events of the circuits are ignored, so mask them.
                     self.enable(0);
                 } else if core::mem::take(&mut self.transfer.odd) {
-                    // Empty the FIFO: bytes that pad the last word may be left in it.
+                    // Empty the FIFO: it may still hold bytes that fill up the last word, or that
+                    // came after the data.
                     self.regs.write32(FSTA, FSTA_RESET);
                 }
                 events.phase = Some(result);
@@ -53,8 +54,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         events
     }
 
-    /// Handles the card interrupt and late events while no phase is in progress. Returns whether
-    /// the card requests attention.
+    /// Clears late events while no phase is in progress. Returns whether the card requests
+    /// attention; if so, masks the card interrupt.
     fn take_idle(&mut self) -> bool {
         let (command, data) = (self.regs.read32(CMDSTAT), self.regs.read32(DSTA));
         if command == u32::MAX || data == u32::MAX {
@@ -66,8 +67,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             self.idle = false;
             self.forget(command, data);
         }
-        // No phase expects an event. If the driver itself caused this interrupt, its purpose is
-        // fulfilled.
+        // No phase expects an event. If the driver itself caused this interrupt (`ring`), its
+        // purpose is fulfilled.
         self.enable(0);
         if !self.card_irq {
             return false;
@@ -97,7 +98,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     fn step_data(&mut self, active: &mut Active, segments: &[Segment]) -> Progress {
-        // Serve the FIFO first, which is what most calls need; other events interrupt again.
+        // First move words between FIFO and memory, which is all that most calls need; other events
+        // interrupt again.
         match active.work {
             Work::Read if self.transfer.left >= FIFO_HALF => {
                 let fifo = self.regs.read32(FSTA);
@@ -160,8 +162,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Some
     }
 
-    /// Handles the end of data from the card on the bus. Reads the remaining data from the FIFO and
-    /// returns true; returns false if the FIFO holds too few bytes, or has failed.
+    /// Reads the remaining data of a read from the FIFO, after the data have ended on the bus.
+    /// Returns false if the FIFO holds fewer bytes than the phase still needs, or has failed.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);

@@ -14,7 +14,8 @@ pub(super) struct Transfer {
     pub(super) cursor: Cursor,
     /// Bytes that are still to transfer through the FIFO.
     pub(super) left: u32,
-    /// Whether the transfer ends in the middle of a word.
+    /// Whether the FIFO must be emptied after the phase: the transfer ends in the middle of a word,
+    /// or the FIFO held more bytes than the transfer has.
     pub(super) odd: bool,
 }
 

@@ -7,9 +7,9 @@
 //! # Data
 //! The FIFO has 64 bytes. [`ack`](Host::ack) transfers the words that the FIFO holds, or has space
 //! for, at most 16, and returns. `ack` runs in the context that calls it, the interrupt or a
-//! tasklet. Meanwhile the controller stops the SD clock, so no data are lost. With [`DmaUse::From`]
-//! the board's DMA controller transfers large buffers instead. That DMA controller uses one segment
-//! of memory, so [`Caps::max_segments`] is 1 then.
+//! tasklet. While the FIFO is full or empty, the controller stops the SD clock, so a late `ack`
+//! loses no data. With [`DmaUse::From`] the board's DMA controller transfers large buffers instead.
+//! That DMA controller uses one segment of memory, so [`Caps::max_segments`] is 1 then.
 //!
 //! The controller reports the end of data on the bus. The driver reports the end when the FIFO is
 //! empty and the DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty*
@@ -91,7 +91,7 @@ pub struct S3cSdi<R: Regs, D: Dma> {
     transfer: Transfer,
     bus: Bus,
     /// Whether the status has no stale bits and the FIFO is empty, because the last phase ended
-    /// without an error.
+    /// without an error, or the controller was reset.
     idle: bool,
     /// Whether the engine has enabled the card interrupt.
     card_irq: bool,

@@ -177,8 +177,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Checks whether the lines are free, after a phase that failed and was not followed by a
-    /// reset. If they are free, clears late events and data.
+    /// Checks whether the lines are free, after a failed phase without a reset, or after a late
+    /// event. If they are free, clears late events and data.
     #[cold]
     fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {

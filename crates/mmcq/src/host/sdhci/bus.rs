@@ -270,7 +270,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Writes the registers that a reset of the whole controller has cleared, except Clock Control,
-    /// which is written after the reset.
+    /// which the driver writes after these.
     fn restore(&mut self) {
         self.shadow.timeout_ns = UNKNOWN_NS;
         self.write_power();

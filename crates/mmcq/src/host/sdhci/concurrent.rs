@@ -5,7 +5,7 @@
 //! So the driver reads the response of the transfer before it sends another command. From then on
 //! Command Complete and the errors of the CMD line belong to that other command. If the command
 //! fails, only the CMD circuit is reset [SDHC 2.2.16]. If the controller may still send an
-//! automatic CMD12 by that circuit, the driver resets it after the data.
+//! automatic CMD12 by that circuit, the driver resets the circuit only after the data.
 //!
 //! A phase without such a command costs one more instruction because of this feature.
 

@@ -36,8 +36,8 @@ impl SdhciQuirks {
     /// DMA transfers only multiples of 4 bytes; the CPU transfers other lengths through the buffer
     /// port.
     pub const DMA_SIZE_32BIT: SdhciQuirks = SdhciQuirks(1 << 10);
-    /// The value of the timeout counter has no correct effect, so the driver always uses the
-    /// largest one.
+    /// The data timeout does not follow the value of the timeout counter, so the driver always uses
+    /// the largest value.
     pub const BROKEN_TIMEOUT_VALUE: SdhciQuirks = SdhciQuirks(1 << 11);
     /// The timeout counter counts periods of the SD clock instead of TMCLK.
     pub const TIMEOUT_USES_SD_CLOCK: SdhciQuirks = SdhciQuirks(1 << 12);
@@ -68,8 +68,8 @@ impl SdhciQuirks {
     pub const NO_V4_MODE: SdhciQuirks = SdhciQuirks(1 << 21);
     /// The capabilities declare a clock multiplier, but it does not work.
     pub const NO_CLOCK_MULTIPLIER: SdhciQuirks = SdhciQuirks(1 << 22);
-    /// The board switches the card's supply. The driver writes Power Control, but ignores what it
-    /// reads.
+    /// The board switches the card's supply. The driver writes Power Control, but does not check
+    /// that SD Bus Power then reads as 1.
     pub const EXTERNAL_POWER: SdhciQuirks = SdhciQuirks(1 << 23);
     /// The Write Protect Switch Pin Level reads inverted.
     pub const INVERTED_WRITE_PROTECT: SdhciQuirks = SdhciQuirks(1 << 24);
@@ -87,8 +87,8 @@ impl SdhciQuirks {
     pub const FIXED_18: SdhciQuirks = SdhciQuirks(1 << 29);
 
     /// A command without busy (R1) that the driver sends as one with busy (R1b) always ends with
-    /// Transfer Complete too. The driver then saves two register writes for each. Set this only for
-    /// a controller on which it was observed: see [`QEMU`](Self::QEMU).
+    /// Transfer Complete too. The driver then saves two register writes for each such command. Set
+    /// this only for a controller on which it was observed: see [`QEMU`](Self::QEMU).
     pub const R1_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 30);
 
     /// Quirk of QEMU's `sdhci-pci` (PCI 1b36:0007), observed in QEMU 7.2 with its SD card.

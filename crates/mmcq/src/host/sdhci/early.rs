@@ -1,8 +1,8 @@
 //! Reads the response of a phase before the phase ends.
 //!
-//! The controller sets Command Complete when it has received the response. For a data transfer the
-//! driver enables this interrupt only if the engine has asked for the response before
-//! [SDHC 2.2.17, 2.2.19].
+//! The controller sets Command Complete when it has received the response. A data transfer usually
+//! runs without this interrupt. If the engine asks for the response before it has arrived, the
+//! driver enables the interrupt [SDHC 2.2.17, 2.2.19].
 
 use super::Sdhci;
 use super::phase::{Automatic, Work};
@@ -23,7 +23,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if active.seen & INT_COMMAND == 0 {
             let status = self.port.read32(INT_STATUS);
             if (status | active.seen) & (ERRORS | INT_TRANSFER) != 0 {
-                // The command's end interrupts in any case.
+                // An error or the end of the data has come, which interrupts in any case.
                 return None;
             }
             if status & INT_COMMAND == 0 {

@@ -1,4 +1,4 @@
-//! Handles the end of a phase, and other events of the controller.
+//! Continues and ends a phase, and reports other events, when the controller interrupts.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -25,8 +25,8 @@ pub(super) const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
 /// Largest number of reads while the driver waits for a late ready bit of the buffer: ten to a
 /// hundred microseconds.
 const READY_LOOKS: u32 = 256;
-/// Largest number of reads of the DAT lines before the driver decides that an end belonged to
-/// another transfer: about ten microseconds.
+/// Largest number of reads of Present State before the driver decides that a Transfer Complete
+/// belonged to another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
 /// Flag in `Active::seen`: Transfer Complete came before the response of the phase, or belongs to
 /// another transfer. The bit is no status bit of a phase.
@@ -38,8 +38,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// Handles the end without errors of a command with an R1, or of its ADMA transfer, if that end
-    /// is the only event.
+    /// Returns the short form of the end of a phase with an R1, without data or by ADMA, if the
+    /// phase has no error and its end is the only event. Otherwise returns the events, as
+    /// `take_events` does.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
@@ -61,7 +62,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(end)
     }
 
-    /// Handles all events that the fast path does not handle.
+    /// Acknowledges the events that the fast path does not expect, and returns them.
     #[cold]
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
@@ -93,7 +94,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             }
         } else if status & OF_PHASE != 0 {
             // The event is late or spurious, so the next phase checks the lines before it starts.
-            // If such an event repeats, its interrupt is disabled.
+            // Such an event may repeat, so the interrupts of phases are disabled until the next
+            // phase.
             self.idle = false;
             if self.concurrent.is_none() {
                 self.set_signal(RARE);
@@ -102,8 +104,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         events
     }
 
-    /// Handles card presence, card interrupt and re-tuning. Each event is masked until it can
-    /// change again, so that a level cannot interrupt for ever.
+    /// Reports card presence, card interrupt and re-tuning in `events`. Masks each reported event
+    /// until it can change again, so that a level cannot interrupt for ever.
     pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -151,8 +153,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 let offered = status & (INT_BUFFER_READ | INT_BUFFER_WRITE) != 0;
                 self.move_blocks(direction == Direction::Read, offered, segments);
                 if self.transfer.blocks != 0 {
-                    // The card has ended the transfer, but the CPU must still read the last block
-                    // from the buffer.
+                    // The phase goes on until the CPU has transferred all blocks: Transfer Complete
+                    // may come while the buffer still holds the last block of a read.
                     return None;
                 }
             }
@@ -219,9 +221,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         response
     }
 
-    /// Handles an event of a tuning phase. With `block`, its block was received; without, the whole
-    /// tuning procedure may have ended (some controllers report only that). Returns the result of
-    /// the phase; `None` if it has not ended.
+    /// Returns the result of a tuning phase after an event; `None` if the phase has not ended.
+    /// `block` says that its block was received. Even without a block the whole tuning may have
+    /// ended, since some controllers report only that, in Host Control 2.
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {

@@ -144,9 +144,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             table_bus = dma.map(place, bytes, Direction::Write).map_err(SdhciInitError::Table)?;
             let end = table_bus.checked_add(bytes as u64);
             if end.is_none_or(|end| if model.wide { end >> 32 != table_bus >> 32 } else { end > 1 << 32 }) {
-                // The table is out of the controller's reach, or ends at 4 GiB. In the latter case
-                // the address register would end up behind the last descriptor, so its upper half
-                // would change.
+                // The controller cannot reach the table; or addresses have 64 bits, and the table
+                // crosses or ends at a multiple of 4 GiB. Then the address register, which at last
+                // points behind the last descriptor, would change its upper half.
                 dma.unmap(table_bus, place, bytes, Direction::Write);
                 return Err(SdhciInitError::Table(DmaError::Unreachable));
             }

@@ -134,8 +134,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let Data { direction, block_size, blocks } = *data;
         let bytes = blocks.wrapping_mul(BLOCK_BYTES);
         let whole = u32::from(block_size) == BLOCK_BYTES && resp == Resp::R1 && !phase.tuning;
-        // With 0 blocks the subtraction wraps around, so the comparison fails. So few blocks cannot
-        // overflow the sum.
+        // With 0 blocks the subtraction wraps around, so the comparison fails. With no more than
+        // `fast_blocks` blocks, the multiplication above cannot have overflowed.
         let fits = blocks.wrapping_sub(1) < self.shadow.fast_blocks
             && bytes <= segment.len
             && segment.bus & BY_CPU == 0;
@@ -177,10 +177,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Starts a command with an R1 response and without data. Returns false and does nothing for
     /// any other phase.
     ///
-    /// Such a command signals Command Complete and a transfer does not, which takes two writes of
-    /// Interrupt Signal Enable. With [`SdhciQuirks::R1_WITH_TC`] the driver sends the command as if
-    /// the card might be busy; it then ends with Transfer Complete, as a transfer does. If the
-    /// engine finds such an end only by its deadline, the driver stops using the quirk.
+    /// Such a command interrupts by Command Complete, and a transfer by Transfer Complete alone. So
+    /// a command between two transfers costs two writes of Interrupt Signal Enable. With
+    /// [`SdhciQuirks::R1_WITH_TC`] the driver sends the command as if the card might be busy; it
+    /// then ends with Transfer Complete, as a transfer does. If the engine finds such an end only
+    /// by its deadline, the driver stops using the quirk.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;

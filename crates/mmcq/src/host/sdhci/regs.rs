@@ -78,8 +78,8 @@ pub const RESPONSE_0: u16 = 0x10;
 pub const RESPONSE_1: u16 = 0x14;
 /// Response register, bits 95:64: R\[103:72\] of a long response.
 pub const RESPONSE_2: u16 = 0x18;
-/// Response register, bits 127:96: R\[127:104\] of a long response, or the R1 of an automatic
-/// CMD12.
+/// Response register, bits 127:96: R\[127:104\] of a long response, or the R1 of an automatic CMD12
+/// or CMD23.
 pub const RESPONSE_3: u16 = 0x1c;
 
 // --- 020h Buffer Data Port [SDHC 2.2.8] ---

@@ -29,7 +29,8 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
     }
 
     /// Writes descriptors for the first `bytes` bytes of the segments. Returns the number of bytes
-    /// of the table in use, or `None` if the segments are too short or the table is too small.
+    /// of the table in use. `None` if the segments have fewer bytes, the table has too few
+    /// descriptors, or no descriptor can hold an address.
     #[inline]
     pub(super) fn build(
         &mut self,

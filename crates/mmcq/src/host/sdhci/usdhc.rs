@@ -225,7 +225,8 @@ impl<R: Regs> Usdhc<R> {
         self.regs.write32(TRANSFER_TYPE, word & 0xffff_0000);
     }
 
-    /// Sets how many words make the buffer ready: a whole block for the CPU, half a block for DMA.
+    /// Sets how many words make the buffer ready: for the CPU a whole block, at most
+    /// [`WATERMARK_MAX`] words; for DMA [`WATERMARK_DMA`] words.
     fn set_watermark(&self, dma: bool) {
         let block = self.block_bytes.get().div_ceil(4).clamp(1, WATERMARK_MAX);
         let words = if dma { WATERMARK_DMA } else { block };

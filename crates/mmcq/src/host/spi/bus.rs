@@ -10,15 +10,17 @@ use crate::spec::timing::sd as limits;
 
 /// Bytes that give 74 clocks while the card is not selected [SD 6.4.1], with a margin.
 const CLOCKS_BYTES: u32 = 12;
-/// Bytes of one exchange that drains the card. All exchanges together cover more than a block with
-/// its CRC, which the card may still send or wait for.
+/// Bytes of one exchange that drains the card: the driver sends 0xff, and drops what it receives.
 const DRAIN_BYTES: u32 = 64;
+/// Number of exchanges that drain the card. Together they are longer than a block of 512 bytes with
+/// its CRC, of which the card may still send, or wait for, a part.
 const DRAINS: u8 = 9;
 /// Number of rounds in which the driver tries CMD0.
 const ROUNDS: u8 = 4;
 /// Longest time that a card programs an aborted write, in nanoseconds [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
-/// Longest time of an operation, in nanoseconds, unless an exchange does not end.
+/// Time after which a bus operation fails, in nanoseconds, for example because an exchange does not
+/// end.
 const GIVE_UP_NS: u64 = 2_000_000_000;
 /// Shortest time between two polls of an exchange, in nanoseconds.
 const ASK_NS: u64 = 50_000;
@@ -45,8 +47,9 @@ enum What {
     /// Sends CMD0.
     Reset,
     Answer,
-    /// Receives and drops the bytes of a block that the card may still send; if CMD0 follows, also
-    /// ends open transfers.
+    /// Receives and drops the bytes of a block that the card may still send; the value is the
+    /// number of exchanges left. If CMD0 is to follow, stop token and CMD12 come before it, and end
+    /// an open transfer.
     Drain(u8),
     StopToken,
     /// Waits until the card's line is high.

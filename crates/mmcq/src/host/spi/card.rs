@@ -29,8 +29,8 @@ const PRG: u32 = 7 << 9;
 pub(super) enum Open {
     Read,
     Write,
-    /// The card refused a block of the write, so CMD12 instead of the stop token ends it
-    /// [SD 7.2.4].
+    /// A block of the write was refused, or its phase failed or was given up. So CMD12, and not the
+    /// stop token, ends the write [SD 7.2.4].
     Refused,
 }
 
@@ -88,8 +88,8 @@ impl Card {
         if r1 & CRC != 0 {
             return Err(Cause::Crc);
         }
-        // A card that has become idle was reset. With OCR and interface condition (CMD58, CMD8)
-        // some cards set the idle bit in any state.
+        // A card that has become idle was reset. In the response to CMD58 and CMD8 some cards set
+        // the idle bit in any state.
         if index == 12 && r1 & ILLEGAL != 0 {
             self.open = None;
         }
@@ -113,9 +113,9 @@ impl Card {
         self.quiet = false;
     }
 
-    /// Handles the second byte of R2. A card that was stopped after its last block reports that it
-    /// has read beyond its end, which is no error [SD 4.3.3]. On the SD bus the response to CMD12
-    /// reports that.
+    /// Translates the second byte of R2 to bits of an R1 of the SD bus. If CMD12 has ended a read
+    /// since the last R2, OUT_OF_RANGE is left out: a card that has sent its last block sets it,
+    /// which is no error [SD 4.3.3]. On the SD bus the response to CMD12 has that bit.
     pub fn status(&mut self, byte: u8) -> u32 {
         const OUT_OF_RANGE: u8 = 1 << 7;
         let byte = if core::mem::take(&mut self.read_stopped) { byte & !OUT_OF_RANGE } else { byte };

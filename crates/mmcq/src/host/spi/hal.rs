@@ -18,8 +18,8 @@ const ONES: [u8; 8] = [0xff; 8];
 /// other devices use [`SharedHalPort`](super::SharedHalPort). The bus is in mode 0. The closure
 /// `clock` sets the bus clock in hertz, rounded down, since the trait has no function for it.
 ///
-/// The port raises no interrupt: the program calls [`Stack::turn`](crate::task::Stack::turn) in its
-/// loop, or uses the blocking calls, which call it.
+/// The port raises no interrupt: the firmware calls [`Stack::turn`](crate::task::Stack::turn) in
+/// its main loop, or uses the blocking calls, which themselves call `turn`.
 pub struct HalPort<B, C, F> {
     bus: B,
     select: C,

@@ -4,9 +4,9 @@
 // `card.rs` (how SPI mode is translated to the SD bus). `line.rs` has the bytes, `bus.rs` clock and
 // reset.
 //!
-//! A phase is a program of exchanges. The end of each exchange selects the next one, and the driver
-//! never waits: it polls a slow card by exchanges that grow from 8 to 64 bytes. CRC is on in both
-//! directions.
+//! The driver carries out a phase as a *program*: a sequence of exchanges of bytes with the card.
+//! The end of each exchange selects the next one, and the driver never waits: it polls a slow card
+//! by exchanges that grow from 8 to 64 bytes. CRC is on in both directions.
 //!
 //! The engine and bring-up see an SD bus with one data line. Registers arrive as R2, a card that
 //! does not know a command does not respond, and R2 of SPI mode becomes the card status. So

@@ -33,7 +33,7 @@ pub enum Progress {
 ///
 /// A port with DMA or interrupts starts an exchange and returns. The end of each exchange raises an
 /// interrupt, and the handler calls [`Stack::on_irq`](crate::task::Stack::on_irq). A port that
-/// completes the exchange inside of [`exchange`](Port::exchange) needs no interrupt if the program
+/// completes the exchange inside of [`exchange`](Port::exchange) needs no interrupt if the firmware
 /// calls [`Stack::turn`](crate::task::Stack::turn) in a loop.
 ///
 /// # Safety

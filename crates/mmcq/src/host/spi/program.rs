@@ -1,4 +1,5 @@
-//! A phase as a program of exchanges: the end of each exchange selects the next one.
+//! A phase as a program, that is, a sequence of exchanges: the end of each exchange selects the
+//! next one.
 
 use super::blocks::Blocks;
 use super::card::{Card, Open};
@@ -59,7 +60,8 @@ pub(super) struct Program {
 enum Turn {
     /// Continue with the next step when the started exchange has ended.
     Go,
-    /// Continue, but not in this call: the awaited event may take long, or was a block.
+    /// Continue in a later call, because the exchange that was started is long: it transfers a
+    /// block, or polls a slow card.
     Later,
     /// The phase has ended.
     End,
@@ -194,8 +196,9 @@ impl Program {
                 Err(Cause::Timeout)
             }
             Step::Ready => {
-                // While a read is open, the line may be low, and CMD0 is sent in any state. A CMD12
-                // whose response was lost may already have stopped a write.
+                // While a read is open, the line may be low, and CMD0 is sent in any state. Before
+                // any other command the card must not be busy. That includes CMD12: an earlier
+                // CMD12, whose response was lost, may already have stopped a write.
                 let at_once = self.index == 0 || line.card.open == Some(Open::Read);
                 if !at_once && !is_ready(line) {
                     // CMD13 asks for the state of the card, and a low line already shows it: busy.
@@ -339,7 +342,9 @@ impl Program {
         Turn::Go
     }
 
-    /// Handles the end of CMD0, which has no response on the SD bus; a missing card is found later.
+    /// Reads the response to CMD0. A correct one is followed by CMD59; otherwise CMD0 is sent
+    /// again, [`RESETS`] times in total. No response is no fault, since CMD0 has none on the SD
+    /// bus: a missing card is found later.
     fn reset_answered<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let low = line.was_low();
         loop {
@@ -444,9 +449,10 @@ impl Program {
             return self.seek_token(line);
         }
         let Some(blocks) = &mut self.blocks else { return Err(Cause::Other) };
-        // The bytes that are received with the CRC of a block: the eight clocks after a transfer,
-        // in which no card begins a block [SD 7.5.4, N_AC]. No byte of a block that no phase has
-        // requested may be received, since CMD12 may come before its token.
+        // Number of bytes to receive after the CRC. After the last block of the phase it is one
+        // byte: in these eight clocks no card begins a block [SD 7.5.4, N_AC]. The driver must
+        // receive no part of a block that no phase has requested, since the engine may send CMD12
+        // instead of requesting it.
         let ahead = if blocks.left > 1 { AHEAD } else { 1 };
         match self.step {
             Step::Block => {
@@ -552,8 +558,8 @@ impl Program {
         self.look(line)
     }
 
-    /// Handles the card's data response to a block [SD 7.3.3.1], which only covers the CRC. CMD13
-    /// shows later whether the card has programmed the block.
+    /// Reads the card's data response to a block [SD 7.3.3.1], and selects the next step. The data
+    /// response covers only the CRC; CMD13 shows later whether the card has programmed the block.
     fn accept<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         while let Some(byte) = line.next() {
             match (byte, byte >> 1 & 7) {

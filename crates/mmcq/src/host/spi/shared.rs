@@ -112,8 +112,8 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
     }
 }
 
-// SAFETY: only `goes_on` accesses the memory, and only reads it for `Send`. `exchange` and `done`
-// call it until the exchange has ended.
+// SAFETY: only `exchange_waiting` accesses the memory, and only reads it for `Send`. `exchange` and
+// `done` call it until the exchange has ended.
 unsafe impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> Port for SharedHalPort<L, C, F> {
     const SHARED: bool = true;
 

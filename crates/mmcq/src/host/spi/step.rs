@@ -10,10 +10,12 @@ const LOOK_LONGEST: u8 = 64;
 /// The event that a phase's program waits for, or its next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The phase needs no exchange: the driver knows the response, or the card would not respond.
+    /// The phase needs no exchange: the driver knows the response.
     Said,
+    /// The phase needs no exchange: the card would not respond, so the phase ends with a timeout.
     Unheard,
-    /// The card's line must become high before a command.
+    /// Before the command is sent: waits until the card's line is high. CMD0, and a command during
+    /// an open read, do not wait.
     Ready,
     /// Waits for the R1 of CMD55.
     Prefix,
@@ -52,7 +54,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Returns whether the card is in the middle of a block if the program ends at this step.
+    /// Returns whether the card may be in the middle of a block if the program ends at this step.
     pub fn tears(self) -> bool {
         use Step::{Block, Check, Register, Rest, Sent, Started, Token};
         matches!(self, Register | Token | Block | Rest | Check | Started | Sent)

@@ -6,12 +6,15 @@ use super::{Failed, Stm32Sdmmc};
 use crate::host::search::{Found, Search};
 use crate::host::{BusOp, Caps, Dma, Regs, Step, Timing, Width};
 
-/// Longest wait for the end of a data path, or of the voltage switch, in nanoseconds.
+/// Longest wait, in nanoseconds, for the end of a command, for an idle data path, or for the end of
+/// the voltage switch.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Time for which the lines are low, and then high, before the clock starts, in nanoseconds.
+/// Shortest time for which the lines are low at power-on, and time for which they are then high
+/// before the clock starts, in nanoseconds.
 const CYCLE_NS: u64 = 1_000_000;
-/// Largest number of stages of an operation, plus one for the check that no stage is left.
+/// Largest number of stages that one call checks. An operation has at most two stages, and one more
+/// check finds that none is left.
 const STAGES_MAX: u32 = 4;
 /// Argument bits of a CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
 const IO_ABORT: u32 = 1 << 31 | 6 << 9;

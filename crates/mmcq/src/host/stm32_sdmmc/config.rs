@@ -43,8 +43,8 @@ pub struct Stm32SdmmcConfig {
     /// Time that the card's supply needs to rise, in nanoseconds. The lines are low during that
     /// time, at least 1 ms.
     pub power_up_ns: u64,
-    /// Largest number of bytes in a list entry, a multiple of 64. 4096 works on all controllers,
-    /// 65536 on those whose size field has 17 bits (IDMABSIZE 16:5).
+    /// Largest number of bytes in a list entry, a multiple of 64 from 512 to 65536. 4096 works on
+    /// all controllers, 65536 on those whose size field reaches to bit 16 (IDMABSIZE 16:5).
     pub piece_bytes: u32,
     /// First and last address that the DMA reaches. On an H7, SDMMC1 reaches AXI SRAM and the
     /// external memories, but not DTCM.

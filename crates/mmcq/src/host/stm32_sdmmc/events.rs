@@ -1,4 +1,4 @@
-//! Handles the events of a phase until the phase ends.
+//! Continues a phase at each interrupt, until the phase ends.
 
 use super::Stm32Sdmmc;
 use super::phase::{Active, COMMAND_ERRORS, DATA_ERRORS, Work};
@@ -42,7 +42,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         events
     }
 
-    /// Reads and clears the status flags; handles the card interrupt first.
+    /// Reads the status and clears its flags. Reports and masks the card interrupt first, if the
+    /// engine has unmasked it.
     fn look(&mut self, events: &mut Events) -> u32 {
         let status = self.regs.read32(STATUS);
         if status == u32::MAX {
@@ -124,8 +125,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Handles a bad tuning block: resets the data path before the next block. Returns the result
-    /// of the phase; `None` while the reset is in progress.
+    /// Ends a bad tuning block. If the data path is still active, a CMD12 resets it before the next
+    /// block. Returns the result of the phase; `None` while the reset is in progress.
     fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
         if status & DATA_ACTIVE == 0 {
             return self.tried(active, false);

@@ -10,8 +10,8 @@ use core::ptr::NonNull;
 
 /// Size of the bounce buffer in bytes: the longest block of CMD53 in byte mode.
 pub(super) const BOUNCE_BYTES: u32 = 4 * BOUNCE_WORDS as u32;
-/// The size of a list entry is a multiple of this, in bytes: the length of a burst, 32 on version 2
-/// and 64 on version 3.
+/// The length of the memory that a list entry describes is a multiple of this many bytes. The DMA
+/// needs the length of a burst, 32 on version 2 and 64 on version 3; the driver uses 64 for both.
 pub(super) const GRAIN_BYTES: u32 = 64;
 /// Size of a list entry in bytes: link, address, size.
 const ITEM_BYTES: u32 = 12;
@@ -82,8 +82,9 @@ impl<const PIECES: usize> Pieces<PIECES> {
     }
 
     /// Writes list entries for the first `bytes` bytes of the segments, each of at most `chunk`
-    /// bytes. `None` if the segments are too short, the list is too small, or an entry before the
-    /// last has a length that the controller does not support.
+    /// bytes, and returns the register values that start the list. `None` if the segments have
+    /// fewer bytes, the list is too small, or an entry before the last has a length that the
+    /// controller does not support.
     pub(super) fn build(&mut self, segments: &[Segment], bytes: u32, chunk: u32) -> Option<First> {
         let (mut used, mut left) = (0, bytes);
         let mut first = None;

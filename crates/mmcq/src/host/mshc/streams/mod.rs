@@ -213,7 +213,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         Ok(Done::default())
     }
 
-    /// Handles the end of a phase of the wrapped driver. Returns the end for the engine; `None` if
+    /// Converts the end of a phase of the wrapped driver to the end that the engine gets; `None` if
     /// the card is still busy with the data of a write that stays open.
     fn ended(&mut self, end: Result<Done, Fault>) -> Option<Result<Done, Fault>> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
@@ -238,9 +238,9 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         None
     }
 
-    /// Handles the busy of a write that stays open. Returns the result of the write when DAT0 is
-    /// high; `None` while the card is busy. Bit 13 of the raw status only interrupts, and proves
-    /// nothing.
+    /// Returns the result of a write that stays open when DAT0 is high; `None` while the card is
+    /// busy. Bit 13 of the raw status (the end of busy) serves only as an interrupt: DAT0 alone
+    /// decides.
     fn take_busy(&mut self) -> Option<Result<Done, Fault>> {
         let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
         if raw == u32::MAX && self.host.is_gone() {
@@ -274,12 +274,12 @@ fn map_scrap<D: Dma>(dma: &D, scrap: &'static mut Scrap) -> Result<u64, DmaError
     Err(if reached { DmaError::Alignment } else { DmaError::Unreachable })
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are, but for
-// phases of an open read. Their descriptors are made in `table.rs` from the mapped segments alone,
-// and behind them is one that the DMA does not own. A phase's end is reported `Ok` when the DMA has
-// stopped at that one: it has closed those before, and fetches none until the poll demand. After
-// that come the descriptors of the next request, or those of `scrap`, which is `'static`. After any
-// other end a reset takes the memory from it.
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged,
+// except phases of an open read. `table.rs` makes the descriptors of such a phase only from the
+// mapped segments, followed by one descriptor that the DMA does not own. The phase ends `Ok` when
+// the DMA has stopped at that descriptor: it has finished all descriptors before it, and fetches
+// none until the poll demand. By then the driver has written descriptors for the next request, or
+// for `scrap`, which is `'static`. After any other end a reset stops the DMA's access.
 unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
     for OpenDesignWare<R, D, S, DESCRIPTORS>
 {

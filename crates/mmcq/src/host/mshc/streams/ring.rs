@@ -195,8 +195,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         self.run = Some(run);
     }
 
-    /// Handles the events of a phase of an open read. Returns its result; `None` if it has not
-    /// ended.
+    /// Acknowledges the events of a phase of an open read, and returns the phase's result; `None`
+    /// if it has not ended.
     pub(super) fn take_ring(&mut self) -> Option<Result<Done, Fault>> {
         let (Some(mut run), Some(Open::Ring(mut ring))) = (self.run.take(), self.open) else { return None };
         self.host.look(&mut run.active);

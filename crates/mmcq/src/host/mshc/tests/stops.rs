@@ -104,7 +104,8 @@ fn an_smhc_that_keeps_both_is_learned() {
     host.start(&transfer(Direction::Write, 2), &[segment], 0).unwrap();
     raise(&host, INT_COMMAND);
     assert!(!host.regs.line(), "the command's end has nothing new");
-    // The driver checks this in each transfer, since it may change.
+    // The driver checks at the end of each transfer whether the command's R1 was kept, since that
+    // may change.
     raise(&host, INT_DATA | INT_AUTO_STOP);
     host.regs.set(SmhcLayout::AT.response, WRITE_STOP_R1);
     assert_eq!(host.ack(&[segment]).phase.unwrap().unwrap().stop, Some(WRITE_STOP_R1));

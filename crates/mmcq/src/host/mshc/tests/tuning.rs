@@ -56,7 +56,8 @@ fn the_middle_of_the_good_phases_is_taken<L: MshcLayout>() {
     for tap in 0..TAPS {
         let end = match tap {
             2..=6 => tried(&mut host, &TUNING_64, GOOD),
-            // A wrong bit without an error, and three kinds of errors.
+            // Bad blocks: a wrong bit that the controller does not report, and two kinds of
+            // reported errors.
             0 => tried(&mut host, &other, GOOD),
             1 => tried(&mut host, &TUNING_64, GOOD | INT_DATA_CRC),
             _ => tried(&mut host, &TUNING_64, GOOD | INT_RESPONSE_CRC),

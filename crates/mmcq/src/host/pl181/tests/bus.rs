@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the register writes of one operation, without those that stop the data path.
+/// Returns the writes of one operation to MCIPower and MCIClock.
 fn writes_of(host: &mut Driver, op: BusOp) -> Vec<(u16, u32)> {
     host.regs.take_log();
     assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");

@@ -88,8 +88,8 @@ fn flags_name_cause_and_stage() {
 }
 
 /// Tests every pair of static flags in every kind of phase: the driver must not panic, must report
-/// only an end that the flags justify, and must leave no interrupt line asserted that no handler
-/// serves.
+/// only an end that the flags justify, and must leave no static flag set whose interrupt is
+/// enabled.
 #[test]
 fn every_status_has_a_meaning() {
     let mut memory = [0; 512];

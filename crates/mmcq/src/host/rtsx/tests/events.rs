@@ -277,7 +277,7 @@ fn an_event_that_does_not_go_away_is_no_storm() {
         host.start(&command(13, Resp::R1), &[], 1).unwrap();
         host.port.regs.pending.set(LIST_OK);
         assert!(settle(&mut host).1.unwrap().is_ok());
-        // An overcurrent is also reported again after a reset instead of a start.
+        // A reset ends the masking of such an event too, without a start before it.
         host.port.regs.stays.set(bit);
         host.port.regs.pending.set(bit);
         assert_eq!(settle(&mut host), (2, None));

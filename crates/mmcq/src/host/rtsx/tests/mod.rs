@@ -21,10 +21,11 @@ use std::vec::Vec;
 
 const LIST_BUS: u64 = 0x1000_0000;
 const TABLE_BUS: u64 = 0x1000_0400;
-/// Interrupts of a list that ended without an error, of a table that ended without an error, and of
-/// a list that failed.
+/// Interrupts of a list that ended without an error.
 const LIST_OK: u32 = 0xa000_0000;
+/// Interrupts of a table that ended without an error.
 const TABLE_OK: u32 = 0x6000_0000;
+/// Interrupts of a list that failed.
 const LIST_FAIL: u32 = 0x9000_0000;
 
 /// The seven registers that the CPU can access, and the internal registers behind HAIMR.

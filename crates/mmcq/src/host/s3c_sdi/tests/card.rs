@@ -129,7 +129,7 @@ fn a_level_that_is_low_at_unmasking_calls_by_itself() {
     // DAT1 is still low, so the interrupt is reported again.
     host.card_irq(true);
     assert!(host.ack(&[]).card_irq);
-    // The function was served, so nothing more is reported.
+    // The function no longer holds DAT1 low, so nothing more is reported.
     host.regs.dat1.set(true);
     host.card_irq(true);
     assert!(!host.regs.line());

@@ -106,8 +106,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
 
-    /// Handles a call for a phase's events while a list is executed: returns only events that
-    /// belong to no phase.
+    /// Returns the events that belong to no phase, for a call of `ack` while a list is executed.
     #[cold]
     fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();

@@ -130,7 +130,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         events
     }
 
-    /// Handles the controller's report that the list was executed. Both address registers must show
+    /// Checks the controller's report that the list was executed. Both address registers must show
     /// the last transfer: some published drivers made lists that ended with the first transfer, and
     /// a controller may do the same.
     fn ended(&mut self) -> Result<(), ChainFault> {

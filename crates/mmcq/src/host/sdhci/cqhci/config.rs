@@ -20,7 +20,8 @@ impl CqhciQuirks {
     /// A direct command with busy must be marked as a command that may be sent while the data lines
     /// are in use.
     pub const DIRECT_BUSY_BESIDE: CqhciQuirks = CqhciQuirks(1 << 2);
-    /// The driver must write the controller's Transfer Mode register before the engine continues.
+    /// The driver must write the controller's Transfer Mode register each time before the engine is
+    /// switched on or resumed.
     pub const TRANSFER_MODE: CqhciQuirks = CqhciQuirks(1 << 3);
     /// A transfer descriptor must not cross a boundary of 128 MiB.
     pub const BOUNDARY_128M: CqhciQuirks = CqhciQuirks(1 << 4);
@@ -125,11 +126,12 @@ impl CqhciConfig {
     }
 }
 
-/// Returns the timer's frequency in the capabilities, in hertz; `None` if the unit is reserved.
+/// Returns the timer's frequency in the capabilities, in hertz; `None` if the unit is reserved, or
+/// the frequency does not fit 32 bits.
 fn timer_hz(capabilities: u32) -> Option<u32> {
     const UNITS_HZ: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
     let unit = capabilities >> CAP_UNIT_SHIFT & 0xf;
     let clock = capabilities & CAP_CLOCK;
-    // The product is at most 1023 times 10 MHz, three bits too many, so it is checked.
+    // The product is at most 1023 times 10 MHz, which does not fit 32 bits, so it is checked.
     UNITS_HZ.get(unit as usize)?.checked_mul(clock)
 }

@@ -1,4 +1,4 @@
-//! Handles the ends of tasks, and other events of the command queue engine.
+//! Acknowledges and returns the ends of tasks, and other events of the command queue engine.
 
 use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
@@ -106,7 +106,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Handles events of the SD controller that do not come from the engine.
+    /// Acknowledges the events of the SD controller that do not come from the engine; adds card
+    /// presence, card interrupt and re-tuning to `events`.
     fn take_own(&mut self, status: u32, events: &mut QueueEvents) {
         if status & ACKNOWLEDGED & !INT_QUEUE != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED & !INT_QUEUE);
@@ -118,8 +119,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Handles a call for a phase's events while the engine is on: returns only events that belong
-    /// to no phase.
+    /// Returns the events that belong to no phase, for a call of `ack` while the engine has the
+    /// lines.
     pub(super) fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
         let status = self.host.port.read32(INT_STATUS) & RARE;

@@ -82,8 +82,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
     }
 
     /// Writes transfer descriptors for the first `bytes` bytes of the segments. Returns the size of
-    /// the descriptors in bytes, or `None` if the segments are too short or there are not enough
-    /// descriptors.
+    /// the descriptors in bytes. `None` if the segments have fewer bytes, there are not enough
+    /// descriptors, or none can hold an address.
     #[inline(always)]
     pub(super) fn build(
         &mut self,

@@ -87,7 +87,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
     /// Joins an SDHCI driver with the command queue engine of its controller. Reads version and
     /// capabilities, and maps the list for DMA for the lifetime of the program; writes no register.
     /// Some engines respond only while the controller's internal clock runs; then the board must
-    /// start that clock before.
+    /// start that clock before this call.
     pub fn new(
         host: Sdhci<R, D, DESCRIPTORS>,
         list: &'static mut TaskList<PIECES>,

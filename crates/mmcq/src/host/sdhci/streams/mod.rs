@@ -71,8 +71,10 @@ impl StreamConfig {
 
 /// An SDHCI driver that keeps transfers open where its board has enabled it.
 ///
-/// For other requests the driver works like the wrapped driver. The driver needs ADMA2, SDMA
-/// Support in the capabilities, a `Dma` without cache lines, and no quirk that excludes it.
+/// For other requests the driver works like the wrapped driver. To keep transfers open, the driver
+/// needs a controller that transfers by ADMA2 and has SDMA, and a [`Dma::line_bytes`] of 1. The
+/// quirks [`DMA_SIZE_32BIT`](SdhciQuirks::DMA_SIZE_32BIT) and
+/// [`RESET_CMD_DATA_TOGETHER`](SdhciQuirks::RESET_CMD_DATA_TOGETHER) exclude it.
 pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     caps: Caps,
@@ -123,7 +125,7 @@ enum Resets {
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     /// Makes a driver that keeps transfers open as far as `config` allows; writes no register.
     ///
-    /// Without ADMA2, without SDMA, or if the CPU moves data, `config` has no effect.
+    /// If one of the conditions in [`Streams`] is not met, `config` has no effect.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, config: StreamConfig) -> Self {
         let able = host.model.mode == TransferMode::Adma2
             && host.model.by_cpu == ByCpu::Never
@@ -190,7 +192,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(Done::default())
     }
 
-    /// Handles the end of a phase of the wrapped driver that was a CMD12, a CMD13 or a carrier.
+    /// Converts the end of a phase of the wrapped driver for the engine. After a CMD12 that ends a
+    /// transfer with stops, it resets the CMD and DAT circuits. To the response of a CMD12 or CMD13
+    /// it adds the errors in `told`.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
@@ -238,8 +242,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         self.resets = Resets::Over;
     }
 
-    /// Handles events while a transfer is open and no phase is in progress: only events about the
-    /// card. Events of data are left for the next phase.
+    /// Returns the events about the card while a transfer is open and no phase is in progress.
+    /// Events of data are left for the next phase.
     fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
         let status = self.host.port.read32(INT_STATUS);

@@ -157,7 +157,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Handles the events of a phase that uses stops.
+    /// Acknowledges and returns the events of a phase that uses stops.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
@@ -241,8 +241,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// Handles SDMA's stop at a boundary: continues with the next step, or ends the phase after the
-    /// last one.
+    /// Continues SDMA with the next step after a stop at a boundary. After the last step of a
+    /// write, requests a stop at the block gap.
     fn pass_boundary(&mut self, stops: &Stops, run: &mut Run, segments: &[Segment]) {
         run.steps -= 1;
         run.offset += stops.step;
@@ -259,9 +259,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Handles a stop at a block gap; returns true if it is the gap after the last block. A stop
-    /// request that came while an earlier block was being sent stops after that block. The transfer
-    /// then continues to the next gap.
+    /// Returns whether the transfer has stopped at the gap after its last block. A stop request
+    /// that came while an earlier block was being sent stops after that block; then this function
+    /// lets the transfer continue to the next gap.
     fn end_or_pass_gap(&mut self, stops: &mut Stops, run: &mut Run) -> bool {
         if u32::from(self.port.read16(BLOCK_COUNT)) <= stops.left {
             return true;

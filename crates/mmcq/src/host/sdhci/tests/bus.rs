@@ -166,7 +166,7 @@ fn levels_of_all_four_lines_are_told() {
         assert_eq!(u32::from(host.dat_levels()), levels);
         assert_eq!(host.dat0_busy(), levels & 1 == 0);
     }
-    // The levels of the lines after CMD11 are those before it.
+    // After CMD11 the driver returns the levels that the lines have then.
     host.port.regs.set(PRESENT, 4, PRESENT_DAT);
     run(&mut host, &command(11, Resp::R1), &[]);
     host.port.regs.set(PRESENT, 4, PRESENT_DAT & !PRESENT_DAT0);

@@ -119,8 +119,8 @@ fn limits_promise_only_what_fits() {
     let soldered = ready_with(2, CAPS & 0xffff_ffff, SdhciConfig::emmc_18());
     assert!(soldered.caps().signal18 && soldered.caps().can(Timing::Hs400) && soldered.present());
     assert!(!soldered.caps().can(Timing::Sdr104));
-    // The worst list within the limits: as many segments as possible are one block longer than a
-    // descriptor.
+    // The worst list within the limits: the largest number of segments, whose lengths need every
+    // descriptor of the table.
     let mut host = ready(SdhciConfig::new());
     let pieces = [512, 512, 512, 65_536 + 512, caps.max_bytes - 65_536 - 2048].map(|len| far(0, len));
     host.start(&read(caps.max_bytes / 512), &pieces, 1).unwrap();

@@ -63,8 +63,9 @@ fn what_a_card_does_not_know_it_does_not_answer() {
     // Commands that only an eMMC or an I/O card supports.
     assert_eq!(fault(b.run(&command(5, 0, Resp::R4))), (Cause::Timeout, Stage::Command));
     assert_eq!(b.start(&command(52, 0, Resp::R5)), Err(StartError::Unsupported));
-    // A card that is initialised refuses the command. A card whose command was damaged may be asked
-    // again. A card that was reset counts as missing.
+    // What the driver reports for an R1 to CMD17 of an initialised card: an illegal command is a
+    // timeout, a wrong argument is OUT_OF_RANGE, and a damaged command is a CRC error. With the
+    // idle bit the card was reset, and counts as missing.
     for (r1, expected) in [
         (0x04, Err((Cause::Timeout, Stage::Command))),
         (0x40, Ok(R1::OUT_OF_RANGE)),
@@ -122,7 +123,8 @@ fn a_bus_without_a_card_has_an_end_and_a_name() {
         if expected.is_none() {
             assert_eq!(fault(b.run(&command(8, 0x1aa, Resp::R7))), (Cause::Timeout, Stage::Command));
         }
-        // One byte takes 20 us; a card may take half a second to program what it was given before.
+        // One byte takes 20 us; the driver may wait half a second for a card that programs an
+        // aborted write.
         let bytes = b.script.borrow().bytes;
         assert!(bytes < 35_000, "{bytes} bytes for {then:#x}");
     }

@@ -212,7 +212,7 @@ impl Bench {
         step
     }
 
-    /// Checks that all of the script was used.
+    /// Checks that no byte of the script is left, except bytes of 0xff to send.
     fn played(&self) {
         let left = self.script.borrow().beats.iter().filter(|beat| beat.out != Some(0xff)).count();
         assert_eq!(left, 0, "{left} bytes were not sent");
