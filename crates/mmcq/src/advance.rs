@@ -7,13 +7,13 @@
 //!   from the card's delay, which is learned by class ([`WaitStrategy::saw`]).
 //! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
-//! This code has no clock and no lock, and uses integers only; the next phase makes up for an
-//! update that two cores lose. [`Stack::request_with`](crate::task::Stack::request_with) uses this
-//! code.
+//! This code has no clock and no lock, and uses integers only. If two cores update it at the same
+//! time, one update may be lost; the next phase makes up for that.
+//! [`Stack::request_with`](crate::task::Stack::request_with) uses this code.
 //!
-//! The rule: spin if the phase is expected to take less time than the CPU time of leaving and
-//! coming back, and give up after twice that. A wrong guess therefore costs at most three times the
-//! CPU time of leaving at once. A spin that did not see the end raises the next expectation.
+//! The rule: spin if the phase is expected to take at most the CPU time of leaving and coming back,
+//! and give up after twice this CPU time. A wrong guess therefore costs at most three times the CPU
+//! time of leaving at once. A spin that did not see the end raises the next expectation.
 
 use crate::host::{Data, Direction, Phase, Width};
 pub use crate::spec::bus::Bus;
@@ -31,8 +31,9 @@ pub enum Context {
     Thread,
 }
 
-/// Costs of a board's CPU and software, in nanoseconds of CPU time. A cost of 0 is unknown: no code
-/// spins in that context before [`WaitStrategy::slept`] has measured it.
+/// Costs of a board's CPU and software, in nanoseconds of CPU time. `interrupt_ns`, `deferred_ns`
+/// and `thread_ns` are 0 if not known: then no code spins in that context before
+/// [`WaitStrategy::slept`] has measured the cost. Every other cost of 0 counts as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
@@ -313,8 +314,9 @@ impl WaitStrategy {
         Bus { clock_hz: self.clock_hz.load(Relaxed), width, ddr: lines & 8 != 0 }
     }
 
-    /// Returns how long the wait is expected to take from its beginning. `None`: no wait of its
-    /// class was measured yet, or the clock is stopped.
+    /// Returns how long the wait is expected to take from its beginning. `None`: the clock is
+    /// stopped, or no wait of its class was measured yet. The classes [`Command`](Class::Command)
+    /// and [`Fifo`](Class::Fifo) need no measurement.
     pub fn expected_ns(&self, wait: &Wait) -> Option<u64> {
         let wire_ns = self.wire_ns(wait)?;
         let delay_ns = self.delays_ns.get(wait.class as usize)?.load(Relaxed);
@@ -356,8 +358,9 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances the stack after a wait that is left: the first that may do
-    /// the work at its end (words through the FIFO, cache maintenance) without a break.
+    /// Returns which context advances the stack after a wait that is left: the first of hard
+    /// interrupt, deferred interrupt and thread whose longest time is enough for the work at the
+    /// wait's end (words through the FIFO, cache maintenance).
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);

@@ -60,7 +60,8 @@ pub struct Geometry {
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
     /// bring-up.
     pub erase_blocks: u32,
-    /// Whether erased blocks read as zeros, so that an erase can write zeroes. Also false where
+    /// Whether erased blocks read as zeros, so that an erase of whole
+    /// [`erase_blocks`](Self::erase_blocks) writes zeros. Also false where
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
     /// bring-up.
     pub zeros_by_erase: bool,
@@ -271,8 +272,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// Declares the content of these blocks as not needed any more. Until they are written again, a
     /// read may return the old content or that of erased blocks, and one read may differ from the
     /// next: the card may free the blocks later, and no flush changes that. Blocks that the card
-    /// cannot free exactly keep their content. Other requests run in between; requests that overlap
-    /// keep their order.
+    /// cannot free exactly keep their content. A long discard is sent in pieces, and other requests
+    /// may run between two pieces; requests that overlap the blocks keep their order.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
@@ -321,9 +322,10 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// Writes zeros to these blocks: by an erase where it clears exactly these blocks, otherwise by
-    /// writing the buffer `zeros` as many times as needed. The buffer is cleared first. One block
-    /// is enough, and it may be empty where [`Geometry::zeros_by_erase`]. A flush makes the zeros
-    /// durable, as with a write.
+    /// writing the buffer `zeros` as many times as needed. The buffer is cleared first. It has at
+    /// least one block; it may be empty where an erase clears exactly these blocks
+    /// ([`zero_kind`](Self::zero_kind) returns `Ok`). A flush makes the zeros durable, as with a
+    /// write.
     ///
     /// Works after any bring-up. Erases are used only after
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops).
@@ -372,9 +374,9 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// Flushes: when the call returns, everything written before the call is on the medium.
     ///
     /// # Errors
-    /// [`Error::CacheLost`], or [`Error::Program`] where the card reports that much: complete
-    /// writes that no earlier flush had covered are lost. The next flush of each other handle fails
-    /// as well, with `CacheLost`. Later flushes cover only what is written after that.
+    /// [`Error::CacheLost`], or [`Error::Program`] if the card reported the loss by a late error:
+    /// complete writes that no earlier flush had covered are lost. The next flush of each other
+    /// handle fails as well, with `CacheLost`. Later flushes cover only what is written after that.
     pub async fn flush(&self) -> Result<(), Error> {
         let done = self.stack.request(self.request(Kind::Flush, DmaBuf::EMPTY)).await;
         self.told(done.result)
@@ -419,7 +421,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Ok(output.bytes / BLOCK_BYTES)
     }
 
-    /// Writes from borrowed memory. Returns when the card has the data, as for
+    /// Writes from borrowed memory. Returns when the write is complete, with the same guarantee as
     /// [`write`](Self::write). For the memory's rules and the errors see
     /// [`read_blocking`](Self::read_blocking).
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {

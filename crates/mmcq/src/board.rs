@@ -1,4 +1,5 @@
-//! Ready-made parts for a board: then the board's own code only supplies addresses and a clock.
+//! Ready-made parts for a board: with them the board's own code supplies addresses and a clock
+//! alone.
 //!
 //! | a stack needs | use | when |
 //! |---|---|---|

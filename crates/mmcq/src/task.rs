@@ -51,7 +51,7 @@ pub struct Stack<B: Platform, const N: usize> {
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the
-// cell nested calls.
+// cell keeps nested calls out.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<B: Platform, const N: usize> Sync for Stack<B, N>
 where
@@ -120,12 +120,14 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Runs `f` with exclusive access to the engine's methods. `f` must be short. If `f` begins
-    /// something, its alarm is set when this call returns.
+    /// Runs `f` with exclusive access to the engine's methods. `f` must be short. If a method that
+    /// `f` calls may make the next deadline earlier, the alarm is set for that deadline before this
+    /// call returns.
     ///
     /// `f` always runs. Inside another call of this stack (in `f` itself, in the timer's functions,
     /// the lock, memory, registers, the policy) `f` gets an [`Entry`] that does nothing and reports
-    /// that. Then the alarm is set for a poll at once; the outer call may set the alarm anew.
+    /// that. Then the alarm is set to ring at once, so that a poll follows; the outer call may set
+    /// the alarm anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
@@ -197,12 +199,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Runs `f` with exclusive access to the engine. A call from inside another one returns
-    /// `nested`, and does nothing. `f` must leave no waker of a request that will not be woken: it
-    /// takes such a waker out.
+    /// `nested`, and does nothing. If `f` ends a request that it does not wake, `f` also takes the
+    /// request's waker out of the engine.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut EngineOf<B, N>) -> R) -> R {
         let mut result = nested;
-        // The value for a nested call owns nothing, so nothing is dropped here.
+        // The value `nested` owns nothing, so it is forgotten instead of dropped: no drop runs
+        // here.
         let mut alone =
             |engine: &mut EngineOf<B, N>| core::mem::forget(core::mem::replace(&mut result, f(engine)));
         if Engine::<B::Host, N, B::Profile>::FAST {
@@ -220,7 +223,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Runs `f` with the engine, the only access to it; in a call from inside another one `f` gets
-    /// `None`. Afterwards the task is woken that the host has to wake.
+    /// `None`. Afterwards wakes the task that the host wants to wake, if there is one.
     #[inline(always)]
     fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
         if !B::Host::WAKES {
@@ -250,8 +253,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// Notes that a call came from inside another one. For the first such call the alarm is set for
-    /// a poll, unless the outer call sets the alarm anew for what the engine needs then.
+    /// Sets the alarm to ring at once, because a call came from inside another one and was refused.
+    /// Called for the first such call inside an outer call, which may set the alarm anew for what
+    /// the engine needs then.
     #[cold]
     fn turned_away(&self) {
         self.clock.set_alarm(Some(0));

@@ -121,7 +121,7 @@ fn dma_pays_from_where_the_words_cost_more_than_its_setup() {
 fn it_follows_what_it_sees() {
     let advance = advance(COSTS);
     let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
-    // A card that answers late, for some tens of commands.
+    // A card that answers late, for a hundred commands.
     (0..100).for_each(|_| advance.saw(&wait, 60_000));
     assert_eq!(advance.expected_ns(&wait), Some(60_000));
     assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Advice::Leave(Context::Interrupt));

@@ -25,7 +25,7 @@ impl Coherent {
 }
 
 // SAFETY: `new`'s caller promises that the controller's address of a byte is the CPU's, and that
-// the fence orders.
+// the fence makes earlier writes of the CPU visible to the controller.
 unsafe impl Dma for Coherent {
     #[inline]
     fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {

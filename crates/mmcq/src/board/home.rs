@@ -47,7 +47,8 @@ impl<B: Platform, const N: usize> Home<B, N> {
         if !self.first.take() {
             return None;
         }
-        // SAFETY: `first` is true once, and `ready` is still false: no reference exists.
+        // SAFETY: `first.take` returns true one time, and `ready` is still false: no reference
+        // exists.
         let stack = unsafe { (*self.stack.get()).write(stack) };
         self.ready.store(true, Ordering::Release);
         Some(stack)

@@ -64,7 +64,7 @@ impl<T> Once<T> {
     /// Returns the value at the first call, and `None` at every later one.
     #[expect(clippy::mut_from_ref, reason = "`first` sees to it that there is one")]
     pub fn take(&'static self) -> Option<&'static mut T> {
-        // SAFETY: `first` is true once, so this is the first and only reference.
+        // SAFETY: `first.take` returns true one time, so this is the first and only reference.
         self.first.take().then(|| unsafe { &mut *self.value.get() })
     }
 }

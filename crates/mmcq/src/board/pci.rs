@@ -163,8 +163,8 @@ impl PciFunction {
     }
 
     /// Enables the function: its registers respond from now on, and the function may access memory.
-    /// Work that firmware left running then continues; where that is not known, reset the function
-    /// by its driver first.
+    /// Work that firmware left running then continues. If firmware may have left work running,
+    /// reset the function by its driver first.
     pub fn enable<S: ConfigSpace>(&self, space: &S) {
         let before = space.read(self.address, COMMAND) & 0xffff;
         space.write(self.address, COMMAND, before | MEMORY_AND_MASTER);

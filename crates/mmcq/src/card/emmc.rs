@@ -18,7 +18,7 @@ use crate::task::Platform;
 
 /// Time between two CMD1, in nanoseconds.
 const POWER_UP_POLL_NS: u64 = 2_000_000;
-/// Largest number of CMD1: twice the standard's time.
+/// Largest number of CMD1 during power-up: as many as fit into twice the standard's time limit.
 const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// The RCA that bring-up gives to the device, which is the only device on the bus.
 const RCA: u16 = 1;

@@ -1,5 +1,5 @@
-//! Enables requests other than reads and writes: tells the engine what the card supports, and links
-//! the code for them.
+//! Enables requests other than reads and writes: tells the engine what the card supports, and makes
+//! the firmware contain the code for them.
 
 use super::quirk::Quirks;
 use super::session::{Failed, Session};

@@ -194,8 +194,8 @@ async fn switch_on<B: Platform, const N: usize>(
     let Some(at) = set.and_then(|set| byte_of(set, CACHE_FLUSH)) else {
         return session.fail(Error::Unsupported);
     };
-    // Set before the cache is enabled. If this call is dropped, a flush without a page fails,
-    // instead of reporting success wrongly.
+    // The engine learns how to flush before the cache is enabled. If this call is dropped in
+    // between, a flush without a page fails, instead of reporting success wrongly.
     let before = flushed_by(session, FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS });
     match cache_on(session, at).await {
         Cache::On => Ok(()),

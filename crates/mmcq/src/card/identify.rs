@@ -22,7 +22,8 @@ const PATTERN: u8 = 0xaa;
 /// CMD8's code for a supply of 2.7 to 3.6 V.
 const SUPPLY_3V3: u8 = 1;
 
-/// Number of tries of each command, since a single lost response proves nothing.
+/// Number of tries of CMD8, and of ACMD41 to a card that has not responded to CMD8, since a single
+/// lost response proves nothing.
 const QUESTIONS: u32 = 2;
 /// Largest number of ACMD41 without a response from a card that has responded to CMD8: a cold card
 /// sometimes does not respond to CMD55 for its first 30 ms.

@@ -4,8 +4,8 @@
 //! Most programs need only [`bring_up`]. It finds an SD memory card or an eMMC device, selects
 //! voltage, width and timing, and sets the engine's parameters for reads and writes. If a bus
 //! timing fails (no sampling point, a refused switch), the next try excludes that timing. So
-//! bring-up ends with a slower card rather than with an error. [`supervise`] handles the card
-//! afterwards.
+//! bring-up ends with a slower card rather than with an error. Afterwards [`supervise`] sends the
+//! commands that recovery and upkeep need, and brings up each card that is inserted.
 
 mod emmc;
 mod emmc_bus;
@@ -285,11 +285,11 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// Largest number of restarts from power-up for failures before a speed is selected, so that a
-/// single fault does not end bring-up.
+/// Largest number of restarts of bring-up from power-up, after failures before a faster timing was
+/// selected. So a single fault does not end bring-up.
 const FRESH_STARTS: u32 = 3;
-/// Time of bring-up in nanoseconds after which it is not restarted, because the card will not
-/// become ready.
+/// Time since the begin of bring-up, in nanoseconds, after which such a failure ends bring-up,
+/// because the card will not become ready.
 const FRESH_START_NS: u64 = 1_000_000_000;
 
 /// Brings a card from power-up to `tran`, with at most `fresh` restarts.
@@ -300,8 +300,9 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
 ) -> Result<F::Found, Failed> {
     let mut failed = None;
     let until_ns = session.stack.now_ns().saturating_add(FRESH_START_NS);
-    // Each turn but the last either tries a timing a second time, or excludes one more timing. So
-    // their number is bounded by the number of timings.
+    // Each turn but the last does one of three things: it tries a timing a second time, excludes at
+    // least one more timing, or uses one of the `fresh` restarts. So the number of turns is
+    // bounded.
     for _ in 0..2 * Timing::COUNT + FRESH_STARTS as usize {
         let mut tried = None;
         match identify::once::<F, B, N>(session, &options, &mut tried).await {

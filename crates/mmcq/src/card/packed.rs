@@ -11,7 +11,7 @@ use crate::task::{Platform, Stack};
 const REV_4_5: u8 = 6;
 /// Bit of EXCEPTION_EVENTS_CTRL: the device reports a failed packed command.
 const PACKED_FAILURE: u8 = 1 << 3;
-/// Longest busy of CMD6 when the bit is written, in nanoseconds.
+/// Longest busy of the CMD6 that sets [`PACKED_FAILURE`], in nanoseconds.
 const SWITCH_NS: u64 = 2_550_000_000;
 
 /// Enables packed commands for this eMMC: reads, or writes to different addresses, are sent as one

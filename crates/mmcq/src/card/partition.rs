@@ -1,9 +1,10 @@
 //! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is one [`PartitionAccess`](crate::engine::PartitionAccess): the engine waits
-//! until its queue is empty, and then switches the card to the partition and back. No other request
-//! is executed in between. RPMB is a partition as well, with rules of its own: see the module
-//! `rpmb` (feature of the same name).
+//! Data of these partitions are read and written by
+//! [`PartitionAccess`](crate::engine::PartitionAccess): the engine waits until its queue is empty,
+//! and then switches the card to the partition and back. No other request is executed in between.
+//! RPMB is a partition as well, with rules of its own: see the module `rpmb` (feature of the same
+//! name).
 
 use super::session::Session;
 use super::{Card, Family};

@@ -32,13 +32,17 @@ pub enum Lasts {
     ForEver(Irreversible),
 }
 
-/// Bits of BOOT_WP [eMMC 7.4.73]. This bit: the protection is for one boot area, not for both.
-/// `PERMANENT` protects for ever, `POWER_ON` until power-off or reset. With `..._SECOND` the
-/// protected area is boot area 2, without it boot area 1.
+/// Bit of BOOT_WP [eMMC 7.4.73]: the protection is for one boot area, not for both.
 const SECTION_OF_ITS_OWN: u8 = 1 << 7;
+/// Bit of BOOT_WP: the boot area that is protected for ever is boot area 2; without this bit it is
+/// boot area 1.
 const PERMANENT_SECOND: u8 = 1 << 3;
+/// Bit of BOOT_WP: protects for ever.
 const PERMANENT: u8 = 1 << 2;
+/// Bit of BOOT_WP: the boot area that is protected until power-off is boot area 2; without this bit
+/// it is boot area 1.
 const POWER_ON_SECOND: u8 = 1 << 1;
+/// Bit of BOOT_WP: protects until power-off or reset.
 const POWER_ON: u8 = 1;
 
 /// Protects a boot area of an eMMC against writes; does not change the other boot area.
@@ -101,10 +105,13 @@ pub enum LockOp<'a> {
     ForceErase(Irreversible),
 }
 
-/// Modes in the data block of CMD42.
+/// Bit of the mode in the data block of CMD42: sets the password.
 const SET_PWD: u8 = 1;
+/// Bit of the mode: removes the password.
 const CLR_PWD: u8 = 1 << 1;
+/// Bit of the mode: locks the card; without this bit the card is unlocked.
 const LOCK: u8 = 1 << 2;
+/// Bit of the mode: erases all data and the password.
 const ERASE: u8 = 1 << 3;
 
 impl LockOp<'_> {
@@ -138,7 +145,8 @@ const LOCK_NS: u64 = 1_000_000_000;
 
 /// Locks, unlocks or erases the card by CMD42. The password is cleared from `block` (512 bytes)
 /// before `block` is returned. [`Error::Locked`]: the operation failed, and the card is (still)
-/// locked. After another error the card is unlocked.
+/// locked. [`Error::Card`], or [`Error::Protocol`] with [`Breach::StaysOpen`]: the operation
+/// failed, and the card is unlocked. After any other error the card may be locked or unlocked.
 ///
 /// No other request may be in the queue. After the card was locked, requests fail with
 /// [`Error::Locked`].

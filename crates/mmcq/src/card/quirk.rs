@@ -132,7 +132,7 @@ pub const EMMC: &[Quirk] = &[
     Quirk::emmc(KINGSTON, 0x100, "IY2964", Quirks::FIXED_SECURE_TIME),
     Quirk::emmc(KINGSTON, 0x100, "IB2932", Quirks::FIXED_SECURE_TIME),
     Quirk::emmc(SANDISK_2, 0, "", Quirks::LATE_DATE),
-    // HPI fails on devices of eMMC 4.41, and on devices of 4.5.
+    // HPI fails on Hynix devices of eMMC 4.41, and on Numonyx devices of eMMC 4.5.
     Quirk::emmc(HYNIX, 0x14a, "", Quirks::NO_HPI).revision(5),
     Quirk::emmc(NUMONYX, 0x14e, "", Quirks::NO_HPI).revision(6),
 ];
@@ -156,24 +156,24 @@ pub const IO: &[Quirk] = &[
     Quirk::io(MARVELL, 0x9134, Quirks::IO_SLOWER),
 ];
 
-/// Returns the quirks of an SD card from both tables, by its CID.
+/// Returns the quirks of an SD card from [`SD`] and `more`, by its CID.
 pub fn of_sd(cid: &[u32; 4], more: &[Quirk]) -> Quirks {
     gather(SD, more, Of::Sd, cid, 0)
 }
 
-/// Returns the quirks of an eMMC from both tables, by its CID and EXT_CSD_REV.
+/// Returns the quirks of an eMMC from [`EMMC`] and `more`, by its CID and EXT_CSD_REV.
 pub fn of_emmc(cid: &[u32; 4], revision: u8, more: &[Quirk]) -> Quirks {
     gather(EMMC, more, Of::Emmc, cid, revision)
 }
 
-/// Returns the quirks of an I/O card from both tables, by its manufacturer tuple.
+/// Returns the quirks of an I/O card from [`IO`] and `more`, by its manufacturer tuple.
 pub fn of_io(manufacturer: u16, device: u16, more: &[Quirk]) -> Quirks {
     let fits =
         |quirk: &&Quirk| quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device;
     IO.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
 }
 
-/// Returns whether any entry for an I/O card in either table has these quirks.
+/// Returns whether any entry for an I/O card in [`IO`] or `more` has these quirks.
 pub(super) fn of_any_io(quirks: Quirks, more: &[Quirk]) -> bool {
     IO.iter().chain(more).any(|quirk| quirk.of == Of::Io && quirk.quirks.has(quirks))
 }

@@ -60,7 +60,8 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
         }
         let clock = Request::new(Kind::Bus(BusOp::Clock(self.clock_hz)), DmaBuf::EMPTY);
         if !self.stack.send(Request { urgent: B::Profile::RECOVERS, ..clock }) {
-            // No slot is free for the commands, and a card without a clock must receive no request.
+            // No slot is free for the request that starts the clock, and a card without a clock
+            // must receive no request.
             self.stack.with(|engine| engine.set_card_params(None));
         }
     }
@@ -88,7 +89,7 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     session.bus(BusOp::Clock(0)).await?;
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.begin_rest(now_ns));
-    // From here on no timer is needed.
+    // The resting card needs no timer; this call sets the alarm anew.
     stack.poll();
     poll_fn(|context| {
         // Clone the new waker before the lock is taken, and drop the old one after the lock is

@@ -22,7 +22,8 @@ const POWER_UP_POLL_NS: u64 = 10_000_000;
 /// Time between the inquiry and the first ACMD41, in nanoseconds; some cards never become ready
 /// without this pause.
 const INQUIRY_NS: u64 = 1_000_000;
-/// Largest number of ACMD41: five times the standard's time, which some cards on the market exceed.
+/// Largest number of ACMD41 during power-up: as many as fit into five times the standard's time
+/// limit, which some cards on the market exceed.
 const POWER_UP_POLLS: u32 = (5 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// Number of tries of the switch to 1.8 V, so that a single lost response does not exclude all
 /// UHS-I modes.
@@ -87,8 +88,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         if OnMoreLines::<B, _>::of(voltage_switch(session, true)).await.is_ok() {
             break (ocr, true);
         }
-        // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then the switch is
-        // tried once more, and at last left out.
+        // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. After the power
+        // cycle the switch is tried once more; if it fails again, the card stays at 3.3 V.
         power_cycle(session).await?;
         session.command(command::go_idle_state()).await?;
         session.command(cmd::send_if_cond(1, 0xaa)).await?;

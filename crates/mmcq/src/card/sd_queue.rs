@@ -1,8 +1,9 @@
 //! The command queue of an SD card [SD 4.19].
 //!
 //! The command queue of some cards on the market returns wrong data without an error, or hangs. So
-//! the queue stays disabled unless the card is on a list, or the caller allows any card. A test,
-//! which writes nothing, can check the queue before its first use.
+//! the queue stays disabled unless a table of [quirks](super::quirk) says that the card's queue
+//! works ([`Quirks::SD_QUEUE_WORKS`]), or the caller allows any card. A test, which writes nothing,
+//! can check the queue before its first use.
 
 use super::extension;
 use super::quirk::Quirks;
@@ -22,15 +23,15 @@ const TEST_BLOCKS: u32 = 8;
 const READY_NS: u64 = 1_000_000_000;
 /// Time between two polls for ready tasks, in nanoseconds.
 const ASK_NS: u64 = 100_000;
-/// Longest time of the switch of the queue, in nanoseconds.
+/// Longest time until the queue is switched on or off, in nanoseconds.
 const SWITCH_NS: u64 = 12_000_000;
 
 /// Settings for the use of an SD card's command queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SdQueue {
-    /// Whether to use the queue of a card that is not on a list. If false, the card needs an entry
-    /// in [`Options::quirks`](super::Options::quirks) with
+    /// Whether to use the queue of every card. If false, the card needs an entry in
+    /// [`Options::quirks`](super::Options::quirks) with
     /// [`Quirks::SD_QUEUE_WORKS`](super::quirk::Quirks::SD_QUEUE_WORKS).
     pub any: bool,
     /// Whether the card must execute tasks in the order in which they are sent, instead of an order
@@ -48,17 +49,18 @@ pub struct SdQueue {
 setters!(SdQueue { any: bool, sequential: bool, writes: u8, self_test: u16 });
 
 impl SdQueue {
-    /// Settings for cards on a list: the card chooses the order, one write at a time, no test.
+    /// Settings for cards whose entry says that the queue works: the card chooses the order, one
+    /// write at a time, no test.
     pub const DEFAULT: SdQueue = SdQueue { any: false, sequential: false, writes: 1, self_test: 0 };
 }
 
 /// Enables the command queue of this SD card for reads and writes. Call it once after each
 /// bring-up, before other code uses the card, and after
 /// [`extension::enable_cache`](super::extension::enable_cache). The call needs a profile with the
-/// lane of tasks ([`Queued`](crate::sched::Queued)). Returns the number of tasks in the card's
-/// queue. 0 means that the queue is not used: the card has no queue or no power-off notification,
-/// its cache is off, the card is on no list, the card's addresses have 38 bits, or the profile has
-/// no lane of tasks. Then requests work as before.
+/// lane of tasks ([`Queued`](crate::sched::Queued)). Returns the number of tasks that the card's
+/// queue can hold. 0 means that the queue is not used: the card has no queue or no power-off
+/// notification, its cache is off, `how` does not allow the card ([`SdQueue::any`]), the card's
+/// addresses have 38 bits, or the profile has no lane of tasks. Then requests work as before.
 /// [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
 ///
 /// `scratch` (at least [`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned. With 4096 bytes the
@@ -116,7 +118,7 @@ async fn enable<B: Platform, const N: usize>(
     Ok(if session.stack.with(|engine| engine.set_sd_task_queue(queue)) { depth } else { 0 })
 }
 
-/// Writes the switch of the queue, and waits until it reads as written.
+/// Writes the register that switches the queue, and waits until it reads as written.
 async fn switch_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,

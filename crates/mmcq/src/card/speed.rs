@@ -15,8 +15,8 @@ pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     }
 }
 
-/// Returns the options without all timings that are faster than the card's present one. A card at
-/// legacy timing on one data line keeps one data line.
+/// Returns options that also exclude all timings that are faster than the card's present one. A
+/// card at legacy timing on one data line keeps one data line.
 pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     const FASTEST_FIRST: [Timing; Timing::COUNT] = [
         Timing::Hs400Es,

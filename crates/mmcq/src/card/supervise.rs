@@ -23,7 +23,8 @@ use core::task::Poll;
 /// Number of reads of a register that test the bus.
 const PROBES: u32 = 8;
 
-/// Number of tries of each command, since a single lost response proves nothing.
+/// Number of CMD13 that a card leaves without a response before it counts as mute, since a single
+/// lost response proves nothing.
 const QUESTIONS: u32 = 2;
 
 /// Length of the single wait when a card does not respond to its new initialisation, in
@@ -298,7 +299,9 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         stack.with(|engine| engine.identify_card(found.identity()));
                     }
                     let heard = helper.service_done(found.map(|found| found.params));
-                    // A result that the engine no longer waits for is reported again by the next call.
+                    // The engine no longer waits for this result if it has requested other help
+                    // meanwhile, for example because the card was removed. Then the event has an
+                    // error, and the next call serves the other request.
                     let found = if heard { found } else { found.and(Err(Error::Removed)) };
                     return (Event::Inserted(found), session.into_scratch());
                 }
@@ -349,8 +352,8 @@ fn unerased(options: Options) -> Options {
     Options { unlock: options.unlock.filter(|op| !matches!(op, LockOp::ForceErase(_))), ..options }
 }
 
-/// Returns the options without the present timing; if there is no slower timing, with a limit of
-/// one data line.
+/// Returns options that also exclude the card's present timing; at legacy timing, options that
+/// allow only one data line.
 fn slower_than(options: Options, card: &Card) -> Options {
     match card.timing {
         Timing::Legacy => Options { max_width: Width::W1, ..options },
@@ -385,8 +388,8 @@ async fn retune<B: Platform, const N: usize>(
     }
 }
 
-/// Returns whether the bus works, so that only one block is damaged. The test reads registers over
-/// the data lines.
+/// Returns whether the bus works, so that only one block was damaged. The test reads a register
+/// over the data lines [`PROBES`] times.
 async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &Card) -> bool {
     for _ in 0..PROBES {
         let read = match card.family {

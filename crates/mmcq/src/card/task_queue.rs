@@ -13,10 +13,10 @@ const REV_5_1: u8 = 8;
 /// Enables the command queue of this eMMC for reads and writes (for an SD card, call
 /// [`enable_sd_task_queue`](super::enable_sd_task_queue)). Call it once after each bring-up. The
 /// call needs a profile with the lane of tasks ([`Queued`](crate::sched::Queued)). Returns the
-/// number of tasks in the card's queue. 0 means that the card has no queue, that its queue is too
-/// small, or that the profile has no lane of tasks; then requests work as before.
-/// [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
-/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
+/// number of tasks that the card's queue can hold. 0 means that the card has no queue, that its
+/// queue holds fewer than two tasks, or that the profile has no lane of tasks; then requests work
+/// as before. [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the
+/// lane. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
 ///
 /// If the engine has stopped using the queue of this card, a call enables it again.
 ///

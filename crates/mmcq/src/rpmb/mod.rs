@@ -49,7 +49,7 @@ pub enum RpmbError {
     /// It is not known whether the write was done: its response was lost, and the write counter
     /// could not be read either.
     Ambiguous,
-    /// The data are not whole units of 256 bytes, or not as many as one write may have.
+    /// The data are not whole units of 256 bytes, or not a number of units that the call may have.
     Size {
         /// Number of bytes that the caller gave.
         given: usize,
@@ -268,7 +268,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
 
     /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see
     /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, with
-    /// `nonces[0]`, and after a lost response, with `nonces[1]`: two numbers never used before.
+    /// `nonces[0]`, and again after a lost or wrong response, with `nonces[1]`: two numbers never
+    /// used before.
     ///
     /// The write is sent only one time. `Ok`: the card has counted the write.
     /// [`RpmbError::Ambiguous`]: it is not known whether the card has counted it. Every other
@@ -324,8 +325,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// Finds out by the counter whether a write was done whose response is missing or wrong. If
-    /// not, `why` is the reason.
+    /// Reads the counter to find out whether a write was done whose response is missing or wrong.
+    /// Returns `why` if the write was not done.
     async fn find_out(
         &mut self,
         key: &Key,

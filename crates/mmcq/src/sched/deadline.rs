@@ -22,8 +22,8 @@
 //! 48 with the defaults. Why: a batch has at most b transfers. One batch may be running. From then
 //! on every batch of the direction starts with its oldest request, since all older requests have
 //! expired too. So the request is at the latest the first of batch k + 1. Between two write batches
-//! there are at most s batches of reads, and a write batch only follows s read batches during which
-//! it waited.
+//! there are at most s batches of reads. While reads wait, a write batch comes only after s read
+//! batches during which writes waited.
 //!
 //! Cost: one pass over the waiting requests at each pick, about 30 instructions each; 130 for a
 //! request that waits alone, all calls together (x86-64, optimised). 48 bytes of state and

@@ -8,8 +8,9 @@ use super::{Choice, Policy, Waiting};
 /// [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535. An erase before the request
 /// delays it by one piece of the erase. On a host that [can continue a
 /// transfer](crate::host::Caps::continue_data), longer runs may go first: at most 64 younger
-/// requests of the same direction before the oldest, with fewer blocks than
-/// [`Config::fair_blocks`](crate::engine::Config::fair_blocks) together.
+/// requests of the same direction before the oldest. Together they have fewer blocks than
+/// [`Config::fair_blocks`](crate::engine::Config::fair_blocks), or than four times as many if one
+/// of them continues an open transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 

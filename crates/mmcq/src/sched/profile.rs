@@ -30,9 +30,9 @@ pub trait Profile {
     /// during data, and no CMD23 with its quirks.
     const RECOVERS: bool = true;
 
-    /// Whether a request that finds the engine idle takes a shorter path through it, with
-    /// [`RECOVERS`](Self::RECOVERS) and [`Policy::MAY_BE_IN_ORDER`]. The path differs only in the
-    /// number of instructions, and costs a kilobyte or two of code.
+    /// Whether a request that finds the engine idle takes a shorter path through it. The path is
+    /// used only if [`RECOVERS`](Self::RECOVERS) and [`Policy::MAY_BE_IN_ORDER`] are true, too. It
+    /// differs only in the number of instructions, and costs a kilobyte or two of code.
     const FAST: bool = true;
 
     /// Returns the scheduler.

@@ -84,7 +84,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         }
     }
 
-    /// Handles one interrupt. With `last`, a packet that fails is not requested again.
+    /// Waits for an interrupt, and receives its packet; `None`: the interrupt was of another
+    /// function, or announced no packet. With `last`, a packet that fails is not requested again.
     async fn serve(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,

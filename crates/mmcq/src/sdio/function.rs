@@ -41,11 +41,11 @@ impl At {
 /// [`reclaim`](crate::engine::Engine::reclaim). Each handle stores the block size itself, so if a
 /// function has several handles, only one of them may set it.
 ///
-/// After a transfer was dropped before its successful end was seen, the engine must abort it on the
-/// card [SDIO 4.8], even if it was successful. The abort is sent before the function's next
-/// transfer, by any handle. CMD52 of this function and all commands of other functions may be sent
-/// before the abort. A new bring-up makes the abort unnecessary. If the abort fails, the next
-/// transfer is not begun and returns the error, and the abort is still due.
+/// After a transfer was dropped before its successful end was seen, it must be aborted on the card
+/// [SDIO 4.8], even if it was successful. The function's next transfer, by any handle, sends the
+/// abort first. CMD52 of this function and all commands of other functions may be sent before the
+/// abort. A new bring-up makes the abort unnecessary. If the abort fails, the next transfer is not
+/// begun and returns the error, and the abort is still due.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,

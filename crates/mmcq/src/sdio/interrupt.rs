@@ -185,8 +185,8 @@ impl<B: Platform, const N: usize> Future for Reported<'_, B, N> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // Register the waker first, then check: the engine returns the waker if it already has a
-        // report, which it keeps.
+        // Register the waker first, then check. If the engine already has a report, it returns the
+        // waker, and keeps the report.
         let waker = Some(context.waker().clone());
         let (reported, _before) = self.stack.with(|engine| {
             let before = engine.set_card_irq_waker(waker);

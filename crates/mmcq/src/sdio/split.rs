@@ -5,7 +5,8 @@ use crate::card::quirk::Quirks;
 use crate::host::{BlockSizes, Caps};
 use crate::spec::command::sdio::Amount;
 
-/// Largest number of blocks in a CMD53; 0 means without an end.
+/// Largest number of blocks in a CMD53. A count of 0 in the command means a transfer without an
+/// end.
 const BLOCKS_MAX: u32 = 511;
 /// Largest number of bytes in a CMD53 in byte mode.
 const BYTES_MAX: u32 = 512;

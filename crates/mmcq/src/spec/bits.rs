@@ -1,4 +1,5 @@
-//! Bit fields of registers, by the bit numbers in the standards' tables: the last bit is 0.
+//! Bit fields of registers, by the bit numbers in the standards' tables: the last bit of a register
+//! has the number 0.
 
 /// Returns bits `hi` to `lo` (at most 32) of a 128-bit register whose first word holds bits 127:96.
 #[inline(always)]

@@ -87,7 +87,7 @@ pub struct Csd {
 impl Csd {
     /// Decodes the CSD of an SD card, from the R2 response [SD 5.3].
     ///
-    /// Returns an error for a structure other than 1 to 3, and for a code of TRAN_SPEED or (version
+    /// Returns an error for the reserved structure code 3, and for a code of TRAN_SPEED or (version
     /// 1) of a block length that the standard reserves.
     pub fn parse_sd(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);

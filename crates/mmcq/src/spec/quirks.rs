@@ -83,7 +83,7 @@ impl Quirks {
         Quirks(self.0 & other.0)
     }
 
-    /// Returns the set as bits; bit 0 is the first quirk above.
+    /// Returns the set as bits; bit 0 is [`NO_COUNT`](Self::NO_COUNT).
     pub const fn bits(self) -> u32 {
         self.0
     }

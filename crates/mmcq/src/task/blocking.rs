@@ -83,8 +83,8 @@ impl<B: Platform, const N: usize> Drop for Quiesce<'_, B, N> {
         if B::Lock::QUEUES && self.op.has_place() {
             self.op.leave_queue();
         }
-        // The slot is not known while the request is being submitted. If a request has the memory
-        // then, it is this one.
+        // The slot is not known while the request is being submitted. If exactly one request has
+        // the memory at that time, it is this one.
         let known = match core::mem::replace(&mut self.op.at, At::After) {
             At::In(id) => Some(id),
             _ => None,

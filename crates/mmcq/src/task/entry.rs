@@ -25,8 +25,8 @@ use core::task::Waker;
 #[derive(Debug)]
 pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     engine: Option<&'a mut Engine<H, N, P>>,
-    /// Whether something was done that may need an earlier deadline. Known at compile time, so that
-    /// taking a result does not read the alarm.
+    /// Whether a method was called that may make the next deadline earlier. The compiler knows this
+    /// value, so code that only takes a result contains no comparison with the alarm.
     begun: bool,
 }
 

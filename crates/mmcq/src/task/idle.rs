@@ -88,7 +88,7 @@ impl Idle {
     pub fn may_sleep(&self) -> bool {
         // A waker stores 0, another blocking call stores its own mark; only `look` stores this
         // call's mark again. So no wake-up is missed. The order of these accesses comes from the
-        // lock of what was polled, and from how the platform ends a sleep.
+        // lock of the stack that was polled, and from how the platform ends a sleep.
         LAST.load(Relaxed) == self.mark()
     }
 

@@ -113,8 +113,9 @@ impl<L: Lock> IrqTask<L> {
         struct Unregister<'a, L: Lock>(&'a IrqTask<L>);
         impl<L: Lock> Drop for Unregister<'_, L> {
             fn drop(&mut self) {
-                // A poll on another core ends soon: tasks do not block. In this context none can be
-                // under way: the future cannot have called `scope`, which was not `taken` yet.
+                // A poll on another core ends soon: tasks do not block. In this context no poll can
+                // be under way: a `scope` that the future itself calls finds `taken` set, and
+                // returns `None`.
                 while self.0.with(|state| {
                     state.future = None;
                     state.taken = state.polling;

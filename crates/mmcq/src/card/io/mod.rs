@@ -192,7 +192,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let cis = self.tuples(0, cccr.cis).await?;
         let quirks = quirks_of::<B::Profile>(&cis, options);
         if quirks.has(Quirks::IO_NO_POLLING) {
-            // The pending interrupts were among the registers that were read.
+            // The reads of the CCCR include one of the pending interrupts; this card needs another
+            // read after it.
             self.read(reg::NOTHING).await?;
         }
         if quirks.has(Quirks::IO_SLOWER) {
@@ -226,7 +227,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
 
     fn refuse<T>(&mut self, error: error::IoError) -> Result<T, Failed> {
         self.refusal = Some(error);
-        // This error is reported if it happens at a speed that the next try excludes.
+        // `identify` returns `refusal` unless the step failed after the switch to a faster timing.
+        // In that case the session's error counts, and the next try excludes the timing.
         self.session.refuse(Breach::Access)
     }
 

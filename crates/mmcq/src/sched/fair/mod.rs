@@ -56,9 +56,9 @@
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
-//! Cost: each pick makes one pass over the waiting requests (at most 64). The pick that ends a turn
-//! makes a second pass, and one over the clients. All other calls take constant time. That is about
-//! 35 instructions for each waiting request; 340 for a request that waits alone, all calls together
+//! Cost: each pick makes one pass over the waiting requests. The pick that ends a turn makes a
+//! second pass, and one over the clients. All other calls take constant time. That is about 35
+//! instructions for each waiting request; 340 for a request that waits alone, all calls together
 //! (x86-64, optimised). At most 512 bytes for eight clients.
 
 mod client;
@@ -321,8 +321,8 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             if let Some(index) = next {
                 return Choice::Go(index);
             }
-            // While the requests of all clients are alike, turns of one request are as fair, and
-            // the card never idles.
+            // While the requests of all clients are alike, turns of one request are as fair as
+            // longer turns, and the card never idles.
             if let Some(until_ns) = self.idle_until_ns(&turn, now_ns).filter(|_| !(alike && sync_waits)) {
                 self.turn = Some(Turn { idle_until_ns: Some(until_ns), ..turn });
                 return Choice::IdleUntil(until_ns);

@@ -58,7 +58,8 @@ const SHARE: u64 = 256;
 /// Number of starts in a row that continue no stream, after which the engine stops watching
 /// streams.
 const DULL_MAX: u8 = 32;
-/// Number of transfers after which the end of a batch may be left out for the next transfer again.
+/// After a transfer that left the end of its batch to the next transfer, this many transfers must
+/// end before another one may do so.
 const CUT_EVERY: u8 = 16;
 
 /// The waiting requests, if they are one contiguous run.
@@ -123,8 +124,8 @@ pub struct Hold {
     measured: Measured,
     /// Starts in a row that continued no stream.
     dull: u8,
-    /// Number of transfers until the end of a batch may again be left out, and go with the next
-    /// batch.
+    /// Number of transfers until the engine may again leave the end of a batch to the next
+    /// transfer.
     uncut: u8,
     /// Age of the oldest request that later requests have overtaken, and the number of blocks of
     /// those later requests.
@@ -294,9 +295,9 @@ impl Hold {
         self.end(now_ns);
     }
 
-    /// Returns whether the end of this run may be left out for the next transfer: the run has all
-    /// requests that the stream's clients keep in flight, and the last cut is [`CUT_EVERY`]
-    /// transfers ago.
+    /// Returns whether the engine may leave the end of this run to the next transfer: the run has
+    /// all requests that the stream's clients keep in flight, and the engine last did so
+    /// [`CUT_EVERY`] transfers ago or earlier.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)

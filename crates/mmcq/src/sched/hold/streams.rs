@@ -235,10 +235,11 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
-    /// Handles requests that come after the engine has given up its wait for some. A client that
-    /// now keeps fewer requests in flight sends the next one when those that were sent are
-    /// complete, as quickly as usual. Requests that come before that, or much later, are the
-    /// missing ones: then the stream gets its old depth again.
+    /// Notes requests that come after the engine has given up its wait for missing ones, and
+    /// decides whether they are the missing ones. A client that now keeps fewer requests in flight
+    /// sends the next one when those that were sent are complete, as quickly as usual. Requests
+    /// that come before that, or much later, are the missing ones: then the stream gets its old
+    /// depth again.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
         let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());

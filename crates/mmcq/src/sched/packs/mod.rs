@@ -1,5 +1,5 @@
 //! State of packs (several transfers of different places that are sent to the card as one): their
-//! entries, the result of their end, and whether they pay [eMMC 6.6.29].
+//! entries, whether their writes have succeeded, and whether packs pay [eMMC 6.6.29].
 //!
 //! An *entry* is one transfer of the single lane: a request, or several that were merged. Nothing
 //! here sends a command; `engine/packs/` does.

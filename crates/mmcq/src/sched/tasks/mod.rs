@@ -490,8 +490,8 @@ impl Tasks {
         Some(self.ages.oldest()).filter(|&id| id != NONE)
     }
 
-    /// Returns the time from which on no further task is sent to the card's queue, because an older
-    /// one has waited too long.
+    /// Returns the time from which on no further task is sent to the card's queue, because the
+    /// oldest one has waited for [`AGE_NS`].
     #[inline(always)]
     pub(crate) fn too_old_ns(&self) -> u64 {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
@@ -508,7 +508,7 @@ impl Tasks {
         self.described = NONE;
     }
 
-    /// Counts tasks that the command queue engine reported as done although they were not.
+    /// Counts ends that the command queue engine reported for tasks that were not rung.
     pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }
@@ -559,8 +559,9 @@ impl Tasks {
         used
     }
 
-    /// Counts another try to switch the queue off. `None`: there were enough tries. `Some(false)`:
-    /// the tasks are not discarded first, since the queue may be off already.
+    /// Counts another try to switch the queue off. `None`: there were [`CLEANINGS_MAX`] tries.
+    /// `Some(true)`: all tasks are discarded first. `Some(false)`, for the second try: no task is
+    /// discarded, since the queue may be off already.
     pub(crate) fn count_cleaning(&mut self) -> Option<bool> {
         let tries = self.cleanings;
         self.cleanings += u8::from(tries < CLEANINGS_MAX);

@@ -6,7 +6,8 @@ use crate::host::Direction;
 
 impl Tasks {
     /// Returns the number of the next task for the command queue engine. `None`: the queue is full,
-    /// or one of its tasks has waited too long.
+    /// or its oldest task has waited so long that no other may be sent
+    /// ([`too_old_ns`](Self::too_old_ns)).
     #[inline(always)]
     pub(crate) fn next_rung(&self, now_ns: u64) -> Option<u8> {
         debug_assert!(self.described == NONE && self.running == NONE && self.dialect == Dialect::Emmc);

@@ -72,7 +72,7 @@ pub struct TaskStats {
     pub rung: u32,
     /// Writes of the doorbell register.
     pub rings: u32,
-    /// Tasks that the command queue engine reported as done although they were not.
+    /// Ends that the command queue engine reported for tasks that were not rung.
     pub stale: u32,
     /// Interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,

@@ -50,7 +50,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Makes a command from its parts. Usually the functions below make commands.
+    /// Makes a command from its parts. Usually the functions of this module make commands.
     pub const fn new(index: u8, arg: u32, resp: Resp) -> Self {
         Command { index: index & 0x3f, arg, resp }
     }

@@ -150,7 +150,7 @@ impl ExtCsd<'_> {
     }
 
     /// Returns whether the device flushes the cache in the order in which data arrived, so that a
-    /// barrier costs no time.
+    /// cache barrier costs no time.
     pub const fn cache_flushes_in_order(&self) -> bool {
         self.cache_flush_policy() & 1 != 0
     }

@@ -4,15 +4,15 @@
 pub const CMDQ_MODE_EN: u8 = 15;
 /// Byte 16: kind of secure removal: how the device removes data.
 pub const SECURE_REMOVAL_TYPE: u8 = 16;
-/// Byte 17: enables production state awareness.
+/// Byte 17: enables production state awareness: the device gets data before it is soldered.
 pub const PRODUCT_STATE_AWARENESS_ENABLEMENT: u8 = 17;
 /// Byte 29: field firmware update: operation code (install or abort).
 pub const MODE_OPERATION_CODES: u8 = 29;
 /// Byte 30: field firmware update: mode of the device (normal, update, vendor's).
 pub const MODE_CONFIG: u8 = 30;
-/// Byte 31: 1 enables the barrier.
+/// Byte 31: 1 enables the barrier of the cache.
 pub const BARRIER_CTRL: u8 = 31;
-/// Byte 32: bit 0 flushes the cache, bit 1 issues a barrier.
+/// Byte 32: bit 0 flushes the cache, bit 1 issues a barrier of the cache.
 pub const FLUSH_CACHE: u8 = 32;
 /// Byte 33: 1 enables the cache.
 pub const CACHE_CTRL: u8 = 33;
@@ -34,7 +34,8 @@ pub const USE_NATIVE_SECTOR: u8 = 62;
 pub const PERIODIC_WAKEUP: u8 = 131;
 /// Byte 132: control of the package case temperature.
 pub const TCASE_SUPPORT: u8 = 132;
-/// Byte 133: production state of the device.
+/// Byte 133: whether the device gets data before it is soldered: 0 normal use, 1 and 2 manual mode
+/// (while and after the data are written), 3 automatic mode.
 pub const PRODUCTION_STATE_AWARENESS: u8 = 133;
 /// Byte 134: whether the device erases bad blocks securely when it retires them.
 pub const SEC_BAD_BLK_MGMNT: u8 = 134;
@@ -58,7 +59,7 @@ pub const BKOPS_EN: u8 = 163;
 pub const BKOPS_START: u8 = 164;
 /// Byte 165: starts a sanitize operation.
 pub const SANITIZE_START: u8 = 165;
-/// Byte 167: write reliability of the partitions, one bit each.
+/// Byte 167: partitions that keep the old data when a write is interrupted, one bit each.
 pub const WR_REL_SET: u8 = 167;
 /// Byte 169: whether firmware updates are allowed.
 pub const FW_CONFIG: u8 = 169;

@@ -28,7 +28,8 @@ bytes! {
     cmdq_mode_en 15;
     /// Byte 16: supported kinds of secure removal in bits 3:0, the kind in use in 5:4.
     secure_removal_type 16;
-    /// Byte 17: whether production state awareness is enabled.
+    /// Byte 17: whether production state awareness is enabled: the device gets data before it is
+    /// soldered.
     product_state_awareness_enablement 17;
     /// Byte 26: status of a firmware update; 0 is success.
     ffu_status 26;
@@ -36,7 +37,7 @@ bytes! {
     mode_operation_codes 29;
     /// Byte 30: mode of a firmware update.
     mode_config 30;
-    /// Byte 31: 1 if the barrier is enabled.
+    /// Byte 31: 1 if the barrier of the cache is enabled.
     barrier_ctrl 31;
     /// Byte 33: bit 0 is set if the cache is enabled.
     cache_ctrl 33;
@@ -156,7 +157,8 @@ bytes! {
     sleep_notification_time 216;
     /// Byte 217: n, for a longest time to enter or leave sleep of 100 ns * 2^n.
     s_a_timeout 217;
-    /// Byte 218: n, for a longest change of the production state of 100 us * 2^n.
+    /// Byte 218: n, for a longest change of
+    /// [`production_state_awareness`](Self::production_state_awareness) of 100 us * 2^n.
     production_state_awareness_timeout 218;
     /// Byte 219: n, for a sleep current from VCCQ of 1 uA * 2^n.
     s_c_vccq 219;
@@ -225,7 +227,7 @@ bytes! {
     cmdq_depth_less_1 307;
     /// Byte 308: bit 0 is set if the device has a command queue.
     cmdq_support 308;
-    /// Byte 486: bit 0 is set if the device supports the barrier.
+    /// Byte 486: bit 0 is set if the device supports the barrier of the cache.
     barrier_support 486;
     /// Byte 491: n, for a longest firmware operation code of 100 us * 2^n.
     operation_code_timeout 491;

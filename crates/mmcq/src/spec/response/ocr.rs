@@ -11,7 +11,8 @@ pub enum AddressUnit {
     Sector,
 }
 
-/// The OCR, as in R3. Methods for bits of one standard name it.
+/// The OCR, as in R3. If only one standard has a bit, the comment of the bit's method names that
+/// standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ocr(pub u32);
 

@@ -4,7 +4,8 @@
 //! caller reads that byte by any means. The walker only moves forward, over at most [`TUPLES_MAX`]
 //! tuples and [`BYTES_MAX`] bytes, inside of the area that the standard allows. Tuples of code 0
 //! are padding and count only as bytes. A link of FFh ends the chain, like CISTPL_END. The walker
-//! does not read the bodies of tuples that are not listed here.
+//! reads the bodies of CISTPL_VERS_1, CISTPL_MANFID, CISTPL_FUNCID and CISTPL_FUNCE, and skips all
+//! others.
 
 use core::fmt;
 
@@ -55,7 +56,7 @@ pub enum CisFault {
     Tuples,
     /// The chain has more than [`BYTES_MAX`] bytes.
     Bytes,
-    /// Reading the chain took too long.
+    /// Reading the chain took longer than its reader allows.
     Time,
     /// The body of a tuple is too short for its fields.
     Short {
