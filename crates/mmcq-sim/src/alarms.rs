@@ -7,7 +7,8 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// lower number comes first.
 ///
 /// A model reads the next alarm far more often than it changes one, so [`Alarms`] stores the number
-/// of the next alarm. Few alarms are set at a time.
+/// of the next alarm. Few alarms are set at a time, and a search for the next one looks at these
+/// alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms<const N: usize> {
     at_ns: [u64; N],

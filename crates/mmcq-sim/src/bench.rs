@@ -295,7 +295,8 @@ impl<P: Profile> Bench<P> {
         self.machine.tell_card();
     }
 
-    /// Advances to the next interrupt or deadline, and calls the stack to handle it.
+    /// Advances to the controller's next interrupt, the engine's next deadline or the end of a
+    /// [`sleep`](Self::sleep), whichever comes first. Then calls the stack.
     ///
     /// # Errors
     /// [`BenchError::Stalled`] if no event can happen any more, [`BenchError::Storm`] if the
@@ -325,8 +326,8 @@ impl<P: Profile> Bench<P> {
         Err(BenchError::Storm { at_ns: self.machine.time.now() })
     }
 
-    /// Polls a future until it is ready. Between polls the bench advances to the next interrupt or
-    /// deadline.
+    /// Polls a future until it is ready. Between two polls the bench makes one
+    /// [`step`](Self::step).
     ///
     /// # Errors
     /// The errors of [`step`](Self::step).
@@ -362,6 +363,6 @@ pub fn card_named(name: &str) -> Result<Box<dyn Card>, BenchError> {
 /// freed.
 pub fn buffer(blocks: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: the slice has bytes of the same memory, and no more than the memory has.
+    // SAFETY: the slice covers exactly the bytes of `words`, which nothing else uses.
     DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
 }

@@ -3,8 +3,8 @@
 //! Hard interrupts come before deferred work (softirq, tasklet), deferred work before real-time
 //! threads, and these before normal threads. Work that can be interrupted spends its cost and then
 //! acts; interruptions delay the action. Code that cannot be interrupted (an interrupt handler, an
-//! action under a lock) acts at once. It charges its time to the [`Time`](crate::time::Time)
-//! cursor, and keeps its core until the cursor's end.
+//! action under a lock) acts at once. It charges its time to [`Time`](crate::time::Time), and keeps
+//! its core until that time.
 
 use crate::world::{Queue, Stream};
 use std::collections::VecDeque;
@@ -119,8 +119,9 @@ struct Running<A> {
 
 struct Core<A> {
     running: Option<Running<A>>,
-    /// A thread that deferred work has preempted, with the cost in ns that it still has to spend,
-    /// and its action.
+    /// A thread that keeps this core although it does not run: deferred work or an interrupt came
+    /// first, or its action is over and it has further work. With the cost in ns that it still has
+    /// to spend, and its next action.
     aside: Option<(Thread, u64, A)>,
     deferred: VecDeque<(u64, A)>,
     blocked_until_ns: u64,
@@ -142,7 +143,8 @@ struct Task<A> {
     state: State,
     work: Option<(u64, A)>,
     core: u8,
-    /// Whether the code that wakes the thread has chosen its core; such a thread does not migrate.
+    /// Whether [`Cpu::prefer`] has chosen the core of the thread's next wake-up. Such a thread
+    /// takes another core only if that one is not free.
     preferred: bool,
     /// Number of times that the thread gave up its core, to sleep or for a real-time thread.
     switches: u64,
@@ -213,8 +215,8 @@ impl<A: Copy> Cpu<A> {
         self.cores.len() > 1 && self.migration > 0.0
     }
 
-    /// Records that a piece of work begins. Work that acts on core `beside` does not count as
-    /// present: the two are executed one after the other.
+    /// Records that a piece of work begins, and in `met` whether other work is present then. Work
+    /// that acts on core `beside` does not count: the two are executed one after the other.
     fn meet(&mut self, beside: Option<u8>, now_ns: u64) {
         let idle = |(number, c): (usize, &Core<A>)| {
             let free = c.running.is_none() && c.aside.is_none();
@@ -327,8 +329,8 @@ impl<A: Copy> Cpu<A> {
         task.preferred = true;
     }
 
-    /// Lets a thread that is awake (or whose action is being executed) spend a further cost and
-    /// then act.
+    /// Gives a thread that is on a core (or whose action is being executed) further work: the
+    /// thread spends `cost_ns`, and then does `action`.
     pub fn go_on(&mut self, thread: Thread, cost_ns: u64, action: A) {
         let task = &mut self.tasks[thread.0 as usize];
         debug_assert!(task.state == State::OnCore, "only a thread on a core can go on");
@@ -397,7 +399,8 @@ impl<A: Copy> Cpu<A> {
     /// Resumes a core after the action that [`Cpu::event`] returned, which took until `end_ns`.
     pub fn resume<E: From<CpuEvent>>(&mut self, core: u8, from_ns: u64, end_ns: u64, queue: &mut Queue<E>) {
         self.counts.busy_ns += end_ns - from_ns;
-        // An interrupt waits for the end of an action on its own core only.
+        // An interrupt waits for the end of an action only on the same core, so the choice of cores
+        // matters.
         self.met |= end_ns > from_ns;
         let c = &mut self.cores[core as usize];
         c.blocked_until_ns = c.blocked_until_ns.max(end_ns);
@@ -410,7 +413,7 @@ impl<A: Copy> Cpu<A> {
         if let Some(thread) = acted {
             let task = &mut self.tasks[thread.0 as usize];
             if task.state == State::Waking {
-                // The thread sleeps until its own alarm.
+                // The thread has called `wake` for itself: it sleeps until that wake-up.
                 task.switches += 1;
             } else if let Some((cost, action)) = task.work.take() {
                 c.aside = Some((thread, cost, action));
@@ -423,7 +426,8 @@ impl<A: Copy> Cpu<A> {
     }
 
     /// Picks the core for a woken thread: its last core if that is free, otherwise another free
-    /// core, otherwise its last core.
+    /// core, otherwise its last core. With the probability `migration` the search begins at a
+    /// random core instead.
     fn place(&mut self, thread: Thread, now_ns: u64) -> u8 {
         self.meet(None, now_ns);
         let last = self.tasks[thread.0 as usize].core;

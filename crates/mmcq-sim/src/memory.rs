@@ -25,7 +25,7 @@ const KEPT_VIOLATIONS: usize = 64;
 /// Number of unmapped bytes between two windows (parts of the bus address space).
 const GUARD_BYTES: u64 = 192;
 
-/// Number of low bits that are equal in a CPU address and its bus address, so that a device sees
+/// Mask of the low bits that are equal in a CPU address and its bus address, so that a device sees
 /// the same misalignment.
 const SHARED_BITS: usize = 7;
 
@@ -57,8 +57,9 @@ impl DeviceMemory for ShadowMemory {
         ShadowMemory::device_write(self, bus, data)
     }
 
-    /// Writes `data` into a descriptor that the device returns. If the mapping of the descriptor is
-    /// for `Write`, the CPU does not see the change, since no cache line is invalidated.
+    /// Writes `data` into a descriptor that the device returns. The descriptor must lie in a
+    /// mapping for `Write`. The CPU does not see the change, since such a mapping invalidates no
+    /// cache line.
     fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         let (window, at) = inner.span(bus, data.len(), Direction::Write).ok_or(BusError)?;
@@ -76,8 +77,8 @@ pub struct MemoryConfig {
     pub end: u64,
     /// Alignment that [`map`](mmcq::host::Dma::map) requires of CPU addresses; a power of two.
     pub align: usize,
-    /// Largest natural alignment: bus addresses are multiples of the mapping's size, up to this
-    /// power of two.
+    /// Largest natural alignment, a power of two. The size of a mapping is rounded up to a power of
+    /// two; its window begins at a multiple of that size, or of `natural` if that is smaller.
     pub natural: u64,
     /// Size in bytes of a cache line, a power of two. The end of a read mapping invalidates whole
     /// lines.
@@ -108,8 +109,9 @@ struct Window {
     base: u64,
     shadow: Box<[u8]>,
     live: Option<Live>,
-    /// Part of a `Read` mapping that has to be poison and was not filled yet. Most devices write
-    /// the mapping from beginning to end, so that no poison has to be filled in.
+    /// Offsets of the bytes of a `Read` mapping that the device has not written and that do not
+    /// hold poison yet. [`poison`](Self::poison) fills them only when it must: most devices write
+    /// the mapping from beginning to end, so that no byte is left to fill.
     fresh: Range<usize>,
 }
 
@@ -125,8 +127,8 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// Fills with poison those bytes of the window that the device was to write and has not written
-    /// yet.
+    /// Fills the bytes of `fresh` with poison: the device should write them, and has not written
+    /// them.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);

@@ -1,5 +1,5 @@
-//! Work that is distributed over threads, with results in the order of the work, and over computers
-//! by shards.
+//! Distribution of work over threads, and by shards over computers. Results from threads come in
+//! the order of the pieces of work.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,8 +11,8 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does `count` pieces of work on this number of threads. Calls `take` with the results in order;
-/// the first error of `take` stops the work.
+/// Calls `work` with each number below `count`, on this number of threads. Calls `take` with the
+/// results in the order of these numbers; the first error of `take` stops the work.
 ///
 /// # Errors
 /// The error that `take` returned.
@@ -50,7 +50,8 @@ pub fn in_order<T: Send, E>(
     })
 }
 
-/// Does `count` pieces of work on this number of threads. Returns the results, in order.
+/// Calls `work` with each number below `count`, on this number of threads. Returns the results in
+/// the order of these numbers.
 pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut all = Vec::with_capacity(count);
     let Ok(()) = in_order(count, threads, work, |done| {
@@ -83,7 +84,8 @@ impl FromStr for Shard {
 }
 
 impl Shard {
-    /// Returns the numbers of the points in this shard, of `points` points.
+    /// Returns the numbers of the points that belong to this shard, of the points 0 to `points` -
+    /// 1.
     pub fn part(self, points: usize) -> impl Iterator<Item = usize> {
         (self.index..points).step_by(self.count)
     }

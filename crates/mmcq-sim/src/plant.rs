@@ -2,8 +2,8 @@
 //! the checker detects it.
 //!
 //! All cards of a thread have the lie that `choose` has set. Only campaigns may set a lie. Lies
-//! exist only in the build of the simulator that `tools/planted.sh` builds; in other builds `is` is
-//! a constant.
+//! exist only in the build of the simulator that `tools/planted.sh` builds; in other builds `is`
+//! and `any` always return false.
 
 /// A planted bug (lie) of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

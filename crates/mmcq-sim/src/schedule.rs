@@ -1,17 +1,18 @@
-//! Schedule of events at a slot: a list with times, of faults of the catalogue, power loss of the
-//! card, removal and insertion.
+//! Schedule of events at a slot: a list of times and of what happens at each time. It is a fault of
+//! the catalogue, a power loss of the card, or the removal of the card and its later insertion.
 //!
 //! A line of the list has a time in milliseconds, a word, and for some words a duration in
 //! milliseconds. `#` begins a comment:
 //!
 //! ```text
-//! 100  resp_crc      # a fault of the catalogue, at the next event that it can strike
-//! 200  no_cd 50      # one that lasts, for so long
-//! 300  cut 20        # the card has no supply for so long, and the slot does not tell
-//! 400  out 500       # the card is taken out, and comes in again after so long
+//! 100  resp_crc      # this fault of the catalogue, at the next event that it can strike
+//! 200  no_cd 50      # a fault that lasts, here for 50 ms
+//! 300  cut 20        # the card has no supply for 20 ms, and the slot does not report it
+//! 400  out 500       # the card is taken out, and is inserted again after 500 ms
 //! ```
 //!
-//! Faults after which the card or the controller never comes back are not allowed.
+//! A line begins when the line above it has ended, or later. Faults after which the card or the
+//! controller never comes back are not allowed.
 
 use crate::card::Card;
 use crate::faults::catalogue::{Means, by_injection};
@@ -109,15 +110,15 @@ impl Schedule {
         }
     }
 
-    /// Returns the time in ns at which the next line is due; `None` if the list has not begun, or
-    /// has ended.
+    /// Returns the virtual time in ns of the next action, which is the begin of a line or the end
+    /// of its duration; `None` if the list has not begun, or no action is left.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         let (at_ns, _) = self.steps.get(self.next)?;
         Some(self.begun_ns?.saturating_add(*at_ns))
     }
 
-    /// Executes all lines that are due by `now_ns`, and advances the model to that time.
+    /// Executes all actions whose time is `now_ns` or earlier, and advances the model to `now_ns`.
     pub fn advance(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= now_ns) {
             reach(model, at_ns);

@@ -1,7 +1,8 @@
 //! SplitMix64, the random data of load generators: this module generates and recognises it.
 //!
-//! A sequence has the outputs for a state, for the state after it, and so on. Eight bytes take a
-//! few instructions, and each place in the sequence can be computed directly.
+//! A sequence has the outputs for a state, for the state after it, and so on. The generator makes
+//! eight bytes with a few instructions, and computes any word of a sequence without those before
+//! it.
 
 use multiversion::multiversion;
 
@@ -33,8 +34,8 @@ pub const fn word(state: u64) -> u64 {
 /// Returns the state whose output is this word.
 #[must_use]
 pub const fn state_of(output: u64) -> u64 {
-    // Three shifts by 27 to 31 bits move all bits out, so two terms undo an xor-shift. Each odd
-    // factor has an inverse modulo 2^64.
+    // z = x ^ (x >> n) is undone by x = z ^ (z >> n) ^ (z >> 2n) ^ ...; for n of 27 to 31, the
+    // terms from z >> 3n on are 0. Each odd factor has an inverse modulo 2^64.
     let z = unshifted(output, 31).wrapping_mul(const { inverse(SECOND) });
     let z = unshifted(z, 27).wrapping_mul(const { inverse(FIRST) });
     unshifted(z, 30)

@@ -208,16 +208,16 @@ pub(crate) trait Core {
 
     fn slot_mut(&mut self) -> &mut Slot;
 
-    /// Handles an alarm whose time has come; the alarm is not set any more.
+    /// Does the model's work for an alarm whose time has come. The alarm is not set any more.
     fn alarm(&mut self, alarm: usize, now_ns: u64);
 
-    /// Handles the insertion of a card. The default does nothing: it is for controllers whose board
-    /// detects cards.
+    /// Lets the model react to the insertion of a card, for example by its card detect bits. The
+    /// default does nothing: it is for controllers that leave the detection of cards to the board.
     fn card_came(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// Handles the removal of the card.
+    /// Lets the model react to the removal of the card. The default does nothing.
     fn card_went(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
@@ -272,8 +272,8 @@ pub(crate) trait Core {
         None
     }
 
-    /// Sets the interrupt line to `level`. A fault that holds the line low ends when all causes are
-    /// cleared, or at a new cause.
+    /// Sets the interrupt line to `level`; `new` tells that a further cause of the interrupt has
+    /// come. A fault that holds the line low ends when all causes are cleared, or at a new cause.
     fn drive_line(&mut self, level: bool, status: u32, new: bool, now_ns: u64) {
         if !level || new {
             self.slot_mut().line.forgive();
@@ -297,7 +297,7 @@ pub(crate) trait Core {
         card
     }
 
-    /// Handles the next event if it is due by `until_ns`. Returns whether an event was due.
+    /// Executes the next alarm if its time is `until_ns` or earlier. Returns whether it was.
     #[inline]
     fn fire(&mut self, until_ns: u64) -> bool {
         let slot = self.slot_mut();
@@ -315,7 +315,7 @@ pub(crate) trait Core {
         true
     }
 
-    /// Handles all events up to `now_ns`, and sets the model's time to `now_ns`. Returns the
+    /// Executes all alarms up to `now_ns`, and sets the model's time to `now_ns`. Returns the
     /// model's time. A `now_ns` before the model's time changes nothing.
     #[inline]
     fn reach(&mut self, now_ns: u64) -> u64 {
@@ -396,7 +396,8 @@ pub trait Controller: Core + Device {
         self.look(now_ns);
     }
 
-    /// Returns the card in the slot.
+    /// Returns the card in the slot; `None` if the slot is empty, or if
+    /// [`set_supply`](Self::set_supply) keeps the card's power off.
     fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
         self.slot_mut().card.as_deref_mut()
     }

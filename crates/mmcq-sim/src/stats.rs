@@ -118,7 +118,8 @@ pub enum BusEvent {
         index: u8,
         /// Content of a 48-bit response, or the upper 32 bits of a 136-bit response.
         content: u32,
-        /// Error bits that the controller reports: of SDHCI's register 30h, or of rtsx's STAT1.
+        /// Error bits that the controller reports, as in its own status register (SDHCI: 30h; rtsx:
+        /// STAT1).
         errors: u32,
         /// Time of the response's end bit in ns.
         end_ns: u64,
@@ -147,7 +148,8 @@ pub enum BusEvent {
     Interrupt {
         /// Time of the rise in ns.
         at_ns: u64,
-        /// Interrupt status at that time: SDHCI's register 30h, or rtsx's BIPR.
+        /// Interrupt status at that time, as in the controller's own register (SDHCI: 30h; rtsx:
+        /// BIPR).
         status: u32,
     },
 }

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 /// Virtual time in ns of the code that is executed at present.
 ///
-/// Code takes no time by itself: it is charged for what it did. A charge advances this cursor, so
-/// that the next action of the code, such as a register write, happens at the right time. The event
-/// loop sets the cursor back when it continues with an earlier event of another part of the system.
+/// Code takes no time by itself: [`charge`](Self::charge) moves the time forward by the price of
+/// what the code did. So the next action of the code, such as a register write, happens at the
+/// right time. The event loop sets the time back when it continues with an earlier event of another
+/// part of the system.
 #[derive(Clone, Debug, Default)]
 pub struct Time(Rc<Cell<u64>>);
 

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(BLOCK_GAP_CLK + block_clk(512, 8, true), 282);
         assert_eq!(BLOCK_GAP_CLK + block_clk(512, 4, false), 1024 + 18 + 8);
         assert_eq!(block_clk(512, 1, false), 4096 + 18);
-        // The tuning blocks and the SCR.
+        // The tuning block of CMD19 (64 bytes) and the SCR (8 bytes).
         assert_eq!(block_clk(64, 4, false), 128 + 18);
         assert_eq!(block_clk(8, 4, false), 16 + 18);
     }
@@ -132,7 +132,7 @@ mod tests {
     fn sdr104_block_is_5_05_us() {
         let block = BLOCK_GAP_CLK + block_clk(512, 4, false);
         assert_eq!(ns(block, 208_000_000), 5_048);
-        // 101.4 MB/s is 198 068 blocks a second.
+        // 101.4 MB/s is 198 095 blocks a second.
         assert_eq!(ns(block * 198_095, 208_000_000), 999_998_798);
     }
 

@@ -115,7 +115,7 @@ impl Media for Medium {
 
 /// Number of sectors in a flash page (16 KiB), which the flash programs as a whole.
 const PAGE_SECTORS: u64 = 32;
-/// Number of sectors that one word of the safe-sector map covers, one bit each.
+/// Number of sectors that one word of the map `Journal::safe` covers, one bit each.
 const STRETCH: u64 = u64::BITS as u64;
 /// Largest number of sectors in the journal. Beyond it, the oldest sectors count as safe.
 const LONGEST: usize = 1 << 17;
@@ -190,7 +190,8 @@ impl Journal {
         self.follow || self.volatile || !self.entries.is_empty()
     }
 
-    /// Begins a write command.
+    /// Begins a write command. If more versions are at stake than the cache has room for, about
+    /// half of the cached ones become safe now.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.open != self.seq {
             // The write command before this one did not reach its end.
@@ -254,7 +255,8 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// Flushes the cache: all its sectors are safe from the time `until_ns` on.
+    /// Flushes the cache: all its sectors, except those that it has lost, are safe from the time
+    /// `until_ns` on.
     pub(crate) fn flush(&mut self, until_ns: u64) {
         for entry in self.entries.iter_mut().filter(|entry| entry.what.stage == Stage::Cached && !entry.lost)
         {

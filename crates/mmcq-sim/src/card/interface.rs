@@ -53,18 +53,19 @@ pub(super) trait Interfaced {
     /// Returns the bus settings that the card's present mode needs.
     fn mode(&self) -> Mode;
 
-    /// Handles all events of the card that were due until this time, such as the end of busy.
+    /// Brings the state of the card up to this time: ends what is over by then, such as busy.
     fn settle(&mut self, now_ns: u64);
 
-    /// Handles a loss of power: everything volatile is lost.
+    /// Loses the volatile data, such as the content of the write cache, as at a loss of power.
     fn lose_cache(&mut self, now_ns: u64);
 
-    /// Handles a power-up, or the end of a dip.
+    /// Puts the card into its state after power-up, at a power-up and at the end of a dip.
     fn supply_comes(&mut self, now_ns: u64);
 
     fn supply_goes(&mut self, now_ns: u64);
 
-    /// Handles a change of the bus while the card has power; `was` is the state of the bus before.
+    /// Lets the card react to a change of the bus while it has power; `was` is the state of the bus
+    /// before.
     fn bus_moved(&mut self, was: &BusState, now_ns: u64) {
         let _ = (was, now_ns);
     }
@@ -149,7 +150,7 @@ pub(super) trait Interfaced {
             return Reply::SILENT;
         }
         let mut reply = self.execute(index, arg, now_ns);
-        // CMD7 selects a card whose busy began before.
+        // CMD7 may select a card whose busy began before; no fault strikes that busy again.
         if index != 7
             && let Some(until_ns) = reply.busy_until_ns.filter(|&until_ns| until_ns > now_ns)
         {

@@ -184,14 +184,14 @@ pub trait Card {
         flash::Work::default()
     }
 
-    /// Handles a command that ended at `now_ns` with a correct CRC7.
+    /// Executes a command that ended at `now_ns` with a correct CRC7. Returns the card's reaction.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
     /// Returns the next block of the read in progress; the data lines are free from `now_ns` on.
     /// `buffer` has the block size of [`Flow::Read`].
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock;
 
-    /// Handles a block of the present write, which ended on the wire at `now_ns`. `crc_ok` tells
+    /// Takes a block of the present write, which ended on the wire at `now_ns`. `crc_ok` tells
     /// whether its CRC was correct at the card.
     fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
@@ -208,7 +208,7 @@ pub trait Card {
         if self.switching_voltage(now_ns) { 0xf } else { 0 }
     }
 
-    /// Returns the position of the mechanical write protection switch (SD).
+    /// Returns whether the mechanical write protection switch of an SD card protects the card.
     fn write_protect_switch(&self) -> bool {
         false
     }
@@ -236,9 +236,9 @@ pub trait Card {
         None
     }
 
-    /// Sets the faults of the card: at the points [`crate::faults::Point::Busy`], `PowerUp`,
-    /// `Voltage`, `Cache`, `Medium` and `Function`. From then on the card also tracks its writes
-    /// for [`Card::cut`].
+    /// Sets the faults of the card. They strike at the points inside the card, such as
+    /// [`crate::faults::Point::Busy`], `PowerUp`, `Cache`, `Medium`, `Task` and `Pack`. From then
+    /// on the card also tracks its writes for [`Card::cut`].
     fn set_faults(&mut self, faults: Faults) {
         let _ = faults;
     }
@@ -263,8 +263,8 @@ pub trait Card {
         let _ = now_ns;
     }
 
-    /// Returns two counters: how often a CMD0, a dip or a loss of power decided about the sectors
-    /// at stake, and in how many of these cases the cache held a sector.
+    /// Returns two counters: how often a CMD0, a dip, a loss of power or a failed flush decided
+    /// about the sectors at stake, and in how many of these cases the cache held a sector.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -290,8 +290,8 @@ pub trait Card {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
-    /// Returns whether the card has functions that may interrupt. Without them a controller need not call
-    /// [`Card::interrupt`] and [`Card::next_event_ns`].
+    /// Returns whether the card has functions that may interrupt. Without them a controller need
+    /// not call [`Card::interrupt`] and [`Card::next_event_ns`].
     fn has_functions(&self) -> bool {
         false
     }

@@ -18,7 +18,8 @@ pub struct OddAnswer {
     /// Whether the command is an application command, after CMD55.
     #[serde(default)]
     pub app: bool,
-    /// Which use of the command gets the first wrong answer, counted from 1 over the card's life.
+    /// Which use of the command gets the first wrong answer, counted from 1 since the card was
+    /// made.
     #[serde(default = "one")]
     pub nth: u64,
     /// Number of wrong answers that follow each other; 0: all answers from `nth` on.
@@ -166,8 +167,8 @@ pub struct SpiBytes {
 #[serde(deny_unknown_fields)]
 struct Turned {
     line: SpiLine,
-    /// Number of the first damaged byte. Bytes are counted from 1 while the card is selected, over
-    /// the card's life.
+    /// Number of the first damaged byte. Bytes are counted from 1 while the card is selected, since
+    /// the card was made.
     nth: u64,
     /// Number of damaged bytes that follow each other; 0: all bytes from `nth` on.
     #[serde(default = "one")]

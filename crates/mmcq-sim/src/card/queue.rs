@@ -68,8 +68,8 @@ pub(crate) struct Task {
     pub(crate) forced: bool,
     /// Whether the task goes before tasks without priority.
     pub(crate) priority: bool,
-    /// Time in ns that its flash unit needs for further tries to read the task's first page
-    /// (retries).
+    /// Time in ns of the further tries (retries) with which a flash unit reads the task's first
+    /// page.
     pub(crate) retries_ns: u64,
     /// Delay in ns until the task becomes ready; `u64::MAX`: never (a fault).
     pub(crate) late_ns: u64,
@@ -238,8 +238,8 @@ impl Tasks {
         bits
     }
 
-    /// Returns what the card answers to a poll of the queue status if a fault strikes the poll.
-    /// `status` is the ordinary card status.
+    /// Returns the card's answer to a poll of the queue status; `strike` is the fault that strikes
+    /// the poll, if any. `status` is the ordinary card status.
     pub(crate) fn says(&mut self, strike: Option<Strike>, status: u32, load_ns: u64, now_ns: u64) -> u32 {
         if strike == Some(Strike::Lost) {
             self.clear();

@@ -60,8 +60,8 @@ pub(crate) fn sd_cid(identity: &Identity) -> [u8; 16] {
     cid
 }
 
-/// Returns the CID of an eMMC [eMMC 7.2]. The year field counts from 1997, or from 2013 for 4.41
-/// and later.
+/// Returns the CID of an eMMC [eMMC 7.2]. The year field counts from 1997. It counts from 2013 in a
+/// device of revision 4.41 or later that was made in 2013 or later.
 pub(crate) fn emmc_cid(identity: &Identity, counts_from_2013: bool) -> [u8; 16] {
     let mut cid = [0u8; 16];
     cid[0] = identity.manufacturer_id;

@@ -107,8 +107,8 @@ impl Status {
         content
     }
 
-    /// Handles a legal command whose response is not R1: it clears bits of condition B, not of
-    /// condition C.
+    /// Clears ILLEGAL_COMMAND (clear condition B) at a legal command whose response is not R1. The
+    /// bits of clear condition C stay.
     pub(crate) fn valid_command(&mut self) {
         self.illegal = false;
     }

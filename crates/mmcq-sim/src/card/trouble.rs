@@ -37,7 +37,7 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// Handles a power-up: ends the faults of the last one, and draws new ones.
+    /// Ends the faults from before a power-up, and draws those that strike the power-up.
     pub(crate) fn power_up(&mut self, faults: &Faults) {
         *self = Trouble { violations: std::mem::take(&mut self.violations), ..Trouble::default() };
         match faults.strike(Point::PowerUp) {

@@ -44,14 +44,15 @@ impl Checker {
     }
 
     /// Records that the card lost its power while a transfer may have been open. Complete writes
-    /// that were not flushed are now on the card, or not, or torn. A client may be told.
+    /// that were not flushed are now on the card, or not, or torn. The stack may report the loss to
+    /// a client.
     pub fn supply_lost_open(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
         self.note_reset();
         self.excuse = true;
     }
 
-    /// Records that the card was reset while the host continued, with an empty cache.
+    /// Records that the card, whose cache was empty, was reset while the host continued.
     ///
     /// The host may report a loss only if a write exists that no flush has covered. Promise P8
     /// requires this report after acknowledged writes without a flush: no host can know that the

@@ -128,7 +128,7 @@ pub struct Checker {
     /// Number of completions at which the card dropped a part of its cache in a failed flush; an
     /// error must report it. `None`: nothing to report.
     gave_up: Option<u32>,
-    /// Number of the last completed change that no flush has covered.
+    /// Completion number of the last change, done or failed, that no flush has covered.
     unflushed: Option<u32>,
     /// Number of the last request that may fail because of a fault; later requests have no cause to
     /// fail.

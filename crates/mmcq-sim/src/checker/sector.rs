@@ -124,8 +124,8 @@ impl Entry {
         Entry { fate: Fate::Failed(0), decided: true, ..Entry::new(0, wanted) }
     }
 
-    /// Returns whether a later read can return no older content. After a discard it can, since the
-    /// sector may keep its content for a while.
+    /// Returns whether this entry rules out all older contents: no later read can return one. A
+    /// discard does not rule them out, since the sector may keep its content for a while.
     fn covers(&self) -> bool {
         self.wanted != Wanted::Discarded
             && (self.shown || matches!(self.fate, Fate::Done(_) | Fate::Shown(_)))

@@ -112,16 +112,17 @@ fn a_thread_can_go_on_without_a_switch() {
     assert_eq!(cpu.counts().switches, 1);
 }
 
-/// What comes to a machine after some time: an interrupt that defers work; or one of three threads
-/// with a cost, which then spends another cost, or defers work to its own core.
+/// An event of a script: an interrupt, which may defer work; or the wake-up of one of three threads
+/// with a cost. After its action the thread may go on with another action, and may defer work to
+/// its own core.
 #[derive(Clone, Copy)]
 enum Comes {
     Interrupt { defers: bool },
     Thread { number: usize, cost_ns: u64, goes_on: bool, defers: bool },
 }
 
-/// Lets all events come. Returns time and action of each action, and whether the seed may have
-/// changed the times.
+/// Executes all events of a script. Returns time and action of each action, and whether the seed
+/// may have changed the times.
 fn lived(seed: u64, script: &[(u64, Comes)]) -> (Vec<(u64, char)>, bool) {
     let (mut cpu, mut queue) = (Cpu::new(4, 0.5, seed), Q::new());
     let threads: Vec<_> = (0..3).map(|_| cpu.spawn(Priority::Normal)).collect();

@@ -103,7 +103,8 @@ impl Point {
         self == Point::Exchange
     }
 
-    /// Returns whether the point occurs only with a command queue.
+    /// Returns whether the point occurs only with a command queue, with packed commands or with
+    /// lists (ADMA3).
     #[must_use]
     pub fn is_of_queue(self) -> bool {
         self >= Point::Doorbell
@@ -151,8 +152,8 @@ pub enum Strike {
     Never,
     /// A busy that the card does not show on DAT0 (B4).
     Hidden,
-    /// An operation fails: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
-    /// be read or programmed (D3, D5), a command that discards tasks (H10), an entry of a packed
+    /// An operation fails: DMA (E6), tuning (A12), voltage switch (A13), a medium that cannot be
+    /// read or programmed (D3, D5), a command that discards tasks (H10), an entry of a packed
     /// command (H15). The poll for ready tasks is answered by an ordinary status.
     Fail,
     /// A wrong bit in data with a right CRC (D4); the number is that of the bit in the block. For a

@@ -9,7 +9,7 @@ use crate::wire::{BLOCK_GAP_CLK, Beat};
 /// Number of clocks that CRC16 and end bit of a block take.
 pub(crate) const TAIL_CLK: u64 = 17;
 
-/// The block that is on the DAT lines, or the last one.
+/// The block that is on the DAT lines, or that was on them last.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     /// Whether the block comes from the card.
@@ -77,8 +77,8 @@ impl Block {
         self.held_since_ns
     }
 
-    /// Requests a block from the card. Returns its earliest start in ns and whether its CRC is
-    /// right; `None`: no block comes.
+    /// Requests a block from the card. Returns its earliest start in ns, and whether its CRC and
+    /// its length are right; `None`: no block comes.
     pub fn ask(&mut self, slot: &mut Slot, now_ns: u64) -> Option<(u64, bool)> {
         let Some(Flow::Read { block_size }) = self.flow else { return None };
         let sent = usize::from(block_size);
@@ -121,14 +121,14 @@ impl Block {
         (self.start_ns, self.shown) = (start_ns, false);
     }
 
-    /// Handles the end of a read block on the lines.
+    /// Counts a read block that has ended on the lines, and shows it to the probe.
     pub fn came(&mut self, slot: &mut Slot, good: bool, now_ns: u64) {
         self.count(slot, good, now_ns);
         self.show(slot, good, false, now_ns);
     }
 
-    /// Handles the end of a written block on the lines: the card gets it. Returns its CRC status;
-    /// `None` if the card sends none.
+    /// Gives the card a written block that has ended on the lines, and counts it. Returns the CRC
+    /// status that the controller sees; `None` if it sees none.
     pub fn went(
         &mut self,
         slot: &mut Slot,
@@ -153,7 +153,7 @@ impl Block {
         Some(good)
     }
 
-    /// Cuts off the block that is on the lines.
+    /// Ends the block on the lines before its end bit; the probe sees the block as cut off.
     pub fn cut(&mut self, slot: &mut Slot, now_ns: u64) {
         if !self.shown && now_ns > self.start_ns {
             self.show(slot, true, true, now_ns);

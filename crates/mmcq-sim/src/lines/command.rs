@@ -110,8 +110,8 @@ impl<I: Issued> CmdLine<I> {
         self.waiting = Some(issue);
     }
 
-    /// Sends the waiting command if the clock runs. Returns the time in ns at which it ends on the
-    /// line.
+    /// Sends the waiting command, because the clock runs. Returns the time in ns at which the
+    /// command ends on the line; `None` if no command waits.
     pub fn go(&mut self, slot: &mut Slot, now_ns: u64) -> Option<u64> {
         let issue = self.waiting.take()?;
         let beat = slot.send(issue.token(), false, slot.beat(now_ns).not_before(self.free_ns));
@@ -126,8 +126,8 @@ impl<I: Issued> CmdLine<I> {
         self.active.take()
     }
 
-    /// Starts the card's response to a command. Returns its end in ns; `None` if the controller
-    /// waits for no response.
+    /// Starts the card's response to a command. Returns the end in ns of the response, or of the
+    /// wait for one; `None` if the controller waits for no response.
     pub fn answered(&mut self, active: &mut Active<I>, answer: Option<Answer>) -> Option<u64> {
         let waits = active.issue.waits();
         let seen = answer.filter(|_| active.strike != Some(Strike::Lost) && waits);

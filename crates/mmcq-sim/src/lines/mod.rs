@@ -23,8 +23,8 @@ impl Slot {
         }
     }
 
-    /// Sends a command on the CMD line from `start` on; `auto` marks a command of the controller.
-    /// Returns the edge at which it ends.
+    /// Sends a command on the CMD line from `start` on; `auto` marks a command that the controller
+    /// sends by itself. Returns the edge at which the command ends.
     pub fn send(&mut self, (index, arg): (u8, u32), auto: bool, start: Beat) -> Beat {
         let end = start.plus(COMMAND_CLK);
         let (start_ns, end_ns) = (start.ns(), end.ns());
@@ -45,7 +45,8 @@ impl Slot {
         reply
     }
 
-    /// Gives a block of data to the card, if the card expects blocks of this length.
+    /// Gives a block of data to the card, if the card expects data, and returns the card's reply. A
+    /// block of the wrong length counts as one with a wrong CRC.
     pub fn give_block(
         &mut self,
         flow: Option<Flow>,
@@ -58,8 +59,9 @@ impl Slot {
         self.with_card(now_ns, |card, now_ns| card.write_block(data, crc_ok, now_ns))
     }
 
-    /// Returns the CRC status that the controller sees, and the end of busy in ns. A fault may hide
-    /// a status: then the card may have taken the block and be busy.
+    /// Returns the CRC status that the controller sees, and the end of busy in ns; `None` if it
+    /// sees no status. A fault may hide a status: then the card may have taken the block and be
+    /// busy.
     pub fn seen_status(&mut self, reply: Option<WriteBlock>, strike: Option<Strike>) -> Option<(bool, u64)> {
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let seen = seen.and_then(|reply| Some((reply.status?, reply.busy_until_ns)));

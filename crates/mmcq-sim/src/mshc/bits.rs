@@ -73,8 +73,8 @@ pub(super) mod int {
     pub const DATA_CRC: u32 = 1 << 7;
     pub const RESPONSE_TIMEOUT: u32 = 1 << 8;
     pub const DATA_TIMEOUT: u32 = 1 << 9;
-    /// Interrupt bit: the CPU or the DMA served the FIFO too late. After CMD11: the lines have
-    /// changed their state.
+    /// Interrupt bit: the CPU or the DMA filled or emptied the FIFO too late. After CMD11: the
+    /// lines have changed their state.
     pub const STARVED: u32 = 1 << 10;
     pub const LOCKED: u32 = 1 << 12;
     /// Interrupt bit: the busy after the last block of a write has ended.

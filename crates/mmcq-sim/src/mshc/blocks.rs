@@ -29,7 +29,8 @@ impl Mshc {
         }
     }
 
-    /// Handles that the CPU or the internal DMA has read data from the FIFO or written data to it.
+    /// Continues what has waited for the FIFO, after the CPU or the internal DMA has read data from
+    /// the FIFO or written data to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::Drain if self.fifo.is_empty() => self.abort_is_over(now),

@@ -163,7 +163,8 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Handles a good response to CMD11.
+    /// Begins the voltage switch after a good response to CMD11: the controller samples the lines
+    /// [`LOW_CLK`] clocks later.
     pub(super) fn voltage_command_answered(&mut self, now: u64) {
         if self.regs.enable & clock::LOW_POWER != 0 {
             // In low power mode the clock would stop by itself, which the card takes for a step of

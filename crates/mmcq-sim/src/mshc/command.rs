@@ -59,7 +59,8 @@ impl Mshc {
         self.regs.command & cmd::START != 0
     }
 
-    /// Handles a write to the command register.
+    /// Stores a write to the command register. With the bit START the command path takes the
+    /// command [`TAKE_CLK`] source clocks later.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         self.regs.command = value;
         if value & cmd::START == 0 {
@@ -135,7 +136,8 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Handles the end of data without an error: CMD12 follows if the command has requested it.
+    /// Sends the automatic CMD12 after data that ended without an error, as soon as the CMD line is
+    /// free.
     pub(super) fn stop_is_due(&mut self, now: u64) {
         self.auto = Auto::Due;
         self.command_may_go(now);

@@ -98,7 +98,7 @@ impl DatLines {
             || matches!(self.state, ReadHeld | WriteHeld) && self.block.at > 0
     }
 
-    /// Handles the end of a block. Returns true if it was the last one.
+    /// Counts a block that has ended. Returns true if it was the last one.
     pub(super) fn block_over(&mut self) -> bool {
         let Block { size, at, .. } = &mut self.block;
         *at = 0;
@@ -201,8 +201,8 @@ impl Mshc {
         self.regs.raw |= error | int::DATA_OVER;
         self.path_ends(now);
         if !self.dat.block.read {
-            // Without a busy after the last block, bit 13 must not be set: Linux's driver would
-            // take it beside data over for an error.
+            // Without a busy after the last block, bit 13 must not be set together with data over:
+            // Linux's driver would take it for an error.
             let until_ns = self.slot.busy_until_ns;
             if until_ns > now {
                 self.set_timer(Timer::Busy, until_ns);
@@ -218,7 +218,7 @@ impl Mshc {
         }
     }
 
-    /// Handles the end of the busy after a write.
+    /// Sets the interrupt bit BUSY_CLEAR at the end of the busy after a write.
     pub(super) fn busy_cleared(&mut self, now: u64) {
         if self.slot.busy_until_ns > now {
             // A stop command has prolonged the busy.
@@ -236,7 +236,8 @@ impl Mshc {
         }
     }
 
-    /// Handles a write to the internal DMA's mode, enable or poll demand register.
+    /// Continues the internal DMA after a write to the control register, or to the DMA's mode or
+    /// poll demand register.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         if !self.dat.dma || !self.by_dma() {
             return;
@@ -303,7 +304,8 @@ impl Mshc {
         self.set_timer(Timer::Data, until_ns.max(now));
     }
 
-    /// Handles the data timeout: no block came, or nothing served the FIFO.
+    /// Reports the data timeout: no block came, or neither the CPU nor the DMA emptied or filled
+    /// the FIFO in time.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.dat.held() {
             self.regs.raw |= int::STARVED;
@@ -319,7 +321,8 @@ impl Mshc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout, if the awaited event at `until_ns` comes too late.
+    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
+    /// end.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = u64::from(self.regs.timeout >> 8).max(1);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);
@@ -343,7 +346,7 @@ impl Mshc {
         }
         self.set_timer(Timer::DataTimeout, NEVER);
         let since_ns = self.dat.block.runs(&mut self.slot, now);
-        // The timeout counts clocks of the card.
+        // The timeout counts clocks of the card, which have stopped meanwhile.
         self.dat.waits_since += now.saturating_sub(since_ns);
     }
 

@@ -54,7 +54,7 @@ impl Idmac {
         (self.at, self.state, self.current) = (self.base, State::Ready, None);
     }
 
-    /// Handles a write to the base address.
+    /// Sets the base address of the descriptor list; the DMA continues there.
     pub fn set_base(&mut self, base: u64) {
         self.base = base;
         self.at = base;
@@ -221,7 +221,7 @@ impl Mshc {
         }
         if self.idmac.fresh != (control & des::FIRST != 0) {
             self.slot.violation();
-            // The first one resets the FIFO.
+            // The first descriptor of a transfer resets the FIFO.
             if control & des::FIRST != 0 {
                 self.fifo.clear();
             }

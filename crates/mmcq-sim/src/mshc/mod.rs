@@ -16,8 +16,8 @@
 //! a driver.
 //!
 //! # What surprises
-//! - Divider and clock enable take effect only with an update command. A command that waits for
-//!   earlier data (also an update) keeps its bit START set while DAT0 is low.
+//! - Divider and clock enable take effect only with an update command. A command that waits for the
+//!   data before it (also an update) keeps its bit START set while DAT0 is low.
 //! - While START is set the registers of a command are locked: a write to them is dropped and sets
 //!   bit 12 (HLE).
 //! - A command with an error is also reported as done. A read continues after a damaged response,
@@ -217,7 +217,8 @@ impl Mshc {
         self.slot.set_probe(probe);
     }
 
-    /// Handles changes of the lines (busy, card interrupt), after any event of the model.
+    /// Updates what depends on the lines (busy, card interrupt) and on the FIFO, after any event of
+    /// the model.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
             // A card that was removed or has no power does not hold DAT0 low.

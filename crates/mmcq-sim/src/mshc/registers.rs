@@ -321,7 +321,7 @@ impl Mshc {
         !self.by_dma() && (!self.config.is_smhc() || self.regs.control & ctrl::BY_CPU != 0)
     }
 
-    /// Handles a read of the FIFO register.
+    /// Takes a word from the FIFO, for a read of the FIFO register.
     fn take_word(&mut self, now: u64) -> u32 {
         if !self.by_cpu() || !self.dat.block.read || self.fifo.is_empty() {
             self.slot.violation();
@@ -337,7 +337,7 @@ impl Mshc {
         u32::from_le_bytes(word)
     }
 
-    /// Handles a write of the FIFO register.
+    /// Puts a word into the FIFO, for a write of the FIFO register.
     fn give_word(&mut self, value: u32, now: u64) {
         let bytes = self.dat.to_give.min(4);
         let theirs = self.by_cpu() && self.dat.active() && !self.dat.block.read;
@@ -350,7 +350,8 @@ impl Mshc {
         self.fifo_moved(now);
     }
 
-    /// Raises the FIFO request of the CPU while the fill level is beyond its threshold.
+    /// Requests that the CPU moves data: in a read while the FIFO holds more words than the
+    /// threshold, in a write while it holds no more than the threshold.
     pub(super) fn fifo_asks(&mut self) {
         if !self.by_cpu() {
             return;

@@ -12,9 +12,10 @@
 //! Where the manual leaves something open, the model chooses the strict behaviour. It counts
 //! mistakes in [`Controller::protocol_violations`](crate::slot::Controller::protocol_violations).
 //! Counted and without effect are: a write to a full FIFO, a read of an empty FIFO, accesses that
-//! are not 4 bytes, unknown registers. Only counted are: a change of clock or format, or of chip
-//! select, while busy; frames that are not 8 or 16 bits; slave mode; a clock phase that the card
-//! does not use. In the last four cases the card receives ones.
+//! are not 4 bytes, unknown registers. Only counted are a change of clock, format or chip select
+//! while busy, and each frame with settings that the card does not understand: not 8 or 16 bits,
+//! not Motorola's format, slave mode, or another clock mode than 0 and 3. Instead of such a frame
+//! the card receives ones.
 //!
 //! In Motorola's format with SPH = 0 there is one clock between two frames, in which the frame
 //! signal goes up. DMACR only stores what is written, since the board has no DMA.

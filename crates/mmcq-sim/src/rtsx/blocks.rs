@@ -31,7 +31,8 @@ impl Rtsx {
         self.sd.beat = Some(self.beat(now).not_before(now));
     }
 
-    /// Handles that the DMA has moved bytes between the ring buffer and memory.
+    /// Continues a transfer that waits for the ring buffer, after the DMA has moved bytes between
+    /// the ring buffer and memory.
     pub(super) fn ring_moved(&mut self, now: u64) {
         match self.sd.step {
             Step::ReadHeld if self.ring_room() >= self.sd.block => {
@@ -196,7 +197,7 @@ impl Rtsx {
         self.set_timer(Timer::Sd, token.ns());
     }
 
-    /// Handles the end of the CRC status of a written block.
+    /// Continues or ends a write at the end of the CRC status of a block.
     pub(super) fn write_status_ended(&mut self, now: u64) {
         if !self.sd.good {
             return self.fail_transfer(sd::CRC_WRITE_ERR | sd::STATUS_BAD, 0, now);

@@ -67,7 +67,8 @@ impl Rtsx {
         self.regs.at(card::CLK_EN) & card::SD_CLK_EN != 0 && self.regs.at(clk::CLK_CTL) & clk::CHANGE_CLK == 0
     }
 
-    /// Handles a write to the bits CHANGE_CLK or SD_CLK_EN.
+    /// Updates the bus after a write to the bits CHANGE_CLK or SD_CLK_EN. To let the clock through
+    /// before the PLL has locked is a mistake of the driver.
     pub(super) fn clock_gate_changed(&mut self, now: u64) {
         if self.gates_open() && !self.clock.locked {
             self.slot.violation();
@@ -75,7 +76,8 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// Handles a new value of a divider, the PLL control or a phase.
+    /// Applies a new value of a divider, the PLL control or a phase. To change it while the card
+    /// gets the clock is a mistake of the driver.
     pub(super) fn clock_changed(&mut self, name: u16, old: u8, new: u8, now: u64) {
         if self.gates_open() {
             self.slot.violation();

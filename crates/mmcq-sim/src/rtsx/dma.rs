@@ -169,7 +169,7 @@ impl Rtsx {
         self.set_timer(Timer::Dma, now.saturating_add(time_ns));
     }
 
-    /// Handles the end of a burst.
+    /// Moves the bytes of a burst at its end. Then starts the next burst, or ends the DMA.
     pub(super) fn dma_event(&mut self, now: u64) {
         let (Some(n), Some(left)) = (self.dma.moving.take(), self.dma.left) else { return };
         let Some(mut table) = self.dma.table.take() else { return };

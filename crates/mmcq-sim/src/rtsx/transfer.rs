@@ -145,7 +145,7 @@ impl Plan {
 }
 
 impl Rtsx {
-    /// Handles a write to the register TRANSFER.
+    /// Writes the register TRANSFER. With `start` the transfer begins.
     pub(super) fn set_transfer(&mut self, value: u8, start: bool, now: u64) {
         if self.sd.running() {
             if start {

@@ -30,7 +30,7 @@ impl Issued for Issue {
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl S3cSdi {
-    /// Handles a write to CMDCON that has the start bit.
+    /// Issues the command that CMDCON describes, after a write of its start bit.
     pub(super) fn issue(&mut self, now: u64) {
         let con = self.regs.cmd_con;
         if self.cmd.active() || con & (cmd_con::FROM_HOST | cmd_con::ZERO) != cmd_con::FROM_HOST {

@@ -84,7 +84,8 @@ impl DatLines {
 }
 
 impl S3cSdi {
-    /// Handles a write to the data control register DCON.
+    /// Writes the data control register DCON. A start arms a transfer; a write without a start
+    /// stops the present one.
     pub(super) fn set_data_control(&mut self, value: u32, now: u64) {
         let mode = value >> dcon::MODE_SHIFT & 3;
         self.regs.dcon = value & !dcon::START;
@@ -131,7 +132,7 @@ impl S3cSdi {
         }
     }
 
-    /// Handles the end of the response; data may start after the edge `beat`.
+    /// Starts the data of the transfer after the response, at the edge `beat` or later.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;
@@ -159,7 +160,8 @@ impl S3cSdi {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout, if the awaited event at `until_ns` comes too late.
+    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
+    /// end.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let limit_ns = self.slot.limit_ns(self.regs.timer.into(), from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
@@ -191,7 +193,8 @@ impl S3cSdi {
         }
     }
 
-    /// Handles that the CPU or the DMA has read words from the FIFO or written words to it.
+    /// Continues what has waited for the FIFO, after the CPU or the DMA has read words from the
+    /// FIFO or written words to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),
@@ -214,7 +217,8 @@ impl S3cSdi {
         }
     }
 
-    /// Handles the data timeout: data, a CRC status or the end of busy did not come in time.
+    /// Ends the transfer with a timeout: data, a CRC status or the end of busy did not come in
+    /// time.
     pub(super) fn data_timeout(&mut self, now: u64) {
         self.data_error(dsta::TIMEOUT, now);
     }
@@ -224,8 +228,7 @@ impl S3cSdi {
         self.stop_data(now);
     }
 
-    /// Handles the end of the last block on the lines. The FIFO may still hold words; the transfer
-    /// ends without them.
+    /// Ends the transfer after its last block on the lines, even if the FIFO still holds words.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         self.regs.data_status |= dsta::FINISH;
         self.stop_data(now);

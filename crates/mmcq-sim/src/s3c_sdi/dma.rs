@@ -21,7 +21,7 @@ pub(super) struct Dma {
 }
 
 impl S3cSdi {
-    /// Handles a write to register 118h, which starts or stops the DMA.
+    /// Starts or stops the DMA, after a write to register 118h.
     pub(super) fn dma_start(&mut self, value: u32, now: u64) {
         let wanted = value & 1 != 0 && self.config.dma;
         if wanted && self.dma.running {

@@ -11,8 +11,8 @@
 //! of the length selects memory to card).
 //!
 //! Where the manual leaves something open, the model chooses the strict behaviour:
-//! - "Command sent" is set after every command, "response end" and "response CRC" together. (R3 and
-//!   R4 do not have a right CRC.)
+//! - "Command sent" is set after every command. A response with a wrong CRC sets "response end" and
+//!   "response CRC" together. So does an R3 or R4, which has no CRC.
 //! - Some mistakes are ignored and counted
 //!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a command
 //!   during another one, a start of data without the bits that say when they begin, and a FIFO

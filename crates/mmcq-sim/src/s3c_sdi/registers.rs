@@ -204,7 +204,7 @@ impl S3cSdi {
         pairs.iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit)
     }
 
-    /// Handles a read of the data register.
+    /// Takes a word from the FIFO, for a read of the data register.
     fn take_word(&mut self, now: u64) -> u32 {
         let word = if self.writing() { None } else { self.fifo.pop() };
         let Some((word, _)) = word else {
@@ -218,7 +218,7 @@ impl S3cSdi {
         u32::from_le_bytes(word)
     }
 
-    /// Handles a write of the data register.
+    /// Puts a word into the FIFO, for a write of the data register.
     fn give_word(&mut self, value: u32, now: u64) {
         if !self.writing() || !self.fifo.push(&value.to_le_bytes()) {
             self.regs.fifo_failed = true;

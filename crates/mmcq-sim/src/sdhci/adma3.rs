@@ -56,8 +56,8 @@ impl Sdhci {
         self.config.spec >= 4 && self.config.capabilities1 & ADMA3 != 0
     }
 
-    /// Handles a write to one word of the 64-bit register 78h. The write of its last word starts
-    /// the list.
+    /// Writes one word of the 64-bit register 78h. The write of its highest byte in use starts the
+    /// list: byte 3 with 32-bit addresses, byte 7 with 64-bit ones.
     pub(super) fn set_list(&mut self, upper: bool, value: u32, mask: u32, now: u64) {
         if self.list.running {
             return self.violation("a list is started while one is at work [SDHC 1.13.5]");

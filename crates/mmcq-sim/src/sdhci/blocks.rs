@@ -123,7 +123,7 @@ impl Sdhci {
         self.dat.beat = Some(self.data_beat(now).not_before(now));
     }
 
-    /// Handles that the host has read a whole block from the buffer.
+    /// Continues a read after the host has read a whole block from the buffer.
     pub(super) fn buffer_has_room(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if !self.dat.dma => self.read_goes_on(now),
@@ -132,7 +132,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles that the host has written a whole block to the buffer.
+    /// Continues a write after the host has written a whole block to the buffer.
     pub(super) fn buffer_has_data(&mut self, now: u64) {
         if self.dat.state == State::WriteHeld {
             self.lines_stood(now);
@@ -279,7 +279,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles a request to stop that comes while the lines wait for memory between two blocks.
+    /// Stops the transfer at a block gap, for a request that comes while the lines wait for memory
+    /// between two blocks.
     pub(super) fn stop_at_gap(&mut self, now: u64) {
         let whole = self.dat.offset == 0 || self.dat.rest().is_none();
         let stands = matches!(self.dat.state, State::WriteHeld | State::ReadHeld);

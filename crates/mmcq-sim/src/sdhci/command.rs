@@ -131,7 +131,8 @@ impl CmdLine {
 }
 
 impl Sdhci {
-    /// Handles a write to the upper byte of the Command register, which starts a command.
+    /// Issues the command that the registers describe, after a write to the upper byte of the
+    /// Command register.
     pub(super) fn issue(&mut self, now: u64) {
         let command = self.regs.command;
         let expected = match command & 3 {
@@ -433,7 +434,7 @@ impl Sdhci {
         errors | if found { int::RESPONSE } else { 0 }
     }
 
-    /// Handles the end of an automatic CMD23; its main command follows.
+    /// Ends an automatic CMD23. Its main command follows if there was no error.
     fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
         self.regs.response[3] = content[0];
         let checked = issue.mode & mode::RESPONSE_CHECK != 0;

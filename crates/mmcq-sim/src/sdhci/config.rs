@@ -103,7 +103,7 @@ pub struct SdhciConfig {
     pub register_bytes: u16,
     /// The command queue engine; `None`: the controller has none.
     pub command_queue: Option<CqhciConfig>,
-    /// Points in which the controller violates the standard.
+    /// Mistakes: how the controller violates the standard.
     pub mistakes: Mistakes,
 }
 

@@ -209,7 +209,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles the response to a data command; data may start after the edge `beat`.
+    /// Starts the data of a command after its response, at the edge `beat` or later.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;
@@ -260,7 +260,8 @@ impl Sdhci {
         Beat::new(0, hz).plus(clocks).ns()
     }
 
-    /// Starts the data timeout, if the awaited event at `until_ns` comes too late.
+    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
+    /// end.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns <= from_ns {
             return self.stop_timer(Timer::DataTimeout);
@@ -285,7 +286,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles the end of the transfer's last block.
+    /// Ends the transfer after its last block: sends the automatic CMD12, or raises Transfer
+    /// Complete.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         if self.dat.dma && self.dma_finish(now) != Moved::All {
             return;
@@ -299,14 +301,14 @@ impl Sdhci {
         }
     }
 
-    /// Handles the response to an automatic CMD12.
+    /// Waits for the end of busy after the response to an automatic CMD12.
     pub(super) fn stop_ended(&mut self, now: u64) {
         if self.dat.state == State::Stop {
             self.wait_for_busy(now);
         }
     }
 
-    /// Handles the response to a command with an R1b: from now on the card may be busy.
+    /// Waits for the end of busy after the response to a command with an R1b.
     pub(super) fn start_busy(&mut self, now: u64) {
         // The abort command may come just after the transfer has ended; then the lines are idle.
         if matches!(self.dat.state, State::Idle | State::Reserved | State::Cut) {
@@ -325,8 +327,8 @@ impl Sdhci {
         self.set_timer(Timer::Data, until);
     }
 
-    /// Handles the response to an abort command that was sent with a response without busy (R1): if
-    /// the command has cut off a transfer, the transfer is complete now.
+    /// Completes a transfer that an abort command has cut off, at the response to this command. The
+    /// response has no busy (R1).
     pub(super) fn abort_without_busy(&mut self, now: u64) {
         if self.dat.state == State::Cut {
             self.complete(now);
@@ -403,8 +405,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles the data timeout [SDHC 2.2.18]. The timeout has no effect if the driver has not
-    /// enabled the status bit Data Timeout Error.
+    /// Ends the transfer with a data timeout [SDHC 2.2.18]. The timeout has no effect if the driver
+    /// has not enabled the status bit Data Timeout Error.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.regs.enable & int::DATA_TIMEOUT != 0 {
             self.data_error(int::DATA_TIMEOUT, now);
@@ -423,7 +425,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles a tuning block; the controller does not pass its data to the host [SDHC 2.2.25].
+    /// Counts a tuning block, and ends the tuning after the last one. The controller does not pass
+    /// the data of the block to the host [SDHC 2.2.25].
     pub(super) fn tuning_round(&mut self, now: u64) {
         self.dat.state = State::Idle;
         self.dma.stop();

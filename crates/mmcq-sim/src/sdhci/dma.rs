@@ -204,8 +204,8 @@ impl Sdhci {
         Moved::All
     }
 
-    /// Handles a write to the SDMA address register: a transfer that stopped at a boundary
-    /// continues.
+    /// Continues a transfer that SDMA has stopped at a boundary, after a write to the SDMA address
+    /// register.
     pub(super) fn sdma_restart(&mut self, now: u64) {
         let heard = !self.config.mistakes.sdma_address_ignored;
         if self.dma.engine == Engine::Sdma && self.dma.held && heard {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Points in which a controller violates the standard; by default none.
+/// Ways in which a controller violates the standard; by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mistakes {

@@ -1,5 +1,5 @@
-//! Profiles of controllers that violate the standard in a known point: the mistake of the model,
-//! and the quirk by which a board tells the driver about it.
+//! Profiles of controllers that violate the standard in a known way: the mistake of the model, and
+//! the quirk by which a board tells the driver about it.
 
 use super::SdhciConfig;
 use mmcq::host::Width;

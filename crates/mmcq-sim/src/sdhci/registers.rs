@@ -37,7 +37,7 @@ pub(super) struct Registers {
     pub adma_address: u64,
     pub inserted: bool,
     pub detect_stable: bool,
-    /// Present State bit 27: a command was not sent because of an earlier error.
+    /// Present State bit 27: a command was not sent because an automatic command before it failed.
     pub not_issued: bool,
     /// Whether the 1.8 V regulator is ready.
     pub at_18v: bool,
@@ -194,8 +194,8 @@ impl Sdhci {
         match offset {
             0x00 => {
                 self.regs.argument2 = merge(self.regs.argument2, value, mask);
-                // A write to the last byte of the SDMA address continues a stopped transfer [SDHC
-                // 2.2.1].
+                // A write to the highest byte of the SDMA address continues a stopped transfer
+                // [SDHC 2.2.1].
                 if mask & 0xff00_0000 != 0 && !self.regs.version4() {
                     self.sdma_restart(now);
                 }

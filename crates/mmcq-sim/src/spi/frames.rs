@@ -226,7 +226,7 @@ impl SpiSlot {
         0
     }
 
-    /// Handles the end of a block or data error token that was sent completely.
+    /// Counts a block that the card has sent completely, and prepares the next block of the read.
     fn block_went(&mut self, now_ns: u64) {
         let Sending::Bytes { bytes, .. } = std::mem::take(&mut self.front.sending) else { return };
         let Some(len) = bytes.len().checked_sub(3).filter(|len| *len > 0) else { return };
@@ -250,7 +250,8 @@ impl SpiSlot {
         self.slot.note(BusEvent::Block { read, bytes: len as u32, good, start_ns, end_ns: now_ns });
     }
 
-    /// Handles a token from the master.
+    /// Begins a block or ends a CMD25, after a token from the master. A token that is wrong or
+    /// comes too early is a mistake of the master.
     fn token_came(&mut self, token: u8, now_ns: u64) {
         let receives = self.card(now_ns, |card, now_ns| card.spi_receives(now_ns)) == Some(true);
         let many = self.front.taking.token == START_OF_MANY;
@@ -278,7 +279,7 @@ impl SpiSlot {
         }
     }
 
-    /// Handles a block from the master with its CRC16.
+    /// Gives the card a block from the master, and prepares the card's data response token.
     fn block_came(&mut self, now_ns: u64) {
         self.front.taking.inside = false;
         let strike = self.strike(Point::WriteBlock, now_ns);
@@ -309,7 +310,7 @@ impl SpiSlot {
         }
     }
 
-    /// Handles a command frame from the master.
+    /// Gives the card a command frame from the master, and prepares the card's response.
     fn frame_came(&mut self, now_ns: u64) {
         let frame = self.front.frame;
         let index = frame[0] & 0x3f;

@@ -9,8 +9,8 @@
 //! its faults are the same as on the SD bus. Access times and busy are virtual times, so at a
 //! faster clock they last for more bytes.
 //!
-//! Where the standard leaves something open, [`Habits`] say what this card does. In other points
-//! the model chooses the strict behaviour:
+//! Where the standard leaves something open, [`Habits`] say what this card does. For all that they
+//! do not cover, the model chooses the strict behaviour:
 //! - A card ignores everything before 1 ms of power, and 74 clocks with chip select and DI high. It
 //!   is in SD mode until a CMD0 comes with chip select low and a correct CRC7. Only a power cycle
 //!   brings it back to SD mode.
@@ -67,7 +67,7 @@ use frames::{Front, Use};
 /// Number of clocks with chip select and DI high that a card needs after power-up [SD 6.4.1].
 const FIRST_CLOCKS: u32 = 74;
 
-/// Behaviour of a card in points that the standard leaves open.
+/// Behaviour of a card where the standard leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
     /// Number of FFh bytes between a frame and its response: 1 to 8 (N_CR).
@@ -196,7 +196,7 @@ impl SpiSlot {
         bus
     }
 
-    /// Sets the behaviour of the card in points that the standard leaves open.
+    /// Sets the behaviour of the card where the standard leaves it open.
     pub fn set_habits(&mut self, habits: Habits) {
         self.habits = habits;
     }
@@ -260,7 +260,8 @@ impl SpiSlot {
         }
     }
 
-    /// Handles a change of chip select that the card has noticed.
+    /// Makes the card react to a change of chip select that it has noticed: it drops an incomplete
+    /// byte or frame.
     fn selection_seen(&mut self, low: bool, now_ns: u64) {
         self.shift = Shift::default();
         self.front.forget_frame();
@@ -331,7 +332,7 @@ impl SpiSlot {
         if self.slot.card().is_some() { self.stuck.unwrap_or(back) } else { 0xff }
     }
 
-    /// Handles a byte while chip select is high. A card in SD mode takes DI for its CMD line.
+    /// Exchanges a byte while chip select is high. A card in SD mode takes DI for its CMD line.
     fn idle_byte(&mut self, out: u8, start_ns: u64, end_ns: u64) -> u8 {
         if std::mem::take(&mut self.unseen) {
             self.selection_seen(false, start_ns);

@@ -29,7 +29,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles that the CPU has read a word from the FIFO or written one.
+    /// Continues what has waited for the FIFO, after the CPU has read a word from it or written
+    /// one.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if self.fifo.half_empty() => self.words_go_on(now),
@@ -272,7 +273,7 @@ impl Stm32Sdmmc {
         self.data_busy_ended(now);
     }
 
-    /// Handles the end of busy, before the first block or after a block.
+    /// Continues or ends the data at the end of busy, before the first block or after a block.
     fn data_busy_ended(&mut self, now: u64) {
         self.set_timer(Timer::DataTimeout, NEVER);
         match (self.dat.block.good, self.dat.left) {

@@ -71,7 +71,7 @@ impl Clock {
 }
 
 impl Stm32Sdmmc {
-    /// Handles a write to the register POWER.
+    /// Writes the register POWER: power state, and steps of the voltage switch.
     pub(super) fn set_power(&mut self, value: u32, now: u64) {
         let old = self.regs.power;
         let state = match (old & power::STATE, value & power::STATE) {
@@ -119,7 +119,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Handles a write to the register CLKCR.
+    /// Writes the register CLKCR. The write is refused while a command or data are active.
     pub(super) fn set_clock(&mut self, value: u32, now: u64) {
         let value = value & clkcr::ALL;
         if self.cmd.active() || self.dat.active() {
@@ -232,7 +232,8 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::Voltage, at_ns);
     }
 
-    /// Handles a write of the bit VSWITCH.
+    /// Continues the voltage switch after a write of the bit VSWITCH: the clock stays stopped for
+    /// [`HOLD_CLK`] clocks, and then runs again.
     fn switch_voltage(&mut self, now: u64) {
         if self.clock.switch != Switch::Stopped {
             return self.slot.violation();

@@ -37,7 +37,7 @@ pub struct Stm32SdmmcConfig {
     /// Bits of IDMABSIZE that exist. The lowest one is the length of a burst in bytes.
     pub size_mask: u32,
     /// First and last address that the IDMA can access; `None`: all. SDMMC1 of an H7 reaches its
-    /// AXI SRAM and external memory, but not the DTCM, in which a program's call stack often is.
+    /// AXI SRAM and external memory, but not the DTCM, where a firmware often has its call stack.
     pub window: Option<[u32; 2]>,
     /// Whether DATAEND of a write comes at the end of busy, as the manual says. Otherwise it comes
     /// with the CRC status of the last block.

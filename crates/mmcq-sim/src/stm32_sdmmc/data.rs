@@ -269,7 +269,7 @@ impl Stm32Sdmmc {
         self.finish(sta::ABORTED, now);
     }
 
-    /// Handles a write of the bit FIFORST.
+    /// Resets the FIFO after a write of the bit FIFORST, if data were aborted, failed or are held.
     pub(super) fn fifo_was_reset(&mut self, now: u64) {
         match self.dat.state {
             State::Aborting => {
@@ -288,7 +288,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles a change of the bit DTHOLD.
+    /// Begins or ends a hold of the data path, after a change of the bit DTHOLD.
     pub(super) fn hold_changed(&mut self, now: u64) {
         let hold = self.regs.command & cmd::HOLD != 0;
         match self.dat.state {
@@ -313,7 +313,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles a write of the bit RWSTOP, which ends a read wait.
+    /// Ends a read wait, after a write of the bit RWSTOP.
     pub(super) fn read_wait_ends(&mut self, now: u64) {
         if self.dat.state == State::ReadWait {
             self.regs.dctrl &= !(dctrl::WAIT_STOP | dctrl::WAIT_START);
@@ -360,7 +360,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles the end of busy after a response.
+    /// Reports the end of busy after a response by BUSYD0END, and makes the data path idle. After a
+    /// timeout of DTIMER the end is not reported, and only an abort makes the path idle.
     pub(super) fn busy_ended(&mut self, now: u64) {
         self.regs.busy = false;
         if self.dat.state != State::Command {
@@ -377,7 +378,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles the expiry of the timer DTIMER.
+    /// Reports that the timer DTIMER has expired. Data stop with an error; a busy after a response,
+    /// and an abort, continue.
     pub(super) fn data_timeout(&mut self, now: u64) {
         match self.dat.state {
             State::Command => {
@@ -397,7 +399,8 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout by DTIMER, if the awaited event at `until_ns` comes too late.
+    /// Starts the data timeout by DTIMER at `from_ns`, if the awaited event at `until_ns` comes
+    /// after its end.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = TIMER_CLK + u64::from(self.regs.timer);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);

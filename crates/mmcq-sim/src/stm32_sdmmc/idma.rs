@@ -98,8 +98,8 @@ impl Stm32Sdmmc {
         Moved::All
     }
 
-    /// Handles the end of a buffer that is not the last. With two buffers, the other one is used
-    /// next.
+    /// Ends a buffer that is not the last, and sets IDMABTC. With two buffers, the other one is
+    /// used next.
     fn buffer_ends(&mut self) {
         self.regs.status |= sta::IDMA_BUFFER;
         if self.config.buffers == Buffers::Double {

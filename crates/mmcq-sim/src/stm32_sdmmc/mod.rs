@@ -215,7 +215,7 @@ impl Stm32Sdmmc {
         self.slot.set_probe(probe);
     }
 
-    /// Handles changes of the lines (busy, card interrupt), after any event of the model.
+    /// Updates what depends on the lines (busy, card interrupt), after any event of the model.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
             // A card that was removed or has no power does not hold DAT0 low.

@@ -170,7 +170,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles a write to DCTRL; while data are active, most of its bits cannot change.
+    /// Writes DCTRL. While data are active, most of its bits cannot change.
     fn set_data_control(&mut self, value: u32, now: u64) {
         let active = self.dat.active();
         let by_cpu = self.regs.idma_control & idma::ENABLE == 0;
@@ -222,7 +222,7 @@ impl Stm32Sdmmc {
         self.regs.idma_control & idma::ENABLE != 0
     }
 
-    /// Handles a read of the FIFO register.
+    /// Takes a word from the FIFO, for a read of the FIFO register.
     fn take_word(&mut self, now: u64) -> u32 {
         let theirs = self.dat.moves_data() && self.dat.block.read && !self.by_idma();
         let Some(word) = (if theirs { self.fifo.pop() } else { None }) else {
@@ -234,7 +234,7 @@ impl Stm32Sdmmc {
         u32::from_le_bytes(word)
     }
 
-    /// Handles a write of the FIFO register.
+    /// Puts a word into the FIFO, for a write of the FIFO register.
     fn give_word(&mut self, value: u32, now: u64) {
         let theirs = self.dat.moves_data() && !self.dat.block.read && !self.by_idma();
         let bytes = self.dat.to_give.min(4);

@@ -61,8 +61,8 @@ impl Interfaced for EmmcCard {
         self.reset(now_ns);
     }
 
-    /// Handles changes of RST_n. Where EXT_CSD enables it, a pulse acts as a power cycle. A pulse
-    /// that is too short has no effect [eMMC 6.15.10].
+    /// Resets the card at the end of a pulse on RST_n, if EXT_CSD enables this: the pulse acts as a
+    /// power cycle. A pulse shorter than [`RESET_PULSE_NS`] has no effect [eMMC 6.15.10].
     fn bus_moved(&mut self, _was: &BusState, now_ns: u64) {
         if self.interface.bus.reset && self.ext_csd[usize::from(byte::RST_N_FUNCTION)] & 3 == 1 {
             self.reset_low_ns.get_or_insert(now_ns);

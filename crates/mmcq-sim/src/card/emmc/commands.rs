@@ -344,8 +344,8 @@ impl EmmcCard {
         reply
     }
 
-    /// Returns the byte address that a command's argument means: the argument is in bytes or in
-    /// sectors.
+    /// Returns the byte address that a command's argument means. The argument is in sectors on a
+    /// card of more than 2 GiB, and in bytes on a smaller one.
     pub(super) fn byte_address(&self, arg: u32) -> u64 {
         if self.config.sector_mode() { u64::from(arg) * 512 } else { u64::from(arg) }
     }

@@ -252,7 +252,8 @@ impl EmmcCard {
         Mode { max_hz, width, ddr, signal18, strobe }
     }
 
-    /// Handles all events of the device that were due until this time, such as the end of busy.
+    /// Brings the state of the device up to this time: ends the busy and the reads that are over by
+    /// then, and reports the errors of queued writes.
     fn settle(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));

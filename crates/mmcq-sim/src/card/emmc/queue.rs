@@ -84,7 +84,7 @@ impl EmmcCard {
     }
 
     /// Returns the time in ns from the start of a read in a flash unit until the first page of the
-    /// task is in its buffer.
+    /// task is in the buffer of that unit.
     fn load_ns(&self) -> u64 {
         self.flash.timing().read_first_ns
     }

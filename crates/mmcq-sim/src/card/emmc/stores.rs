@@ -97,7 +97,7 @@ impl Stores {
         }
     }
 
-    /// Returns the medium of the selected partition.
+    /// Returns the medium of the selected partition; the user area's if the partition has none.
     pub(super) fn active(&mut self, partition: Partition) -> &mut Medium {
         match partition {
             Partition::Boot(number) => self.boot.get_mut(usize::from(number)).unwrap_or(&mut self.user),

@@ -189,9 +189,9 @@ impl Flash {
         &self.timing
     }
 
-    /// Handles the end of a write, or of a part of it, with `bytes` from byte address `at` on.
-    /// `units` is the number of 4 KiB units that these bytes touch. Returns the end of busy in ns.
-    /// With `last` the command's data end here.
+    /// Puts data of a write command into the cache: `bytes` from byte address `at` on, which touch
+    /// `units` units of 4 KiB. They are all data of the command, or a part of them; with `last` the
+    /// command's data end here. Returns the end of busy in ns.
     pub fn write(&mut self, now_ns: u64, at: u64, bytes: u64, units: u64, last: bool) -> u64 {
         self.run = None;
         let programmed = self.programmed_bytes(at, bytes);

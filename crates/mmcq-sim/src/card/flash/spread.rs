@@ -25,7 +25,7 @@ pub struct Spread {
     pub retries: Option<Delays>,
     /// Write commands that meet garbage collection; `None`: none do.
     pub collections: Option<Delays>,
-    /// The SLC cache, a part of the flash that is written faster than the rest of it; `None`: the
+    /// The SLC cache, a part of the flash that is written faster than the other flash; `None`: the
     /// card has no SLC cache.
     pub slc: Option<Slc>,
 }

@@ -91,7 +91,7 @@ pub struct IoConfig {
     pub functions: Vec<FunctionConfig>,
     /// Card information structure: the tuple chains of the card and its functions.
     pub cis: Cis,
-    /// Points in which the card differs from the standard.
+    /// Quirks: how the card differs from the standard.
     pub quirks: IoQuirks,
 }
 
@@ -114,7 +114,8 @@ fn tuple(to: &mut Vec<u8>, code: u8, body: &[u8]) {
     to.extend_from_slice(body);
 }
 
-/// Returns the tuple chain of the card: manufacturer, and the extension tuple of function 0.
+/// Returns the tuple chain of the card: manufacturer, kind of function (SDIO), and the extension
+/// tuple of function 0.
 pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_speed: u8) -> Vec<u8> {
     let mut chain = Vec::new();
     let ([m0, m1], [d0, d1], [b0, b1]) =

@@ -74,7 +74,7 @@ pub struct IoCard {
     ready_ns: Option<u64>,
     switch_agreed: bool,
     rca: u16,
-    /// Whether the command before this one was illegal, which the next R5 reports.
+    /// Whether a command since the last response was illegal; the next R1, R5 or R6 reports it.
     illegal: bool,
     registers: Registers,
     transfer: Option<Transfer>,
@@ -202,8 +202,7 @@ impl IoCard {
         }
     }
 
-    /// Handles all events of the I/O part that were due until this time, such as a function that
-    /// becomes ready.
+    /// Ends the transfer of a CMD53 whose last read block is over at this time.
     fn settle(&mut self, now_ns: u64) {
         if let Some(transfer) = &self.transfer
             && transfer.end_ns.is_some_and(|end_ns| now_ns >= end_ns)
@@ -230,7 +229,7 @@ impl IoCard {
         self.enabled().filter(move |slot| slot.ready(now_ns))
     }
 
-    /// Returns the functions whose interrupt is enabled.
+    /// Returns the functions whose interrupt is enabled; none while the card is not selected.
     fn enabled(&self) -> impl Iterator<Item = &Slot> {
         let enable = if self.state == State::Cmd && self.registers.interrupts & 1 != 0 {
             self.registers.interrupts

@@ -17,8 +17,9 @@ pub struct IoQuirks {
     /// Data on four lines are damaged until the host disconnects the pull-up resistor for card
     /// detection (CCCR 07h bit 7).
     pub needs_cd_off: bool,
-    /// Functions become ready only after the host wrote this byte of function 0. Its address is
-    /// outside of the vendor's range F0h to FFh.
+    /// Address of a byte of function 0 that wakes the functions: they become ready only after the
+    /// host has written it. The address is outside of the vendor's range F0h to FFh. `None`: the
+    /// functions need no such write.
     pub wakes_by: Option<u8>,
     /// A CMD53 in byte mode with more bytes than the block size fails.
     pub byte_mode_within_block: bool,
@@ -120,7 +121,8 @@ impl IoCard {
         false
     }
 
-    /// Applies the quirk of a card that fails at 1.8 V, after it has accepted CMD11.
+    /// Begins the voltage switch after CMD11 was accepted: the card holds its lines low. With the
+    /// quirk `breaks_at_1v8` it never releases them.
     pub(super) fn leaves_3v3(&mut self, now_ns: u64) {
         self.voltage = Voltage::Low;
         if self.config.quirks.breaks_at_1v8 {

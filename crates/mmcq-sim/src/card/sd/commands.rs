@@ -492,7 +492,8 @@ impl SdCard {
     }
 }
 
-/// Returns whether a locked card accepts this command: class 0, class 7, CMD16, ACMD41 and ACMD42.
+/// Returns whether a locked card accepts this command: class 0 and CMD16, CMD42, CMD55, ACMD41 and
+/// ACMD42.
 fn works_locked(index: u8, app: bool) -> bool {
     match index {
         41 | 42 if app => true,

@@ -227,7 +227,8 @@ impl SdCard {
         }
     }
 
-    /// Handles all events of the card that were due until this time, such as the end of busy.
+    /// Brings the state of the card up to this time: functions that CMD6 has switched, the queue,
+    /// and the end of a read or of busy.
     fn settle(&mut self, now_ns: u64) {
         if let Some((functions, at_ns)) = self.pending_functions
             && now_ns >= at_ns

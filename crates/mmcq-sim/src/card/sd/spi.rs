@@ -364,7 +364,7 @@ impl SdCard {
         self.due_dip(now_ns);
     }
 
-    /// Handles the end of the selection (CS goes high): some cards end their transfer then.
+    /// Ends the transfer under way because CS goes high. Not every card does this.
     pub(crate) fn spi_deselected(&mut self, now_ns: u64) {
         self.settle(now_ns);
         match self.interface.state {

@@ -24,7 +24,8 @@ pub(crate) enum Voltage {
 }
 
 impl Voltage {
-    /// Handles a change of the bus by the host, from the state `was` to the state `bus`.
+    /// Advances the voltage switch at a change of the bus by the host, from the state `was` to the
+    /// state `bus`.
     pub(crate) fn bus_changed(&mut self, was: &BusState, bus: &BusState, now_ns: u64, release_ns: u64) {
         *self = match *self {
             Self::Low if bus.clock_hz == 0 => {

@@ -1,5 +1,5 @@
-//! Random programs against a list of permitted versions of each sector. The list follows the
-//! standards' contract for power cuts and does not use the model.
+//! Random writes, flushes and power cuts against a list of permitted versions of each sector. The
+//! list follows the standards' contract for power cuts and does not use the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,8 @@ impl Permitted {
     }
 }
 
-/// Executes one random program: two kinds of writes, flushes, and a power cut at any time.
+/// Executes one random sequence of two kinds of writes and of flushes, with a power cut at any
+/// time.
 fn run<C: Card>(
     u: &mut arbtest::arbitrary::Unstructured<'_>,
     make: &dyn Fn() -> Host<C>,

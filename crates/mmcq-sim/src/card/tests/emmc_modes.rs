@@ -205,8 +205,8 @@ fn a_pulse_on_the_reset_line_is_a_power_cycle_where_the_card_looks_at_it() {
             host.set(|bus| bus.reset = true);
             host.silent(1, 0x40ff_8080);
             host.set(|bus| bus.reset = false);
-            // The 74 clocks are over, the 200 us after RST_n are not. The command's own length lets
-            // it end after them.
+            // The command ends 180 us after RST_n has gone high, before the 200 us (tRSCA) are
+            // over.
             host.wait(40_000);
             host.silent(1, 0x40ff_8080);
             host.wait(200_000);

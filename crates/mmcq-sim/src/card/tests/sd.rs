@@ -174,7 +174,8 @@ fn a_switch_needs_its_whole_block_and_eight_clocks() {
     let mut block = [0u8; 64];
     let start_ns = host.now_ns;
     assert_eq!(host.card.read_block(&mut block, start_ns), ReadBlock::At { start_ns, crc_ok: true });
-    // Busy ends after 128 clocks of data and 8 clocks that the standard demands, 40 ns each.
+    // The new function works after 128 clocks of data and the 8 clocks that the standard demands,
+    // 40 ns each.
     host.now_ns = start_ns + (128 + 8) * 40 - 1;
     host.set(|bus| bus.clock_hz = 50_000_000);
     assert_eq!(host.card.command(13, host.rca << 16, host.now_ns).answer, None);

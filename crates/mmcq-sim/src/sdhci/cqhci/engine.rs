@@ -202,14 +202,15 @@ impl Engine {
         self.r.is |= bits & self.r.iste;
     }
 
-    /// Handles a write to the doorbell register CQTDBR.
+    /// Rings these doorbells (register CQTDBR): a slot whose bit was clear goes to the end of
+    /// `order`.
     pub fn ring(&mut self, bits: u32) {
         let new = bits & !self.r.tdbr;
         self.r.tdbr |= new;
         self.work.order.extend((0..32).filter(|slot| new >> slot & 1 == 1));
     }
 
-    /// Handles a write to the bit HALT of CQCTL.
+    /// Requests a halt, or ends one if not `wanted` (bit HALT of CQCTL).
     pub fn halt(&mut self, wanted: bool) {
         if !self.enabled() {
             return;
@@ -237,7 +238,7 @@ impl Engine {
         self.halts_ns = until_ns;
     }
 
-    /// Handles a write to the bit CLEAR_ALL of CQCTL during a halt. With `stale` (a mistake of the
+    /// Clears all tasks during a halt (bit CLEAR_ALL of CQCTL). With `stale` (a mistake of the
     /// controller) TCN shows the cleared tasks as complete.
     pub fn clear_all(&mut self, stale: bool) {
         let cleared = std::mem::take(&mut self.r.tdbr);
@@ -248,7 +249,7 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Handles a write to the task clear register CQTCLR during a halt.
+    /// Clears the tasks of these slots during a halt (register CQTCLR).
     pub fn clear(&mut self, bits: u32) {
         self.r.tdbr &= !bits;
         self.r.dpt &= !bits;
@@ -271,7 +272,8 @@ impl Engine {
         (self.counted, self.counted_ns) = (0, None);
     }
 
-    /// Handles a write that clears the bit ENABLE of CQCFG.
+    /// Disables the engine, after a write that clears the bit ENABLE of CQCFG: its tasks are
+    /// dropped, and a halt ends.
     pub fn disable(&mut self) {
         self.r.tdbr = 0;
         self.r.tcn = 0;
@@ -500,7 +502,7 @@ impl Engine {
         self.raise(int::TCC);
     }
 
-    /// Handles a write to the interrupt coalescing register CQIC.
+    /// Writes the interrupt coalescing register CQIC.
     pub fn set_coalescing(&mut self, value: u32) {
         let mut kept = self.r.ic;
         // The driver can change threshold and timeout only while no task is in the queue.

@@ -9,7 +9,7 @@ use crate::slot::Core;
 const PAUSE: u32 = 0xffff;
 
 impl Sdhci {
-    /// Handles a write to the doorbell register; a fault may change its effect.
+    /// Rings doorbells after a write to the doorbell register; a fault may lose them.
     pub(super) fn queue_rung(&mut self, slots: u32, now: u64) {
         let lost = self.strike(Point::Doorbell, now) == Some(Strike::Lost);
         if let Some(cqe) = self.cqe.as_mut().filter(|_| !lost) {
@@ -17,7 +17,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a write to the bit HALT of CQCTL; a fault may change its effect.
+    /// Requests or ends a halt after a write to the bit HALT of CQCTL; a fault may delay the halt.
     pub(super) fn queue_halts(&mut self, wanted: bool, now: u64) {
         let Some(cqe) = &mut self.cqe else { return };
         let before = cqe.halts();
@@ -35,7 +35,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles a write to the bit CLEAR_ALL of CQCTL during a halt; a fault may change its effect.
+    /// Clears all tasks after a write to the bit CLEAR_ALL of CQCTL; a fault may show them as
+    /// complete.
     pub(super) fn queue_clears(&mut self, now: u64) {
         let stale = matches!(self.strike(Point::Clear, now), Some(Strike::Spurious(_)));
         if let Some(cqe) = &mut self.cqe {
@@ -43,7 +44,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a write that sets the bit ENABLE of CQCFG; a fault may change its effect.
+    /// Lets a fault change the pause between two polls when a write sets the bit ENABLE of CQCFG.
     pub(super) fn queue_is_on(&mut self, now: u64) {
         let struck = self.strike(Point::Enable, now);
         if let (Some(Strike::Status(clocks)), Some(cqe)) = (struck, &mut self.cqe) {
@@ -60,8 +61,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles the begin of a task's last block; a fault may report the task too early or with an
-    /// error.
+    /// Lets a fault strike at the begin of a task's last block: the task may be reported complete
+    /// too early, or get an error at its end.
     pub(super) fn queue_task_ends(&mut self, now: u64) {
         let moving = self.cqe.as_ref().and_then(|cqe| cqe.moving());
         let Some(slot) = moving.filter(|&slot| slot != DIRECT_SLOT || !self.queue_is_direct()) else {
@@ -83,8 +84,8 @@ impl Sdhci {
         self.cqe.as_ref().is_some_and(|cqe| cqe.direct())
     }
 
-    /// Handles the end of a task, given the index and slot of its data command; a fault may change
-    /// its effect.
+    /// Reports the response error that a fault has planned for a task, after the task is done.
+    /// `data` has index and slot of the task's data command.
     pub(super) fn queue_task_is_done(&mut self, data: Option<(u8, u8)>, now: u64) {
         if std::mem::take(&mut self.hurt.red) {
             self.queue_blames(None, data, now);

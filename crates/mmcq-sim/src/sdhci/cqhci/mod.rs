@@ -80,7 +80,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a write to a register of the command queue engine.
+    /// Writes a register of the command queue engine.
     pub(super) fn queue_write(&mut self, register: u16, size: u8, value: u32, now: u64) {
         if size != 4 {
             return self.violation("a register of the queue engine is not written as 32 bits");
@@ -227,7 +227,7 @@ impl Sdhci {
         Ok(())
     }
 
-    /// Handles the doorbell of a slot whose task descriptor is not valid.
+    /// Reports the error of a slot whose task descriptor is not valid, after its doorbell.
     fn task_is_none(&mut self, slot: u8, now: u64) {
         self.queue_blames(None, Some((0, slot)), now);
         self.raise(host_int::ADMA, now);
@@ -356,7 +356,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Handles an error in the data of a task.
+    /// Stops the engine because of an error in the data of a task, and sets CQTERRI.
     pub(super) fn queue_data_failed(&mut self, now: u64) {
         let on_line = self.cmd.sending();
         if let Some(cqe) = &mut self.cqe
@@ -369,7 +369,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles the begin of a block of a task.
+    /// Lets faults strike at the begin of a block of a task, and polls the queue status if a poll
+    /// is due at this block.
     pub(super) fn queue_block_begins(&mut self, now: u64) {
         let (left, first) = (self.dat.left.unwrap_or(0), self.dat.is_first());
         if left == 1 {

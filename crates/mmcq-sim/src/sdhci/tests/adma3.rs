@@ -192,8 +192,8 @@ fn believed(
 }
 
 /// Checks that the checker finds a bug of ADMA3 drivers that were posted publicly. They wrote each
-/// integrated descriptor to the first place, with the mark of the last. So the controller executed
-/// one request of a list, and the driver reported all as complete.
+/// integrated descriptor to the first place, with the attribute End. So the controller executed one
+/// request of a list, and the driver reported all as complete.
 #[test]
 fn the_judge_finds_a_list_that_ends_early() {
     let mut good = rig(false);

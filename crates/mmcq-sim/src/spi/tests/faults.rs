@@ -17,7 +17,7 @@ fn a_bit_of_either_direction() {
     assert_eq!(m.status(), [0, 0]);
 }
 
-/// Checks that a profile can damage bytes. They are numbered over the card's life, while it is
+/// Checks that a profile can damage bytes. They are counted since the card was made, while it is
 /// selected.
 #[test]
 fn bytes_that_a_profile_names_arrive_damaged() {

@@ -60,7 +60,7 @@ fn run(seed: u64) -> (u64, u64, Vec<BusEvent>) {
                 rig.now = came;
             }
         }
-        // A path that has work to do never shows that it is idle.
+        // DCOUNT never has more than its 25 bits.
         assert!(rig.r(STA) == u32::MAX || rig.r(DCOUNT) <= 0x1ff_ffff);
     }
     // A reset ends every state.

@@ -149,7 +149,7 @@ impl Host<IoCard> {
         ocr
     }
 
-    /// Selects the card, sets 4 data lines, and enables these functions until they are ready.
+    /// Selects the card, sets 4 data lines, enables these functions and waits until they are ready.
     fn ready(card: IoCard, functions: u8) -> Self {
         let mut host = Host::new(card);
         host.select_io(false);
