@@ -13,8 +13,8 @@ use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
 /// Longest time in ns from the first request to the last answer of a run with a lasting fault. A
-/// run that takes longer counts as a hang. The limit allows for the budgets of all recovery steps, and
-/// for the longest times that the card declares.
+/// run that takes longer counts as a hang. The limit allows for the budgets of all recovery steps,
+/// and for the longest times that the card declares.
 const LIVE_NS: u64 = 200_000_000_000;
 /// Largest number of events at which one kind of fault strikes in one workload.
 const ORDINALS_MAX: u64 = 2_000;
