@@ -61,8 +61,8 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
     }
 }
 
-/// Returns the number of events at this point before the first request, and in the whole run, of a
-/// run without faults.
+/// Returns the number of events at this point in a run without faults (`clean`): before the first
+/// request, and in the whole run.
 fn events(clean: &Outcome, point: Point) -> (u64, u64) {
     let place = POINTS.iter().position(|known| *known == point).unwrap_or(0);
     (clean.before.1[place], clean.points[place])

@@ -1,5 +1,6 @@
-//! Campaign of bring-ups with one fault: each command, response, register block, byte on an SPI bus
-//! and change of the bus is lost, damaged or late in one of the bring-ups.
+//! Campaign of bring-ups with one fault. Each command, response, register block, tuning block,
+//! voltage switch, busy, power-up and interrupt, and one byte in seven on an SPI bus, is lost,
+//! damaged or late in one of the bring-ups.
 //!
 //! In spite of the fault the card must come up, at most [`EXTRA_NS`] later than without it, and at
 //! most one bus speed slower.
@@ -47,10 +48,11 @@ const PAIR_EXTRA_NS: u64 = 4_000_000_000;
 /// Largest number of failures that a row stores as text.
 const KEPT: usize = 8;
 
-/// A slot of the campaign: a controller, a card, and the program that brings the card up.
+/// A slot of the campaign: a controller, a card, and the function of the stack that brings the card
+/// up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Name of the controller in the table.
+    /// Name of the controller in the table of results ([`table`]).
     pub name: &'static str,
     host: Host,
     /// Which function of the stack brings the card up.
@@ -466,7 +468,8 @@ fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     Ok(())
 }
 
-/// Sweeps these slots. Calls `progress` after each kind of fault in each slot.
+/// Sweeps these slots. Calls `progress` in each slot after each kind of fault, and once more after
+/// the pairs of faults.
 #[must_use]
 pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
     let rows: Vec<_> = slots.iter().map(|&slot| Mutex::new((slot, Row::default()))).collect();

@@ -163,7 +163,9 @@ pub struct Case {
     pub luck: Luck,
     /// Whether the run ends with the first power cut.
     pub one_life: bool,
-    /// Whether the run records at every event what a power cut could do to the sectors.
+    /// Whether the run records at every event what a power cut could do to the sectors
+    /// ([`Outcome::stakes`](super::run::Outcome::stakes)), and during recovery how many events
+    /// each point has had ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
     /// what happens.
@@ -191,7 +193,8 @@ pub struct Wishes {
     pub cuts: f64,
     /// Mean number of requests in a case.
     pub operations: u32,
-    /// Number of cards from which cases choose.
+    /// Number of cards from which cases choose: the first ones of
+    /// [`EVERY_CARD`](super::run::EVERY_CARD).
     pub cards: usize,
     /// Number of the card that all cases use; `None`: any card.
     pub card: Option<usize>,

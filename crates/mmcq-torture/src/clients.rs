@@ -23,7 +23,7 @@ const STALE_MAX: usize = 8;
 /// How a client waits for its answer.
 enum Way<'a, B: Platform> {
     Future(Request<'a, B>),
-    /// The client names its request by the slot, as programs do that have a table of requests.
+    /// The client names its request by the slot, like a user that keeps a table of its requests.
     Slot(SlotId),
 }
 
@@ -277,11 +277,12 @@ impl Run<'_> {
                 self.bench.checker.trouble();
             }
             let because = match completion.result {
-                // In other cases a fault may set this bit of a response.
+                // In a case without write protection, a fault may have set WP_VIOLATION in a
+                // response.
                 Err(Error::Protected) if self.case.protects() => Some(self.was_protected(machine, &client)),
                 _ => None,
             };
-            // The checker itself judges answers that report a lost cache.
+            // The checker has its own rule for answers that report a lost cache.
             if answer != Answer::CacheLost
                 && !because.unwrap_or_else(|| self.bench.checker.may_fail(client.ticket))
             {

@@ -1,5 +1,5 @@
-//! Executes every small program of requests, cuts the power at every event, and tries every result
-//! that the cut can have.
+//! Executes every program (short sequence of requests), cuts the power at every event, and tries
+//! every result that the cut can have.
 
 use super::case::{BusyBy, Case, Cut, Luck, Operation, Setup};
 use super::machine::Keeps;

@@ -196,7 +196,7 @@ impl<B: Platform> Machine<B> {
     }
 
     /// Returns a description of the first wrong action of controller, driver or memory; `None` if
-    /// there was none. With `lenient` the driver's commands are not checked.
+    /// there was none. With `lenient` only wrong accesses to memory are reported.
     pub fn misbehaviour(&self, lenient: bool) -> Option<String> {
         if let Some(text) = self.memory.violations().into_iter().next() {
             return Some(text);

@@ -57,7 +57,8 @@ pub struct Outcome {
     pub marks: Vec<[u64; Point::COUNT]>,
     /// Times of recovery in ns, by class ([`Case::one_life`](super::case::Case::one_life)).
     pub times: Vec<(Class, u64)>,
-    /// Sum in ns of the longest times that the card declares for a read, a write and a flush.
+    /// Sum in ns of the longest times that the card declares for a read, a write and a flush of an
+    /// eMMC's cache.
     pub card_ns: u64,
     /// Promise that was broken; `None` if all were kept.
     pub violation: Option<Violation>,

@@ -75,7 +75,7 @@ pub enum Campaign {
     Programs,
     /// The card is replaced by another at each event.
     AnotherCard,
-    /// Random cases on a reader that leaves transfers open.
+    /// Random cases on controllers that leave transfers open.
     Streams,
     /// Random cases on ST's SDMMC.
     Sdmmc,
@@ -194,7 +194,8 @@ impl Found {
 }
 
 /// Executes the campaigns without a planted bug. Returns campaign and promise if a promise is
-/// broken in spite of that. The longest campaign is left out; `check long` executes it.
+/// broken in spite of that. The longest campaign ([`Campaign::QueueDouble`]) is left out; `check
+/// long` executes it.
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     Planted::plant(None);

@@ -87,7 +87,7 @@ pub fn draw(seed: u64) -> Case {
         // A controller that executes tasks or chains notices the end of busy by itself.
         (case.setup.busy, case.setup.old_host) = (BusyBy::Interrupt, false);
         if random.chance(0.9) {
-            // Without ADMA2 descriptors it could not be used.
+            // Without ADMA2 the controller could execute neither tasks nor chains.
             case.setup.transfer = TransferMode::Adma2;
         }
     }
@@ -104,7 +104,7 @@ pub fn draw(seed: u64) -> Case {
     }
     case.setup.depth = DEPTHS[random.below(DEPTHS.len() as u64) as usize];
     let window = WINDOWS[random.below(WINDOWS.len() as u64) as usize];
-    // Boot areas of other cards may have fewer sectors.
+    // The boot areas of the cards in `CARDS` may have fewer sectors than a larger window.
     if window > case.setup.window && card >= CARDS.len() {
         // Requests that were drawn for the smaller window are distributed over the larger one.
         for operation in case.operations.iter_mut().filter(|operation| operation.area == 0) {

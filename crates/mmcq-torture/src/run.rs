@@ -273,9 +273,9 @@ impl Run<'_> {
         let at_ns = machine.now();
         self.outcome.elapsed_ns += at_ns - on_ns;
         // Some faults excuse wrong actions of the driver. A circuit that stays in use without
-        // showing it drops a command. If the reset of a controller never ends, the driver switches
-        // off clock and power against the rules, since nothing else is left to do. The same is true
-        // for a command queue engine that does not halt.
+        // showing it ignores a command. If the reset of a controller never ends, the driver
+        // switches off clock and power against the rules, since nothing else is left to do. The
+        // same is true for a command queue engine that does not halt.
         let stuck = |shot: &Shot| {
             let never = matches!(shot.point, Point::Reset | Point::Halt) && shot.strike == Strike::Never;
             // A card in SPI mode that has lost count of the clocks sees frames and tokens of its
@@ -297,7 +297,7 @@ impl Run<'_> {
         let end = end?;
         let keeps = match end {
             End::Cut(cut) => cut.keeps,
-            // A run of a sweep ends with the worst result: nothing at stake is left.
+            // A run of a sweep ends with the worst result: nothing that is at stake is kept.
             End::Over if self.case.one_life => Keeps::Nothing,
             End::Over => Keeps::Luck(self.case.seed),
         };
@@ -440,8 +440,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ends a life whose operations are all answered: no mapping may be left except the driver's
-    /// table.
+    /// Ends a life whose operations are all answered: waits until the engine is idle. Then no
+    /// mapping may be left except the driver's tables.
     fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,

@@ -49,9 +49,11 @@ pub struct Score {
     pub struck: BTreeMap<(Point, String), u64>,
     /// Number of broken promises, by kind.
     pub broken: [u64; Fault::COUNT],
-    /// The first broken promises, each with its case.
+    /// The first broken promises, each with its case; only one of those whose texts differ only in
+    /// digits.
     pub failures: Vec<(Case, Violation)>,
-    /// Cost of recovery from each fault of the catalogue that struck once, by name.
+    /// Cost of recovery from each fault of the catalogue that struck once, alone or followed by a
+    /// second fault, by name.
     pub recoveries: BTreeMap<String, Recovery>,
     /// Cost of each lasting fault of the catalogue, by name.
     pub lasting: BTreeMap<String, Recovery>,
@@ -68,7 +70,7 @@ pub struct Score {
 pub struct Times {
     /// Number of recoveries of the class.
     pub count: u64,
-    /// Longest time in ns until an answer; `after` names the fault before it.
+    /// Longest time in ns of a recovery of the class.
     pub longest_ns: u64,
     /// Name of the fault before the longest recovery, as in the catalogue.
     pub after: String,
@@ -212,7 +214,8 @@ impl Score {
         self.failures.truncate(FAILURES_MAX);
     }
 
-    /// Records a run in which this fault struck once: number of errors, and extra time in ns.
+    /// Records a run in which this fault struck once, alone or followed by a second fault: number
+    /// of errors, and extra time in ns.
     pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.recoveries, name, errors, ns);
     }
@@ -336,8 +339,8 @@ impl Score {
             );
         }
         if !self.classes.is_empty() {
-            // A whole reset of an SDHCI also switches off the card's power, but its budget counts
-            // only the controller's part.
+            // The whole reset of an SDHCI also switches off the card's power. The budget of a reset
+            // (`Class::Reset`) counts only the controller's part.
             text += "  times of recovery, from when the stack sees a failure to the next step or answer; what a reset takes from the card counts as the step after it\n";
             text += "  each run's budget is its class's and the longest transfer, for whole incidents what the card declares for itself; where the card is busy for long or its medium does not\n";
             text += "  answer, the whole incident alone is judged, for that is the card's own time: so p100 may lie above all budgets of its class\n";

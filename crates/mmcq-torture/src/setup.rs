@@ -115,13 +115,14 @@ const MIB: u64 = 1 << 20;
 /// Settings of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Number of the card in the campaigns' list.
+    /// Number of the card in [`EVERY_CARD`](super::run::EVERY_CARD), from 0.
     pub card: usize,
     /// How data are transferred (DMA or PIO).
     pub transfer: TransferMode,
     /// How the host notices the end of busy.
     pub busy: BusyBy,
-    /// Whether the controller has version 3.00 instead of 4.20.
+    /// Whether the controller follows version 3.00 of the SDHCI specification instead of 4.20; a
+    /// DesignWare is then an old one.
     pub old_host: bool,
     /// Whether the controller sends CMD12 automatically.
     pub auto_stop: bool,
@@ -147,7 +148,7 @@ pub struct Setup {
     pub start_ns: u64,
     /// Time in ns that a register access takes; the controller continues its work meanwhile.
     pub access_ns: u8,
-    /// Whether the memory of requests crosses SDMA's boundaries.
+    /// Whether the memory of requests crosses the boundaries at which SDMA stops.
     pub near_boundary: bool,
     /// Whether faults may strike while the card is brought up.
     pub armed_early: bool,
@@ -155,14 +156,15 @@ pub struct Setup {
     pub supervisor: bool,
     /// Delay in ns after which a CMD12 without busy raises a further Transfer Complete; 0: none.
     pub stop_tells_ns: u16,
-    /// Controller of the machine. Settings for SDHCI controllers have no effect on others.
+    /// Controller of the machine. Most settings for SDHCI controllers have no effect on others.
     pub host: Host,
     /// Whether writes are reported complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
     /// Whether reads and writes may use the card's command queue or packed commands.
     pub queue: bool,
-    /// Number of the controller's command queue engine; 0: the stack drives the card's queue.
+    /// Command queue engine of the controller: 1 has tasks of 64 bits, 2 of 128 bits, and 3 is like
+    /// Intel's. 0: no engine, and the stack drives the card's queue.
     pub engine: u8,
     /// Whether the controller gets transfers in chains, which it executes by itself (ADMA3).
     pub chains: bool,

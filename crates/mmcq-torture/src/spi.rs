@@ -1,5 +1,5 @@
-//! Random cases on a card in SPI mode. Bits on either data line flip, bytes and clocks are lost,
-//! and transfers stay open as on a card reader.
+//! Random cases on a card in SPI mode. Bits on either data line flip, bytes are lost, and the card
+//! sees a clock too many or too few. Transfers stay open as on a card reader.
 //!
 //! This campaign leaves out what [`streams`] leaves out, for the same reasons. Cards are not
 //! removed or inserted, since an SPI bus has no card detection.

@@ -19,8 +19,9 @@ pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
 
-/// Calls `work` with 0, 1, 2 and so on in all threads, until `work` returns false or too many
-/// promises are broken. `work` adds to the score of its thread.
+/// Calls `work` once with each of the numbers 0, 1, 2 and so on, distributed over the threads,
+/// until `work` returns false or too many promises are broken. `work` adds to the score of its
+/// thread.
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Score::default());

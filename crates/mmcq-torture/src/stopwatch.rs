@@ -7,8 +7,8 @@ use mmcq::task::Platform;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
-/// Budget in ns of one incident, in addition to the times that the card declares (see
-/// [`mmcq::engine::Engine::incidents`]).
+/// Budget in ns of one incident, in addition to the times that the card declares
+/// ([`Outcome::card_ns`]).
 const INCIDENT_NS: u64 = 12_000 * MS;
 
 /// Class of a recovery time. The time counts from the moment at which the stack notices the failure
@@ -37,7 +37,7 @@ pub enum Class {
     PowerCycle,
     /// The answer to a request after the stack has given up the card (R11).
     Dead,
-    /// A whole incident, from its beginning to its end.
+    /// A whole incident, from its first step to the next answer.
     Whole,
 }
 
@@ -175,7 +175,8 @@ impl Run<'_> {
         POINTS.map(|point| self.faults.events(point))
     }
 
-    /// Starts watching the recovery steps of a new life.
+    /// Starts watching the recovery steps of a new life, and records the times that the card
+    /// declares ([`Outcome::card_ns`]).
     pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
         let target = machine.stack.with(|engine| engine.card_params().copied());
@@ -188,7 +189,8 @@ impl Run<'_> {
         });
     }
 
-    /// Records new recovery steps. Must be called after each step of the machine.
+    /// Records new recovery steps and newly found lost interrupts. Must be called after each step
+    /// of the machine.
     pub(super) fn look_at_ladder<B: Platform>(&mut self, machine: &Machine<B>) {
         let watch = &mut self.watch;
         let times = &mut self.outcome.times;
@@ -227,7 +229,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records the number of events of each point at a new recovery step.
+    /// Records in a dry run how many events each point has had, at a new recovery step or at the
+    /// end of an incident. Does nothing before the first fault.
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();

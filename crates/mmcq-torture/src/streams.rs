@@ -1,10 +1,11 @@
-//! Random cases on a card reader that leaves transfers open. The next request continues an open
-//! transfer, and a write is answered before the card sees the end of the transfer. Clients pause
-//! for longer than the engine keeps a transfer open. Cards are removed and inserted.
+//! Random cases on controllers that leave transfers open: a card reader, an SDHCI or a DesignWare.
+//! The next request continues an open transfer, and a write is answered before the card sees the
+//! end of the transfer. Clients pause for longer than the engine keeps a transfer open. Cards are
+//! removed and inserted.
 //!
-//! Two faults are left out: a dip of the supply, and a sector that cannot be programmed. In an open
-//! transfer they strike a write after its answer, and the next flush reports them. The checker has
-//! no rule for a write that fails after its answer.
+//! Faults of the medium, dips of the supply, and false bits in the card's status are left out. In
+//! an open transfer such a fault can strike a write after its answer, and the next flush reports
+//! it. The checker has no rule for a write that fails after its answer.
 
 use super::case::{Case, Host, Luck, Operation, Wishes};
 use super::machine::Keeps;
@@ -29,8 +30,8 @@ pub(super) const ACCESS_NS: u8 = 150;
 const WINDOW: u32 = 256;
 /// Probability that a request starts where the one before it ended; each case draws one value.
 const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
-/// Probability of a pause before a request; each case draws one value. [`REST_US`] limits the
-/// pause.
+/// Probability of a pause before a request; each case draws one value. [`REST_US`] has the longest
+/// pauses, of which each case draws one too.
 const RESTS: [f64; 3] = [0.0, 0.1, 0.6];
 const REST_US: [u32; 4] = [100, 2_000, 50_000, 200_000];
 
@@ -50,7 +51,7 @@ pub fn draw(seed: u64) -> Case {
 pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
-    // An SDHCI takes any card; no eMMC has an SPI mode, nor fits a reader's slot.
+    // An SDHCI and a DesignWare take any card. No eMMC has an SPI mode, nor fits a reader's slot.
     let any = matches!(host, Host::Open(_) | Host::OpenDesignWare);
     let card = CARDS.iter().position(|card| *card == name && !any);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
@@ -64,8 +65,8 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
             !matches!((point, strike), (Point::Medium, _) | (_, Strike::BrownOut | Strike::Status(_)))
         });
     }
-    // An unreadable sector costs the reader the response to the read, and with it the report about
-    // earlier writes.
+    // No sector is torn, since a torn sector is unreadable. It costs the reader the response to the
+    // read, and with it the report about earlier writes.
     for cut in &mut case.cuts {
         if let Keeps::Luck(luck) = cut.keeps {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
@@ -79,7 +80,7 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     case
 }
 
-/// Draws the controller: the card reader in half of the cases, an SDHCI in the others.
+/// Draws the controller: in 2 of 5 cases the card reader, in 2 an SDHCI, in 1 a DesignWare.
 fn host(random: &mut Stream) -> Host {
     match random.below(5) {
         0 => Host::Open(OpenWrites::Gap),
@@ -135,8 +136,8 @@ fn go_on(operations: &mut [Operation], random: &mut Stream) {
 mod tests {
     use super::*;
 
-    /// Checks that pauses occur that are longer than a transfer stays open, and long enough for a
-    /// status poll.
+    /// Checks that cards are removed or inserted in some cases, and that some cases have pauses
+    /// that are longer than the engine keeps a transfer open.
     #[test]
     fn cards_come_and_go_and_clients_rest_longer_than_a_transfer_is_held() {
         let cases: Vec<Case> = (0..400).map(draw).collect();

@@ -123,7 +123,7 @@ impl Summary {
     /// Reads a summary from a line of JSON.
     ///
     /// # Errors
-    /// One line: the text is not a summary, or has another version.
+    /// One line: the text is not a summary, has another version, or has impossible share numbers.
     pub fn read(line: &str) -> Result<Self, String> {
         let summary: Summary =
             serde_json::from_str(line).map_err(|error| format!("not a summary of torture: {error}"))?;

@@ -31,8 +31,9 @@ pub(super) struct Supervisor<'m> {
     news: &'m News,
 }
 
-/// Enables what this case uses of a card that was just brought up: erases, the command queue or
-/// packed commands, and on an SD card the cache.
+/// Enables what this case uses of a card that was just brought up: erases, chains, and with
+/// [`Setup::queue`](super::case::Setup::queue) the command queue, packed commands of an eMMC, and
+/// the cache of an SD card.
 pub(super) async fn equip<B: Platform>(
     stack: &Stack<B>,
     card: &Found,
@@ -63,8 +64,8 @@ pub(super) async fn equip<B: Platform>(
     Ok(())
 }
 
-/// Executes [`mmcq::card::supervise`] for ever, and enables what the case uses again for each new
-/// card.
+/// Executes [`mmcq::card::supervise`] for ever. After each event that it reports, enables erases
+/// again, since the card may be new.
 async fn help<B: Platform>(
     stack: &Stack<B>,
     mut scratch: DmaBuf,
@@ -144,7 +145,8 @@ impl Run<'_> {
         Ok(answered)
     }
 
-    /// Switches to the checker of this card. Each of the two cards has its own checker.
+    /// Informs the checker that this card is in the slot now, and has lost its power. If it is the
+    /// other card, switches to that card's checker: each of the two cards has its own.
     fn card_is<B: Platform>(&mut self, found: &Found, machine: &Machine<B>) {
         if found.cid != std::mem::replace(&mut self.cid, found.cid) {
             let content = Content::new(self.case.seed, 2, self.stranger());
@@ -159,7 +161,8 @@ impl Run<'_> {
         self.bench.checker.set_write_through(machine.write_through());
     }
 
-    /// Informs the checker if the card has lost data that were not on its medium yet.
+    /// Informs the checker if the card has lost data that were not on its medium yet, or if a
+    /// response that reported a failure was lost.
     pub(super) fn look_for_losses<B: Platform>(&mut self, machine: &Machine<B>) {
         let losses = machine.model.borrow_mut().card_mut().map_or(self.losses, |card| card.losses());
         let before = std::mem::replace(&mut self.losses, losses);
@@ -201,7 +204,8 @@ impl Run<'_> {
         }
     }
 
-    /// Removes the card at the event that the case names, and inserts another card or the same one.
+    /// Begins the [`Visit`] of the case at its event: removes the card to insert another one or the
+    /// same again, or write-protects it. Later ends the visit.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         self.protection_ends(machine);
@@ -269,8 +273,8 @@ impl Run<'_> {
         self.case.setup.equip(self.bench.profiles[self.case.setup.card].clone())
     }
 
-    /// Informs the checker about writes that failed or were lost after they were complete with
-    /// their data.
+    /// Informs the checker if the medium has failed a read or a write. Such a write may have been
+    /// complete with its data.
     pub(super) fn look_for_late_failures(&mut self) {
         let struck = self.faults.struck();
         let fails = |shot: &Shot| (shot.point, shot.strike) == (Point::Medium, Strike::Fail);
@@ -285,8 +289,8 @@ impl Run<'_> {
         Fill::Pattern(!self.case.seed)
     }
 
-    /// Examines the card that replaced the first, after power-off. It must hold the data written to
-    /// it, and no data for the first card.
+    /// Examines the card that replaced the first, after power-off. If the stack has found it, it
+    /// must hold the data written to it. Otherwise no sector of it may have changed.
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
             return self.examine(card, 1);

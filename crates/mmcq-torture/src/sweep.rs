@@ -12,15 +12,15 @@ use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// Longest time in ns from the first request to the last answer of a run with a lasting fault. A run
-/// that takes longer counts as a hang. The limit allows for the budgets of all recovery steps, and
-/// for the longest times that the card declares.
+/// Longest time in ns from the first request to the last answer of a run with a lasting fault. A
+/// run that takes longer counts as a hang. The limit allows for the budgets of all recovery steps,
+/// and for the longest times that the card declares.
 const LIVE_NS: u64 = 200_000_000_000;
 /// Largest number of events at which one kind of fault strikes in one workload.
 const ORDINALS_MAX: u64 = 2_000;
 
-/// Returns the kinds of fault that a single strike can cause, with their names in the catalogue.
-/// Kinds of a command queue or an SPI bus are left out, since no workload uses these.
+/// Returns the kinds of fault that strike once, with their names in the catalogue. Kinds of a
+/// command queue or an SPI bus are left out, since no workload uses these.
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     let one = |injection: &'static Injection| match injection.means {
         Means::Once(point, strike) if !point.is_of_queue() && !point.is_of_spi() => {
@@ -38,7 +38,8 @@ pub fn beyond_contract(strike: Strike, point: Point) -> bool {
     matches!(strike, Strike::Flip(_) | Strike::Astray(_)) || (point, strike) == (Point::Medium, Strike::Lost)
 }
 
-/// Removes from an outcome what a fault that no stack can notice may break.
+/// Removes the broken promise from an outcome if a fault that no stack can notice
+/// ([`beyond_contract`]) is planned in the case. A hang stays.
 pub(super) fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
@@ -77,8 +78,9 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
 
 /// Compares the recovery times after a single fault with their budgets.
 ///
-/// For three faults only the whole incident has a budget: a busy that lasts, a medium that does not
-/// answer, and a circuit of the controller that stays in use, which only a deadline shows.
+/// After three faults only the whole incident and the answers of a dead card have a budget: a busy
+/// that lasts, a medium that does not answer, and a circuit of the controller that stays in use,
+/// which only a deadline shows.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
         Luck::Shots(shots) => shots
@@ -93,8 +95,9 @@ fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, scor
     }
 }
 
-/// Compares recovery times with their budgets after several faults. Each whole incident must end
-/// within its budget. After the stack has given up the card, each request must be answered at once.
+/// Compares recovery times with their budgets after several faults or a lasting fault. Each whole
+/// incident must end within its budget. After the stack has given up the card, each request must be
+/// answered at once.
 pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
     // A lost interrupt is noticed at the deadline of its phase; for a flush this adds the card's
     // own time once more.
@@ -114,7 +117,7 @@ pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score
 }
 
 /// Sweeps single faults: each kind strikes at the first event, then at the second and so on, until
-/// a run ends before the event.
+/// a run ends before the event, a promise is broken, or `ORDINALS_MAX` events were struck.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -152,10 +155,12 @@ const SECONDS: [(Point, Strike); 12] = [
     (Point::Busy, Strike::Late(50_000_000)),
 ];
 
-/// Largest number of controller events that all second faults of one first fault may need. A longer
-/// recovery polls or waits many times. Then only some events of each stretch (the time between two
-/// recovery steps) are struck, at least [`STRETCH_MIN`].
+/// Number of controller events that all runs with second faults after one first fault may have
+/// together. If the recovery has so many events that this is not enough, only some events of each
+/// stretch (the time between two recovery steps) are struck.
 const EVENTS_MAX: u64 = 400_000;
+/// Smallest limit for the struck events of a stretch, even if all runs together then have more
+/// controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
 /// Returns the numbers of the events that are struck in a stretch of recovery, at most `limit`.
@@ -204,8 +209,9 @@ fn places(from: u64, events: u64) -> Vec<u64> {
 }
 
 /// Sweeps pairs of faults. The first strikes at the beginning, in the middle and at the end of each
-/// workload, the second at every event from there to the end of recovery. Calls `progress` with the
-/// number of places done, of [`PLACES`] for each kind and workload.
+/// workload, the second at the events from there to the end of recovery: at all of them or, in a
+/// long recovery, at some. Calls `progress` with the number of places done, of [`PLACES`] for each
+/// kind and workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -237,7 +243,8 @@ fn second_faults(
     let once = run(&Case { luck: Luck::Shots(vec![shot]), dry: true, ..whole.clone() }, bench, None);
     let all = seconds(shot, &once.marks, u64::MAX);
     let runs = (EVENTS_MAX / once.events.max(1)) as usize;
-    // Fewer and fewer events of each stretch are struck, until their number is small enough.
+    // The limit for a stretch falls until all runs together fit into `EVENTS_MAX`, but not below
+    // `STRETCH_MIN`.
     let limits = [u64::MAX, 256, 64, 32, STRETCH_MIN];
     let tried = limits.map(|limit| seconds(shot, &once.marks, limit));
     let fits = tried.iter().find(|tried| tried.len() <= runs).or(tried.last());
