@@ -130,8 +130,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
 }
 
 // SAFETY: for memory that the inner `Dma` maps, the inner `Dma` is responsible. For all other
-// memory the controller gets pieces of the pool, which stay in use until `unmap` and which `map`,
-// `sync` and `unmap` copy.
+// memory the controller gets pieces of the pool, which stay in use until `unmap`; `map`, `sync` and
+// `unmap` copy between memory and pieces.
 unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         let line = self.dma.line_bytes();

@@ -150,8 +150,8 @@ pub struct Faulty<H, const M: usize> {
     /// A byte of read data that is to be damaged when the CPU gets it: its address, and the bit
     /// mask.
     flip: Option<(usize, u8)>,
-    /// Number of reads of the presence that still find no card. The number is one more than the
-    /// fault says, so that the card's return is noticed.
+    /// Number of reads of the presence that still find no card, plus one. At 1, the next poll
+    /// reports the card's return.
     absent: Cell<u32>,
     card_irqs: u32,
     card_irq_on: bool,
