@@ -97,8 +97,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
     }
 
     /// Finds free adjacent pieces for the `bytes` bytes at `ptr`: the lowest ones, or the highest
-    /// ones for the memory with reserved pieces. Returns the first piece and the mask of all of
-    /// them; `None` if there are not enough.
+    /// ones if the bytes lie in the memory that pieces are reserved for. Returns the first piece
+    /// and the mask of all of them; `None` if there are not enough.
     fn find(&self, ptr: NonNull<u8>, bytes: usize) -> Option<(usize, u64)> {
         let count = self.pieces(bytes)?;
         let (start, end) = self.reserved_for;
@@ -130,8 +130,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
 }
 
 // SAFETY: for memory that the inner `Dma` maps, the inner `Dma` is responsible. For all other
-// memory the controller gets pieces of the pool, which stay in use until `unmap` and which `map`,
-// `sync` and `unmap` copy.
+// memory the controller gets pieces of the pool, which stay in use until `unmap`; `map`, `sync` and
+// `unmap` copy between memory and pieces.
 unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         let line = self.dma.line_bytes();

@@ -1,4 +1,4 @@
-//! Capabilities of a controller, which its driver declares when it is made.
+//! Capabilities that a driver declares for its controller.
 
 use crate::spec::bus::{Timing, Width};
 

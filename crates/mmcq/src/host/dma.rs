@@ -34,8 +34,8 @@ impl core::fmt::Display for DmaError {
 
 impl core::error::Error for DmaError {}
 
-/// Returns whether a mapping for this direction may begin or end at `place`, where a cache line has
-/// `line_bytes` bytes.
+/// Returns whether a mapping for this direction may begin or end at `place`: for a write at any
+/// address, for a read only at a multiple of `line_bytes`, the length of a cache line.
 #[inline(always)]
 pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> bool {
     direction == Direction::Write || place & (line_bytes as usize).wrapping_sub(1) == 0
@@ -60,9 +60,9 @@ pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> 
 /// line length, and the lines contain no other data.
 ///
 /// # Safety
-/// The bus address that `map` returns leads the controller to exactly the `len` bytes at `ptr`, or
-/// to other memory that `map`, `sync` and `unmap` copy, until `unmap`. The same holds for every
-/// address that `piece` returns.
+/// Until `unmap`, the bus address that `map` returned leads the controller to exactly the `len`
+/// bytes at `ptr`, or to other memory; `map`, `sync` and `unmap` then copy between the two. The
+/// same holds for every address that `piece` returns.
 pub unsafe trait Dma {
     /// Makes `len` bytes at `ptr` usable by the controller, which afterwards sees all that the CPU
     /// wrote before.

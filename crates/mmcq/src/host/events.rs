@@ -104,7 +104,7 @@ pub struct Done {
     pub tuned: bool,
 }
 
-/// The end of a phase with an R1 without a fault, in the short form of
+/// The end of a phase that has an R1 and no fault, in the short form of
 /// [`Host::ack_fast`](super::Host::ack_fast).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastEnd {

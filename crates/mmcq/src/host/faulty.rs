@@ -61,16 +61,17 @@ pub enum Strike {
     /// executed the command. `Crc` at `Command` is a damaged response (A1, `resp_crc`), `Timeout`
     /// at `Command` a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`,
     /// `resp_end`). `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` at
-    /// `Data` a block without CRC status or too late (A7, `wr_nostat`; A9, `rd_delay`). `Dma` is a
-    /// bad descriptor (E6, `adma_err`); `Stop` and `Count` are automatic commands (E8, `acmd_crc`).
-    /// `Gone` is a controller without a clock for a moment (E15, `mmio_dead`).
+    /// `Data` a block without CRC status, or one that comes too late (A7, `wr_nostat`; A9,
+    /// `rd_delay`). `Dma` is a bad descriptor (E6, `adma_err`); `Stop` and `Count` are automatic
+    /// commands (E8, `acmd_crc`). `Gone` is a controller without a clock for a moment (E15,
+    /// `mmio_dead`).
     Failed(Cause, Stage),
     /// At the end of a phase with an R1: these bits are set in the R1 (A5, `cmd_illegal`; D1,
     /// `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
     /// At an end: the end is held back until the engine has polled the driver this many more times.
-    /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With more,
-    /// the end comes later than the engine may wait (E4, `irq_late`). A reset drops the end.
+    /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With a large
+    /// number, the end comes after the engine's deadline (E4, `irq_late`). A reset drops the end.
     Late(u32),
     /// At the end of a read: this bit of the data is inverted, counted from the highest bit of the
     /// first byte (D4, `silent_flip`).
@@ -149,8 +150,8 @@ pub struct Faulty<H, const M: usize> {
     /// A byte of read data that is to be damaged when the CPU gets it: its address, and the bit
     /// mask.
     flip: Option<(usize, u8)>,
-    /// Number of reads of the presence that still find no card. The number is one more than the
-    /// fault says, so that the card's return is noticed.
+    /// Number of reads of the presence that still find no card, plus one. At 1, the next poll
+    /// reports the card's return.
     absent: Cell<u32>,
     card_irqs: u32,
     card_irq_on: bool,

@@ -65,12 +65,13 @@ pub struct Data {
 pub enum Auto {
     /// The controller adds no command.
     None,
-    /// The command is CMD18 or CMD25 without an end, and the controller adds no command. The
-    /// transfer stays open after these data. More data ([`Continue`](Auto::Continue)) or the
-    /// engine's CMD12 follow (needs [`Caps::continue_data`]).
+    /// The command is an open-ended CMD18 or CMD25 (no CMD23 before it), and the controller adds no
+    /// command. The card's transfer stays open after the phase's data. More data
+    /// ([`Continue`](Auto::Continue)) or the engine's CMD12 follow (needs [`Caps::continue_data`]).
     Open,
-    /// The phase has only data, without a command or a response. CMD18 or CMD25 (`command`) was
-    /// sent earlier without an end, and its transfer is still open (needs [`Caps::continue_data`]).
+    /// The phase has only data, without a command or a response. An earlier phase has sent
+    /// `command`, an open-ended CMD18 or CMD25, and its transfer is still open (needs
+    /// [`Caps::continue_data`]).
     Continue,
     /// The controller sends CMD12 after the last block (needs [`Caps::auto_stop`]).
     Stop,
@@ -195,7 +196,7 @@ pub enum Step {
 /// 4. The controller is given only addresses that `map` set and that have not been unmapped, and
 ///    memory of the driver's own that outlives the driver, or that its `drop` takes back. This
 ///    holds for any phase and any segments, even too few, and for any content of the registers.
-/// 5. The driver keeps no copy of a segment's address after it has released it.
+/// 5. The driver keeps no copy of a segment's address after it has released the segment's memory.
 ///
 /// A call of a [`pio::Cursor`] is an access by the driver.
 ///

@@ -259,8 +259,8 @@ pub enum QueueError {
     Buffer,
     /// The engine did not switch on; the value is its configuration register.
     StaysOff(u32),
-    /// The engine halts by itself, or does not resume. Some engines need a second call of the same
-    /// method after 50 us.
+    /// The engine is halted although it was just switched on or resumed. Some engines need a second
+    /// call of the same method after 50 us.
     StaysHalted,
     /// The call needs another state of the engine: on, halted or off.
     State,

@@ -98,8 +98,8 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// Sets the PHY after a tuning; `found` says that a sampling point was found. Called from the
-    /// interrupt in that case.
+    /// Sets the PHY after a tuning; `found` says whether a sampling point was found. If so, this
+    /// method is called from the interrupt.
     fn after_tuning(&mut self, found: bool) {
         let _ = found;
     }

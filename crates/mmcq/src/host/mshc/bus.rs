@@ -329,7 +329,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.regs.write32(SMHC_CLOCK, quiet | self.clock_register(on));
         }
         // After a reset, a card that is still programming must not delay the clock change. After
-        // CMD11, the card holds DAT0 low until the clock is enabled.
+        // CMD11, the card holds DAT0 low until the clock is enabled. So in both cases the clock
+        // change does not wait for DAT0.
         let how = match (self.bus.switches, self.bus.waits) {
             (true, _) => COMMAND_VOLTAGE,
             (false, true) => COMMAND_WAITS,

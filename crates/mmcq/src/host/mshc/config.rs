@@ -63,9 +63,9 @@ pub struct MshcConfig {
     /// SMHC: whether the controller can ignore DAT0 while the clock changes (A64 and later).
     pub mask_dat0: bool,
     /// SMHC: whether the driver detects the end of busy by a clock update that changes nothing. The
-    /// controller holds the update back while the card is busy, and interrupts at its end. Linux's
-    /// driver shows that an update waits for DAT0 and sets status bits. No other driver is known to
-    /// detect busy in this way.
+    /// controller holds the update back while the card is busy, and interrupts when the update
+    /// ends. Linux's driver shows that an update waits for DAT0 and sets status bits. No other
+    /// driver is known to detect busy in this way.
     pub busy_by_update: bool,
     /// DesignWare: whether the controller drives CMD and DAT through the hold register.
     pub hold: bool,

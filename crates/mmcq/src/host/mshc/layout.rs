@@ -97,10 +97,10 @@ pub const SMHC_DEBUG_VALUE: u32 = 0xdeb;
 pub const SMHC_TIMING: u16 = 0x5c;
 /// SMHC's sample delay register (A64 and later).
 pub const SMHC_SAMPLE_DELAY: u16 = 0x144;
-/// SMHC's FIFO threshold register: bursts of 8 words, 8 words for data to the card, 7 for data from
-/// the card.
+/// Value for SMHC's FIFO threshold register: bursts of 8 words, thresholds of 8 words for data to
+/// the card and 7 for data from the card.
 pub const SMHC_THRESHOLD: u32 = 0x2007_0008;
-/// SMHC's FIFO, except on the A10, whose FIFO is at 100h.
+/// Offset of SMHC's FIFO, except on the A10, whose FIFO is at 100h.
 pub const SMHC_FIFO: u16 = 0x200;
 /// Least number of words in SMHC's FIFO.
 pub const SMHC_FIFO_WORDS: u32 = 16;

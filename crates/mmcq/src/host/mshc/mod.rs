@@ -26,11 +26,11 @@
 //! each tap the CPU compares a tuning block with the expected pattern. The driver tries the middle
 //! of the longest row of good taps once more, and then uses it.
 //!
-//! The end of busy raises no interrupt: [`BusyDetect::Level`]. With bit 13 of a data command, an
-//! SMHC waits for DAT0 before it sends the command, as in Linux's driver. On an SMHC even a command
-//! that only changes the clock waits then; A64 and later have a bit to mask DAT0 during that time.
-//! A board may use the wait to detect the end of busy ([`MshcConfig::busy_by_update`]): the driver
-//! sends a clock change that changes nothing.
+//! The end of busy raises no interrupt: [`BusyDetect::Level`]. For data commands the driver sets
+//! bit 13 of the command register, as Linux's driver does: an SMHC then sends the command only when
+//! DAT0 is high. With that bit, an SMHC also holds back a command that only changes the clock; A64
+//! and later can mask DAT0 during that time. A board may use the wait to detect the end of busy
+//! ([`MshcConfig::busy_by_update`]): the driver sends a clock change that changes nothing.
 //!
 //! Not supported: HS400, automatic CMD23, and card interrupts, since QEMU's model raises one with
 //! each transfer. The platform code handles clock tree, reset lines and pins of the SoC. The data
@@ -39,10 +39,11 @@
 //! DesignWare's controller keeps the response of the command and the R1 of the automatic CMD12. In
 //! an SMHC the R1 of CMD12 may replace the command's R1 (in QEMU it does), and with it an error of
 //! an earlier write. A card accepts CMD18 and CMD25 in `tran`, and CMD12 in other states [SD 4.8],
-//! so the state in an R1 shows which command it belongs to. If the R1 of CMD12 was found in place
-//! of the other, or nothing is known yet, the driver also enables the interrupt at the end of the
-//! command, and reads the R1 then. If the driver handles this interrupt only after the R1 of CMD12
-//! has come, the command's R1 is lost, and the driver reports an R1 without errors.
+//! so the state in an R1 shows which command it belongs to. If the R1 of CMD12 has replaced the
+//! command's R1 before, or no transfer has shown yet whether it does, the driver also enables the
+//! interrupt at the end of the command, and reads the R1 then. If the driver handles this interrupt
+//! only after the R1 of CMD12 has come, the command's R1 is lost, and the driver reports an R1
+//! without errors.
 //!
 //! [`BusyDetect::Level`]: crate::host::BusyDetect::Level
 

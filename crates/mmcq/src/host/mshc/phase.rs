@@ -237,7 +237,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     pub(super) fn point_dma(&mut self, interrupts: u32) {
         let control = self.control() | CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
         self.regs.write32(L::AT.control, control);
-        // The DMA must not transfer words that an earlier CPU transfer or open read left.
+        // The DMA must not transfer words that an earlier CPU transfer or open read left in the
+        // FIFO.
         if !L::DESIGN_WARE || core::mem::take(&mut self.stale) {
             self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
             self.regs.write32(L::AT.dma_mode, DMA_RESET);

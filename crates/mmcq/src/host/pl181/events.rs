@@ -43,13 +43,13 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Reads the status and transfers data while the FIFO has data or space, and then the words
-    /// that the FIFO certainly still accepts or holds. Returns the result if the phase has ended.
+    /// Reads the status and transfers the words that the FIFO certainly holds or accepts, again and
+    /// again up to a limit of words. Returns the result if the phase has ended.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
         let mut look_again = false;
-        // Each turn except two (response, end) transfers at least one word, or follows a turn that
-        // did.
+        // Each turn of this loop except two (response, end) transfers at least one word, or follows
+        // a turn that did.
         for _ in 0..2 * words_left + 2 {
             let status = self.regs.read32(STATUS);
             if status == u32::MAX {
@@ -156,7 +156,8 @@ impl<R: Regs> Pl181<R> {
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Returns the successful end of the phase if all events have arrived; `None` otherwise.
+    /// Returns the end of the phase if all its events have arrived; `None` otherwise. The end is a
+    /// fault if the response carries the index of another command.
     fn over(&self, active: &Active) -> Option<Result<Done, Fault>> {
         if active.seen & active.command_good() == 0 {
             return None;

@@ -279,7 +279,7 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     }
 
     fn early_r1(&mut self) -> Option<u32> {
-        // The response of a write was received with the list before that of its data.
+        // A write has two lists: its response came with the first, before the list of its data.
         let active = self.active.as_ref().filter(|active| active.work == Work::Data)?;
         active.response.map(|response| response.r1().0)
     }

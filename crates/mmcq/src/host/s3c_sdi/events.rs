@@ -177,9 +177,9 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         true
     }
 
-    /// Waits, after the end of the data on the bus, until the board's DMA controller has
-    /// transferred the last bytes. Until then the DMA uses the memory. Returns `None` when the DMA
-    /// has stopped.
+    /// Checks whether the board's DMA controller has transferred the last bytes, after the data
+    /// have ended on the bus. Returns `None` when the DMA has stopped; until then it uses the
+    /// memory.
     ///
     /// Only a FIFO that is at most half full raises another interrupt. For a fuller FIFO, the DMA
     /// controller's own interrupt or the engine's deadline leads to the next call.

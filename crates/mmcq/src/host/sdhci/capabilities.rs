@@ -47,7 +47,7 @@ pub(super) struct Model {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByCpu {
     Never,
-    /// Segments whose length is not a multiple of a word or of a cache line.
+    /// Segments whose length is not a multiple of 4, or of a longer cache line.
     OddLengths,
     Always,
 }

@@ -211,8 +211,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns the response. If an automatic CMD23 has received errors of an earlier write, adds
-    /// them: the card reports them only once.
+    /// Returns the response. If the response to the automatic CMD23 has errors of an earlier write,
+    /// adds them: the card reports them only once.
     fn answer(&self, active: &Active) -> Response {
         let mut response = self.response(active.resp);
         if self.auto == Automatic::TellingCount {

@@ -37,8 +37,8 @@ fn takes_several(index: u8) -> bool {
 }
 
 /// Returns whether the command itself makes the card busy on DAT0. DAT0 must be high before such a
-/// command: otherwise the controller misses the end of busy until the longest busy has passed.
-/// CMD12 is exempt, since it may be sent during data or busy.
+/// command: otherwise the controller reports the end of busy only after the longest busy has
+/// passed. CMD12 is exempt, since it may be sent during data or busy.
 fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
@@ -306,8 +306,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         } else {
             self.program_other(data, segments, bytes)?
         };
-        // Block Count Enable is set even for a single block, since controllers are used to it and
-        // some end a descriptor list by it.
+        // Block Count Enable is set even for a single block, as Linux's driver does: some
+        // controllers end a descriptor list by it.
         mode |= match work {
             Work::Adma | Work::Sdma => MODE_DMA | MODE_BLOCK_COUNT,
             Work::Tuning => 0,

@@ -117,8 +117,9 @@ pub(super) struct Form {
 }
 
 /// Returns the controller's address for `bus`, an address inside a mapping, and how many of the
-/// `bytes` bytes lie there in one piece: at least one, and later pieces begin at whole words.
-/// `None` if a descriptor of `words` words cannot hold that address.
+/// `bytes` bytes lie there in one piece: at least one byte. The address, and the length of all but
+/// the last piece, are multiples of 4. `None` if a descriptor of `words` words cannot hold that
+/// address.
 #[inline(always)]
 pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Option<(u64, u32)> {
     let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };
@@ -140,7 +141,7 @@ pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     }
 }
 
-/// Writes one descriptor in fewer instructions than `put`, but with more code.
+/// Writes one descriptor like `put`, in fewer executed instructions but with more code.
 #[inline(always)]
 fn put_here(slot: &mut [u32; 4], words: usize, head: u32, bus: u64) {
     let [first, second, third, fourth] = slot;

@@ -6,9 +6,9 @@ use super::port::{Exchange, Port, Progress};
 use crate::host::Segment;
 use core::ptr::NonNull;
 
-/// The port, the card, and the state of the exchanges. Beside it, the driver [`Spi`](super::Spi) has
-/// only its abilities, the sequence of exchanges of the phase in progress (its `Program`), and the
-/// work between phases.
+/// The port, the card, and the state of the exchanges. Beside it, the driver [`Spi`](super::Spi)
+/// has only its capabilities, the sequence of exchanges of the phase in progress (its `Program`),
+/// and the work between phases.
 pub(super) struct Line<P: Port> {
     pub port: P,
     memory: &'static mut SpiMemory,

@@ -55,7 +55,7 @@ pub unsafe trait Port {
     /// DMA must use the CPU's addresses and need no cache maintenance.
     const DMA_BITS: u8 = 0;
 
-    /// Starts an exchange. The exchange before has ended.
+    /// Starts an exchange. The previous exchange has ended.
     fn exchange(&mut self, exchange: Exchange);
 
     /// Returns the progress of the exchange. The driver repeats the call until the exchange has

@@ -50,7 +50,7 @@ pub(super) struct Program {
     blocks: Option<Blocks>,
     pub response: Response,
     stop: Option<u32>,
-    /// Number of further polls for a response, or of further CMD0.
+    /// Number of repeated polls for a response, or of repeated CMD0, so far.
     again: u8,
     /// Number of CMD59 that this phase has sent so far.
     tries: u8,
@@ -139,7 +139,7 @@ impl Program {
         matches!(self.step, Step::Said | Step::Unheard)
     }
 
-    /// Abandons the program in its present step.
+    /// Abandons the program in its present step, and updates the state of the card.
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();

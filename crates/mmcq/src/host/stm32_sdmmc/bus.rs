@@ -302,7 +302,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         power != u32::MAX && power & POWER_STATE == POWER_ON
     }
 
-    /// Brings the controller back to its state after power-on, by the clock tree if the board can.
+    /// Resets the controller if the board can. Makes the data path idle, and brings the driver back
+    /// to its state after power-on.
     fn begin_anew(&mut self) {
         self.board.reset();
         self.bus = Bus::new();

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 /// Size of the bounce buffer in bytes: the longest block of CMD53 in byte mode.
 pub(super) const BOUNCE_BYTES: u32 = 4 * BOUNCE_WORDS as u32;
 /// The length of the memory that a list entry describes is a multiple of this many bytes. The DMA
-/// needs the length of a burst, 32 on version 2 and 64 on version 3; the driver uses 64 for both.
+/// transfers in bursts, of 32 bytes on version 2 and 64 on version 3; the driver uses 64 for both.
 pub(super) const GRAIN_BYTES: u32 = 64;
 /// Size of a list entry in bytes: link, address, size.
 const ITEM_BYTES: u32 = 12;

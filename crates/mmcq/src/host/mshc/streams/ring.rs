@@ -234,7 +234,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
             return Some(Err(Fault { response: None, ..fault }));
         }
         if run.wants_dma() {
-            // If the data end without a stop, the DMA never reaches its end.
+            // If the controller ends the data by itself, without CMD12, the DMA never reaches the
+            // descriptor at which it stops.
             let fault = Fault { cause: Cause::Other, stage: Stage::Data, response: None };
             return (active.seen & INT_DATA != 0).then_some(Err(fault));
         }
@@ -273,7 +274,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> DesignWare<R, D, S
     fn leave_ring(&mut self) {
         self.set_mask(0);
         self.regs.write32(AT.dma_mode, 0);
-        // The FIFO still has words only if the data ended without a stop.
+        // The FIFO still has words only if the data ended before CMD12 was sent.
         self.regs.write32(AT.control, self.control() | CONTROL_FIFO_RESET);
         self.regs.write32(AT.threshold, self.fifo.threshold);
         self.stale = true;

@@ -81,7 +81,7 @@ fn an_earlier_write_that_failed_is_heard_before_cmd12() {
     for direction in [Direction::Read, Direction::Write] {
         let end = [READ_STOP_R1, 0];
         assert_eq!(found(&mut host, direction, Some([late, 0]), end), (Some(late), Some(READ_STOP_R1)));
-        // An R1 that was read before is not read again.
+        // The R1 of an earlier transfer is not reported for this one.
         assert_eq!(found(&mut host, direction, None, end), (Some(COMMAND_R1), Some(READ_STOP_R1)));
     }
 }

@@ -164,8 +164,8 @@ fn an_ack_too_many_does_no_harm() {
     assert_eq!(memory, bytes);
 }
 
-/// Tests a FIFO that holds more bytes than the phase has requested, with its last bytes or after
-/// them: the next read does not get these bytes.
+/// Tests surplus bytes, which arrive in the FIFO with the last requested bytes or after them: the
+/// next read does not get them.
 #[test]
 fn bytes_left_in_the_fifo_are_not_the_next_reads_first() {
     // (bytes requested, bytes before each interrupt, bytes that arrive with the end)

@@ -1,4 +1,5 @@
-//! Tests of data that the DMA transfers, from a threshold of the length on.
+//! Tests of data that the board's DMA controller transfers: those at least as long as the
+//! configured threshold.
 
 use super::*;
 

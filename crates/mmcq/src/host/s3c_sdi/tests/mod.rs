@@ -35,7 +35,7 @@ struct Fake {
     data: Cell<u32>,
     fail: Cell<u32>,
     fifo: RefCell<VecDeque<u8>>,
-    /// Bytes of a FIFO word that was read before they arrived; they are lost.
+    /// Number of bytes that are lost because their FIFO word was read before they arrived.
     torn: Cell<usize>,
     imsk: Cell<u32>,
     dat1: Cell<bool>,
@@ -270,7 +270,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 256 + 1) as u8).collect()
 }
 
-/// Sets these status bits, and acknowledges them.
+/// Sets these status bits, calls `ack`, and returns its events.
 fn report(host: &mut Driver, command: u32, data: u32, segments: &[Segment]) -> Events {
     host.regs.command.set(host.regs.command.get() | command);
     host.regs.data.set(host.regs.data.get() | data);
@@ -320,8 +320,9 @@ fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segmen
     panic!("the transfer does not end");
 }
 
-/// Lets the card take all data, down to `keep` bytes in the FIFO before each interrupt. Returns the
-/// data, the end of the phase, and the number of interrupts.
+/// Lets the card take all data: each time the FIFO is emptied to `keep` bytes, and then the
+/// interrupt is handled if there is one. Returns the data, the end of the phase, and the number of
+/// interrupts.
 fn send_all(host: &mut Driver, len: usize, keep: usize, segments: &[Segment]) -> (Vec<u8>, Done, u32) {
     let mut got = Vec::new();
     let mut interrupts = 0;

@@ -1,4 +1,4 @@
-//! Settings that the board gives for the command queue engine, and the contents of its registers.
+//! Settings that the board gives for the command queue engine, and the engine's capabilities.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

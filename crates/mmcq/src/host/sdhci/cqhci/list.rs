@@ -39,7 +39,7 @@ impl<const PIECES: usize> TaskList<PIECES> {
     }
 
     /// Returns the offset of the task descriptor list, in bytes, if this memory is at bus address
-    /// `bus`; `None` if the list would have no possible place.
+    /// `bus`; `None` if `bus` is not a multiple of 16, or `PIECES` is 0.
     pub(super) fn offset(bus: u64) -> Option<usize> {
         let offset = bus.wrapping_neg() & (ALIGN_BYTES - 1);
         (PIECES > 0 && offset.is_multiple_of(16)).then_some(offset as usize)

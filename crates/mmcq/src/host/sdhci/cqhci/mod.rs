@@ -10,9 +10,9 @@
 //! or halted, the SD controller uses everything.
 //!
 //! The end of a task without other events takes five register accesses: writing the doorbell,
-//! clearing the bit in CQIS without reading it, reading the ended tasks (CQTCN), reading CQIS for
-//! errors of responses, and acknowledging the ended tasks. Any other event keeps the interrupt line
-//! asserted, and the next call handles it.
+//! clearing CQIS's bit for ended tasks without reading CQIS first, reading the ended tasks (CQTCN),
+//! reading CQIS for errors of responses, and acknowledging the ended tasks. Any other event keeps
+//! the interrupt line asserted, and the next call handles it.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -229,8 +229,8 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         let forgets = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
         if op == BusOp::ResetLines && self.at == At::Halting {
-            // The reset must stop a data transfer that never ends before the engine is switched
-            // off.
+            // The engine has not halted, perhaps because a data transfer never ends. So first the
+            // reset stops the transfer, and then the engine is switched off.
             self.write(ISGE, 0);
             let step = self.host.set_bus(op, first, now_ns);
             if !matches!(step, Step::Wait(_)) {

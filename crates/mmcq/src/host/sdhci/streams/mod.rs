@@ -46,7 +46,7 @@ pub enum OpenWrites {
     #[default]
     No,
     /// SDMA stops at boundaries, and each request ends at a block gap. Memory must consist of whole
-    /// boundaries of 4 KiB.
+    /// 4 KiB pages.
     Gap,
     /// Later data are sent as the data of a CMD13. Any memory is allowed.
     Carrier,
@@ -56,7 +56,7 @@ pub enum OpenWrites {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamConfig {
-    /// Whether reads stay open, by stops of SDMA. Memory must consist of whole boundaries of 4 KiB.
+    /// Whether reads stay open, by stops of SDMA. Memory must consist of whole 4 KiB pages.
     pub reads: bool,
     /// How writes stay open.
     pub writes: OpenWrites,

@@ -109,7 +109,7 @@ fn a_controller_that_is_gone_has_not_ended_a_phase_well() {
     host.port.regs.set(PRESENT, 4, u32::MAX);
     let fault = fast_end(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
-    // The fast path is not used either if the driver must move the data itself.
+    // The fast path is not used either for SDMA, which the driver continues at each boundary.
     let mut host = ready(by(TransferMode::Sdma));
     host.start_fast(&read(8), &[far(0x1000, 4096)], 100_000_000).unwrap();
     host.port.regs.set(PRESENT, 4, u32::MAX);

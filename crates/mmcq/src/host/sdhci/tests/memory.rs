@@ -177,9 +177,9 @@ fn memory_that_is_not_mapped_is_never_the_controllers() {
     assert_eq!(host.dma.open.get(), 1);
 }
 
-/// Tests a descriptor table that ends at 4 GiB: with 64-bit addresses the driver refuses it. The
-/// address register would point after the table at the end, and the driver writes the upper half of
-/// the address only one time.
+/// Tests a descriptor table that ends at 4 GiB: with 64-bit addresses the driver refuses it. After
+/// the last descriptor the address register would point behind the table, where the upper half of
+/// the address differs. The driver writes that half only one time.
 #[test]
 fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
     let bytes = Table::<8>::BYTES as u64;
