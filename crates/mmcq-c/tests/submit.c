@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
         if (began != MMCQ_SLOTS)
             wrong = 1, printf("only %d began\n", began);
         if (by_thread)
-            IS(mmcq_flush(0), MMCQ_OK); /* mmcq_flush calls the callbacks while it waits, or at its end */
+            IS(mmcq_flush(0), MMCQ_OK); /* calls the callbacks in its wait or at its end */
         for (int i = 0; i < 1000 && ended < began; i++)
             step(board);
         if (ended != began || mapped != before)
