@@ -12,7 +12,7 @@ typedef struct {
     uint8_t memory[2 * BLOCKS * 512] __attribute__((aligned(64)));
     uint32_t skip, count, begins[BLOCKS], bytes[BLOCKS]; /* offset of each piece in `memory` */
     uint64_t bus;                                        /* bus address of `memory` */
-    int wrong_after;                                     /* `piece` knows this many blocks; 0: all */
+    int wrong_after;                                     /* blocks that `piece` knows; 0: all */
     int32_t code;
 } scattered;
 static scattered all[REQUESTS];

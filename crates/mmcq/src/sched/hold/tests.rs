@@ -45,7 +45,8 @@ enum Rule {
 const BOUND_NS: u64 = 2_000_000;
 const BLOCKS: u32 = 8;
 
-/// A transfer: when it began, when it ends, client and first block of each of its requests.
+/// A transfer: when it began, when it ends, client and first block of each of its requests, and the
+/// run of all of them.
 type Running = (u64, u64, Vec<(usize, u64)>, Run);
 
 #[derive(Debug)]
