@@ -59,8 +59,8 @@ const ROOM_BYTES: usize = larger(
     larger(bytes_of(&(examined as Begin<_, _>)), bytes_of(&(switched_off as Begin<_, _>))),
 );
 
-/// Whether a controller has a supervisor's future, and whether a call polls it. `Away` is 0, so that
-/// a static with this state is in `.bss`.
+/// Whether a controller has a supervisor's future, and whether a call polls it. `Away` is 0, so
+/// that a static with this state is in `.bss`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The controller has no supervisor's future.
