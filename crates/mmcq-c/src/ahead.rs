@@ -99,8 +99,8 @@ impl Ahead {
         }
     }
 
-    /// Sets whether the driver is being made. While it is, the mapping that it makes is that of its
-    /// table.
+    /// Sets whether the driver is being made. During that time, the mapping that the driver makes
+    /// is that of its descriptor table.
     pub fn set_opening(&self, opening: bool) {
         if opening {
             self.table.set(None);

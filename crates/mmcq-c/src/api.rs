@@ -108,7 +108,8 @@ impl Place {
         self.events.tell(stack, platform);
     }
 
-    /// Drops what belonged to the earlier card. Called while the stack's lock is held.
+    /// Changes [`bring_ups`](Self::bring_ups), so that no call uses the functions of the earlier
+    /// I/O card any more. Called while the stack's lock is held.
     pub fn begin_bring_up(&self) {
         self.bring_ups.set(self.bring_ups.get().wrapping_add(1));
     }
@@ -359,14 +360,15 @@ fn writes_lists(stack: &Stack) -> bool {
     stack.with(|engine| engine.host().is_some_and(|driver| driver.transfer_mode() == TransferMode::Adma2))
 }
 
-/// Waits, in a thread, until a request ends.
+/// Does one step of a thread that waits for a request: continues the supervisor, calls the
+/// callbacks of requests that have ended, and calls the platform's `wait`.
 pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.supervisor.go_on(stack);
     place.events(stack, platform);
     platform.wait(idle);
 }
 
-/// Repeats a call while no slot or mapping is free, at most as long as the platform allows.
+/// Repeats a call while no slot or mapping is free, at most for the platform's `patience_ms`.
 pub(crate) fn patiently<E: Into<Failure>>(
     place: &'static Place,
     stack: &'static Stack,

@@ -35,7 +35,8 @@ pub extern "C" fn mmcq_erase(host: u32, lba: u64, blocks: u32) -> i32 {
     extended(host, blocks, async |device| device.erase(lba, blocks).await)
 }
 
-/// Makes a call that needs a card with more functions than reads and writes.
+/// Makes a call that needs to know what the card supports in addition to reads and writes. If the
+/// engine does not know it yet, reads it from the card first.
 fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Error>) -> i32 {
     let (place, stack, platform) = match open(host) {
         Ok(open) => open,

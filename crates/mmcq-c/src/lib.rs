@@ -1,4 +1,5 @@
-//! The mmcq stack for C: one or two SDHCI controllers with a card each, under any RTOS.
+//! The mmcq stack for C: SDHCI controllers (two by default, eight at most) with a card each, under
+//! any RTOS.
 //!
 //! A C program includes `include/mmcq.h`, which describes all functions and their contracts;
 //! `examples/c/card.c` is an example. Build the library for a target by

@@ -115,15 +115,16 @@ impl mmcq_platform {
         (aligned && ends && self.dma_bytes >= size_of::<Room>()).then_some(room)
     }
 
-    /// Returns the bus address of a part of that memory; `None` if the part is not inside.
+    /// Returns the bus address of a part of the program's memory `dma`; `None` if the part is not
+    /// inside.
     fn in_dma(&self, ptr: NonNull<u8>, len: usize) -> Option<u64> {
         let skip = ptr.addr().get().checked_sub(self.dma.addr()).filter(|_| !self.dma.is_null())?;
         (skip.checked_add(len)? <= self.dma_bytes).then(|| self.dma_bus + skip as u64)
     }
 
-    /// Returns the settings of the stack. If requests may consist of several segments, a merged
-    /// transfer has at most as many blocks as the list has descriptors, since only a whole mapping
-    /// can be shorter than a block.
+    /// Returns the settings of the stack. With `piece`, a merged transfer has at most as many
+    /// blocks as the list has descriptors: a piece that is not the last of its request has at least
+    /// one block, so the pieces of such a transfer fit into the list.
     pub(crate) fn config(&self) -> Config {
         match self.piece {
             Some(_) => Config::DEFAULT.merge_blocks(DESCRIPTORS as u32 - 1),

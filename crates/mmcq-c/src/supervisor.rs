@@ -17,7 +17,7 @@ use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::Idle;
 
 /// Options of the supervisor. A card that is inserted counts as another card until the program has
-/// brought it up and compared it, because the program knows the earlier card by its size.
+/// brought it up, because until then the program uses the size of the earlier card.
 const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true));
 /// Largest number of steps in one call; the next call does the remaining steps.
 const STEPS_MAX: u32 = 8;
@@ -59,7 +59,8 @@ const ROOM_BYTES: usize = larger(
     larger(bytes_of(&(examined as Begin<_, _>)), bytes_of(&(switched_off as Begin<_, _>))),
 );
 
-/// `Away` is 0, so that a static with this state is in `.bss`.
+/// Whether a controller has a supervisor's future, and whether a call polls it. `Away` is 0, so
+/// that a static with this state is in `.bss`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The controller has no supervisor's future.
@@ -155,7 +156,7 @@ impl Supervisor {
     pub fn go_on(&self, stack: &'static Stack) {
         for _ in 0..STEPS_MAX {
             // In nearly every call nothing has woken the supervisor, which can be seen without the
-            // lock. What wakes it later makes a call of its own.
+            // lock. A wake-up that comes later is noticed by the next call of this function.
             if !self.called.load(Ordering::Acquire) {
                 return;
             }

@@ -74,7 +74,8 @@ struct Owner {
     found_by: u32,
 }
 
-/// `Free` is 0, so that a static with these states is in `.bss`.
+/// Whether an entry has the future of a transfer. `Free` is 0, so that a static with these states
+/// is in `.bss`.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum State {

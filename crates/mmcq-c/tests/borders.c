@@ -1,4 +1,5 @@
-/* borders.c: everything a C program can hand over wrongly, and what it gets. Prints nothing if all is well. */
+/* borders.c: wrong arguments of the functions, and the result of each. Prints nothing if all
+ * results are right. */
 #include "board.h"
 #include "expect.h"
 #include "mmcq.h"

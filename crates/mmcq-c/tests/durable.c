@@ -40,7 +40,8 @@ int main(int argc, char **argv) {
     IS(submitted(board, MMCQ_DISCARD, 0, 8), MMCQ_E_NO_CARD);
     IS(mmcq_bring_up(0, &card), MMCQ_OK);
 
-    /* The first of all calls, and none needs a flush of its own: the cards with a cache have reliable writes. */
+    /* Durable writes are the first calls after bring-up. None of them needs a flush, because the
+     * cards of this test that have a cache also have reliable writes. */
     memset(memory, 0x11, sizeof memory);
     IS(mmcq_stats(0, &before), MMCQ_OK);
     for (uint32_t n = 0; n < 8; n++)
@@ -52,7 +53,7 @@ int main(int argc, char **argv) {
     board_brown_out(board);
     reads(board, 1000, 64, 0x11);
 
-    /* What a card can free. */
+    /* A discard of whole units is sent to the card. */
     IS(submitted(board, MMCQ_DISCARD, 0, 0), MMCQ_E_ARGUMENT);
     EQUALS(card.discard_blocks != 0, 1);
     IS(submitted(board, MMCQ_WRITE, 65536, 64), MMCQ_OK);
@@ -60,11 +61,11 @@ int main(int argc, char **argv) {
     IS(submitted(board, MMCQ_DISCARD, 65536, 65536), MMCQ_OK);
     IS(mmcq_stats(0, &after), MMCQ_OK);
     EQUALS(after.erase_pieces > before.erase_pieces, 1);
-    /* Less than one of its units: it is kept, and that is an end too. */
+    /* A discard of less than one unit: the card keeps the block, and the request succeeds. */
     if (card.discard_blocks > 1)
         IS(submitted(board, MMCQ_DISCARD, card.discard_blocks + 1, 1), MMCQ_OK);
 
-    /* Zeros, or a word that it cannot. */
+    /* The blocks read as zeros afterwards, or the request is refused and they keep their data. */
     memset(memory, 0x22, sizeof memory);
     IS(submitted(board, MMCQ_WRITE, 65536, 64), MMCQ_OK);
     IS(submitted(board, MMCQ_ZEROES, 65536, 0), MMCQ_E_ARGUMENT);

@@ -17,7 +17,7 @@ static void card_event(void *context, int32_t now) {
     present = now;
 }
 
-/* A controller's memory that has no room for what a call brings. */
+/* A `map` that has no room while `no_room` is set. */
 static int no_room;
 static int32_t map(void *board, void *memory, size_t bytes, int32_t to_card, uint64_t *bus) {
     return no_room ? MMCQ_E_FULL : board_map(board, memory, bytes, to_card, bus);
@@ -35,7 +35,7 @@ int main(void) {
     IS(mmcq_open(0, &platform), MMCQ_OK);
     EQUALS(events, 0);
     mmcq_poll(0);
-    EQUALS(events == 1 && present == 1, 1); /* the one that was there */
+    EQUALS(events == 1 && present == 1, 1); /* the card that was in the slot before mmcq_open */
     mmcq_poll(0);
     IS(mmcq_bring_up(0, NULL), MMCQ_OK);
     IS(mmcq_read(0, 0, 1, block), MMCQ_OK);
@@ -56,7 +56,7 @@ int main(void) {
         EQUALS(events, 2);
     }
 
-    /* 20 ms, and not the 30 s of a program that says nothing. */
+    /* A call waits for `patience_ms`, 20 ms here, and not for the default of 30 s. */
     no_room = 1;
     uint64_t from_ns = board_now_ns(board);
     IS(mmcq_read(0, 0, 1, block), MMCQ_E_FULL);

@@ -1,4 +1,4 @@
-/* expect.h: what the test programs say where a call has another result than it must have. */
+/* expect.h: macros that print a message if a call has another result than expected. */
 #ifndef EXPECT_H
 #define EXPECT_H
 #include "mmcq.h"
@@ -6,7 +6,7 @@
 
 static int wrong;
 
-/* A result of the library, by its name. */
+/* Checks a result of the library; prints results by their names. */
 #define IS(call, code)                                                                                        \
     do {                                                                                                      \
         int32_t got = (call);                                                                                 \
@@ -16,7 +16,7 @@ static int wrong;
         }                                                                                                     \
     } while (0)
 
-/* Any number. */
+/* Checks any number. */
 #define EQUALS(call, expected)                                                                                \
     do {                                                                                                      \
         long got = (long)(call);                                                                              \

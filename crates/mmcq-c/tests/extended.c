@@ -1,4 +1,4 @@
-/* extended.c: durable writes, discards, erases and the end. Prints nothing if all is well. */
+/* extended.c: durable writes, discards, erases and mmcq_close. Prints nothing if all is well. */
 #include "board.h"
 #include "expect.h"
 #include "mmcq.h"
@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
     IS(mmcq_erase(0, 0, 0), MMCQ_E_ARGUMENT);
     IS(mmcq_discard(0, 1000, 8), MMCQ_OK);
     reads(1008, 56, 0x11, "beside what was discarded");
-    /* Whole groups of each card of these tests. */
+    /* These blocks are whole erase groups on each card of these tests. */
     IS(mmcq_write(0, 65536, 64, out), MMCQ_OK);
     IS(mmcq_erase(0, 65536, 65536), MMCQ_OK);
     IS(mmcq_read(0, 65536, 1, in), MMCQ_OK);
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
     reads(65536, 64, in[0], "erased");
     reads(1008, 56, 0x11, "beside what was erased");
 
-    /* Closed with writes in the cache: they are there when it is opened again. */
+    /* mmcq_close with writes in the cache: the data are on the card when it is opened again. */
     memset(out, 0x22, sizeof out);
     IS(mmcq_write(0, 2000, 64, out), MMCQ_OK);
     for (int round = 0; round < 3; round++) {
@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
         IS(mmcq_open(0, &platform), MMCQ_OK);
         IS(mmcq_read(0, 2000, 1, in), MMCQ_E_NO_CARD);
         if (round == 1)
-            continue; /* closed again without a card */
+            continue; /* the next mmcq_close comes before a card was brought up */
         IS(mmcq_bring_up(0, &card), MMCQ_OK);
         reads(2000, 64, 0x22, "written before the end");
         IS(mmcq_erase(0, card.blocks, 1), MMCQ_E_RANGE);

@@ -1,4 +1,5 @@
-/* fatfs.c: what FatFs asks of diskio.c, also with memory of any alignment. Prints nothing if all is well. */
+/* fatfs.c: calls the functions of diskio.c as FatFs does, also with memory of any alignment. Prints
+ * nothing if all is well. */
 #include "../examples/c/diskio.c"
 #include "board.h"
 #include "expect.h"
@@ -41,7 +42,7 @@ int main(void) {
     EQUALS(disk_status(0), STA_NOINIT | STA_NODISK);
     EQUALS(disk_initialize(0), STA_NOINIT | STA_NODISK);
     board_remove_or_insert(board);
-    /* The library waits until the contacts are quiet: 50 ms. */
+    /* The library waits 50 ms until the card's contacts do not bounce any more. */
     for (uint64_t end_ns = board_now_ns(board) + 100000000; board_now_ns(board) < end_ns;) {
         if (board_sleep(board, board_now_ns(board) + 1000000))
             mmcq_on_irq(0);

@@ -1,4 +1,5 @@
-/* fatfs32.c: a card with more blocks than FatFs has numbers for, where it was built with LBA_t of 32 bits. Prints nothing if all is well. */
+/* fatfs32.c: a card with more blocks than FatFs can count if FatFs was built with an LBA_t of 32
+ * bits. Prints nothing if all is well. */
 #define FF_LBA32
 #include "../examples/c/diskio.c"
 #include "board.h"
@@ -21,7 +22,8 @@ int main(void) {
     EQUALS(count, UINT32_MAX);
     memset(out, 0x11, sizeof out);
     EQUALS(disk_write(0, out + 1, 0, 1), RES_OK);
-    /* Memory that does not fit goes block by block: the second is not the card's first. */
+    /* Unaligned memory goes block by block. The block after block UINT32_MAX must not become block
+     * 0. */
     memset(out, 0x22, sizeof out);
     EQUALS(disk_write(0, out + 1, UINT32_MAX, 2), RES_OK);
     EQUALS(disk_read(0, in, 0, 1), RES_OK);

@@ -1,4 +1,5 @@
-/* freertos.c: the example for FreeRTOS, over one thread that is FreeRTOS and the board's time. Prints nothing if all is well. */
+/* freertos.c: runs the example for FreeRTOS. The functions of FreeRTOS are imitated in one thread,
+ * in the board's time. Prints nothing if all is well. */
 #include "../examples/c/freertos.c"
 #include "expect.h"
 #include <setjmp.h>
@@ -38,7 +39,7 @@ BaseType_t xSemaphoreGiveFromISR(SemaphoreHandle_t semaphore, BaseType_t *woken)
     return pdTRUE;
 }
 
-/* A tick passes, with its interrupts. */
+/* Lets one tick pass, with the interrupts that come during the tick. */
 static void tick(void) {
     uint64_t end_ns = board_now_ns(board) + 1000000;
     inside = 1;
@@ -65,7 +66,7 @@ BaseType_t xSemaphoreTake(SemaphoreHandle_t semaphore, TickType_t ticks) {
     return taken;
 }
 
-/* Until it sleeps. */
+/* Runs the card's task until the task sleeps. */
 static void run_card_task(void) {
     running_task = 1;
     if (!setjmp(out_of_the_task))
@@ -85,14 +86,14 @@ int main(void) {
     IS(card_move(MMCQ_FLUSH, 0, 0, NULL, mine), MMCQ_OK);
     IS(card_move(MMCQ_READ, 500, 8, in, mine), MMCQ_OK);
     EQUALS(memcmp(in, memory, sizeof in), 0);
-    IS(mmcq_read(0, 500, 8, in), MMCQ_OK); /* the calls that wait go too */
+    IS(mmcq_read(0, 500, 8, in), MMCQ_OK); /* a call that waits works, too */
 
     board_remove_or_insert(of_board);
     vTaskDelay(300);
     IS(card_move(MMCQ_READ, 500, 8, in, mine), MMCQ_E_NO_CARD);
     board_remove_or_insert(of_board);
     vTaskDelay(300);
-    EQUALS(card_changed->given, 1); /* it wakes the task */
+    EQUALS(card_changed->given, 1); /* the card's task is woken */
     run_card_task();
     IS(card_move(MMCQ_READ, 500, 8, in, mine), MMCQ_OK);
     EQUALS(memcmp(in, memory, sizeof in), 0);

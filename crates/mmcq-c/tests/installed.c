@@ -1,4 +1,5 @@
-/* installed.c: a program over the installed library: header and library are of one version, and calls arrive. */
+/* installed.c: a program with the installed library. Tests that header and library have the same
+ * version, and that calls reach the library. */
 #include <mmcq.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* io.c: a Bluetooth Type-A function: registers, a packet by its interrupt. Prints nothing if all is well. */
+/* io.c: registers of a Bluetooth Type-A function, and packets that its interrupt reports. Prints
+ * nothing if all is well. */
 #include "board.h"
 #include "expect.h"
 #include "mapped.h"
@@ -36,12 +37,12 @@ int main(void) {
     EQUALS(card.interface[0], 2);
     EQUALS(card.max_block_bytes[0], 512);
     EQUALS(card.blocks, 0);
-    IS(mmcq_read(0, 0, 1, packet), MMCQ_E_NO_CARD); /* it has no memory */
+    IS(mmcq_read(0, 0, 1, packet), MMCQ_E_NO_CARD); /* the card has no memory */
 
-    /* Function 0 is all functions'. */
+    /* Function 0 has the registers that all functions share. */
     IS(mmcq_io_read_byte(0, 0, 0, &value), MMCQ_OK);
     EQUALS(value, 0x22);
-    IS(mmcq_io_write_byte(0, 0, 0x02, 2, NULL), MMCQ_E_ARGUMENT); /* not the vendor's */
+    IS(mmcq_io_write_byte(0, 0, 0x02, 2, NULL), MMCQ_E_ARGUMENT); /* not a vendor's register */
     IS(mmcq_io_read_byte(0, 2, 0, &value), MMCQ_E_ARGUMENT);      /* no such function */
     IS(mmcq_io_read_byte(0, 8, 0, &value), MMCQ_E_ARGUMENT);
     IS(mmcq_io_read_byte(0, 1, 1 << 17, &value), MMCQ_E_ARGUMENT);
@@ -60,7 +61,8 @@ int main(void) {
     IS(mmcq_io_write_byte(0, 1, INTERRUPT_ENABLE, 1, &value), MMCQ_OK);
     EQUALS(value, 1);
 
-    /* 250 packets a second: eight of them, each with its length in its header. */
+    /* The card sends 250 packets a second. The test receives eight; the header of each has its
+     * length. */
     for (int i = 0; i < 8; i++) {
         uint64_t until_ns = board_now_ns(board) + 100000000;
         IS(mmcq_io_irq_wait(0, until_ns, &asking), MMCQ_OK);
@@ -79,7 +81,7 @@ int main(void) {
         IS(mmcq_io_irq_ack(0), MMCQ_OK);
     }
 
-    /* Nothing comes from a function that may not interrupt: the wait ends when it is told to. */
+    /* A function whose interrupt is disabled reports nothing: the wait ends at `until_ns`. */
     IS(mmcq_io_irq_enable(0, 1, 0), MMCQ_OK);
     IS(mmcq_io_irq_ack(0), MMCQ_OK);
     uint64_t until_ns = board_now_ns(board) + 50000000;
@@ -87,7 +89,7 @@ int main(void) {
     if (board_now_ns(board) < until_ns || board_now_ns(board) > until_ns + 1000000)
         wrong = 1, puts("waited for another time");
 
-    /* Brought up anew: the function is disabled again. */
+    /* After another bring-up the function is disabled. */
     IS(mmcq_io_bring_up(0, NULL), MMCQ_OK);
     IS(mmcq_io_enable(0, 1, 1), MMCQ_OK);
     IS(mmcq_io_enable(0, 1, 0), MMCQ_OK);

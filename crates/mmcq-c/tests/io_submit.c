@@ -1,4 +1,5 @@
-/* io_submit.c: packets of a Bluetooth Type-A function by transfers that nobody waits for. Prints nothing if all is well. */
+/* io_submit.c: packets of a Bluetooth Type-A function by mmcq_io_submit, so that no thread waits.
+ * Prints nothing if all is well. */
 #include "board.h"
 #include "expect.h"
 #include "mapped.h"
@@ -25,7 +26,7 @@ static uint8_t packet[2560] __attribute__((aligned(64)));
 static int ended, last, under_lock;
 static uint32_t payload;
 
-/* The header of a packet was read: its payload follows, by the same request. */
+/* Callbacks of the request: header_done submits it again for the packet's payload. */
 static void payload_done(mmcq_io_request *request, int32_t code) {
     (void)request;
     under_lock |= locked;
@@ -64,12 +65,12 @@ int main(void) {
     IS(mmcq_io_bring_up(0, NULL), MMCQ_OK);
     int before = mapped;
 
-    /* What makes no sense is refused, and nothing stays mapped. */
+    /* Transfers with wrong arguments are refused, and no memory stays mapped. */
     mmcq_io_request odd = request;
     IS(mmcq_io_submit(0, NULL), MMCQ_E_ARGUMENT);
     odd.function = 0;
     IS(mmcq_io_submit(0, &odd), MMCQ_E_ARGUMENT);
-    odd.function = 2; /* the card has one */
+    odd.function = 2; /* the card has only function 1 */
     IS(mmcq_io_submit(0, &odd), MMCQ_E_ARGUMENT);
     odd = request, odd.op = MMCQ_FLUSH;
     IS(mmcq_io_submit(0, &odd), MMCQ_E_ARGUMENT);
@@ -97,7 +98,8 @@ int main(void) {
         request.bytes = 4, request.done = header_done, ended = 0, payload = 0;
         IS(mmcq_io_submit(0, &request), MMCQ_OK);
         if (i == 3) {
-            /* The function is at work: another transfer is refused, a call waits until both are over. */
+            /* The function is in use: another transfer is refused, and a call waits until the
+             * transfers of header and payload have ended. */
             IS(mmcq_io_submit(0, &request), MMCQ_E_FULL);
             IS(mmcq_close(0), MMCQ_E_STATE);
             IS(mmcq_io_read_byte(0, 1, INTERRUPT_ENABLE, &value), MMCQ_OK);
@@ -112,7 +114,7 @@ int main(void) {
     }
     EQUALS(mapped, before);
 
-    /* The card is gone: what is under way ends, and says so. */
+    /* After the card was taken out, a transfer is refused or ends with an error. */
     request.bytes = 4, request.done = payload_done, ended = 0, last = MMCQ_OK;
     board_remove_or_insert(board);
     int code = mmcq_io_submit(0, &request);

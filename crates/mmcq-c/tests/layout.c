@@ -1,4 +1,5 @@
-/* layout.c: prints what the C compiler makes of the header, for the test to compare. */
+/* layout.c: prints sizes, offsets and constants of the header as the C compiler has them, for the
+ * test to compare. */
 #include "mmcq.h"
 #include <stdio.h>
 #define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))

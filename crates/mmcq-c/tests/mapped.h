@@ -1,4 +1,5 @@
-/* mapped.h: a lock that is never taken twice, and memory that is mapped without it and given back. */
+/* mapped.h: a lock that reports nested calls, and functions for DMA that count mappings. More than
+ * 512 bytes must be mapped without the lock. */
 #include "board.h"
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-/* mapping.c: `map`, `unmap` and `sync`: with the lock or without, in the interrupt or not, for how many bytes; without room, and in a cache whose
- * lines are invalidated whole. Prints nothing if all is well. */
+/* mapping.c: calls of `map`, `unmap` and `sync`: how many bytes they get with the lock held or in
+ * the interrupt, a `map` without room, and a cache of which whole lines are invalidated. Prints
+ * nothing if all is well. */
 #include "board.h"
 #include "mmcq.h"
 #include <stdio.h>
@@ -25,7 +26,8 @@ static int32_t map(void *c, void *at, size_t bytes, int32_t to_card, uint64_t *b
     }
     return board_map(c, at, bytes, to_card, bus);
 }
-/* Whole lines lose what the CPU had written to them. */
+/* The whole cache lines at both ends of memory from the card lose what the CPU has written to
+ * them. */
 static void unmap(void *c, uint64_t bus, void *at, size_t bytes, int32_t to_card) {
     uint8_t *from = at, *to = from + bytes;
     seen(bytes);
@@ -77,14 +79,15 @@ int main(void) {
     memset(memory, 0x11, sizeof memory);
     IS(mmcq_read(0, 0, 64, blocks), MMCQ_OK);
     IS(blocks[0] == 0x77 && blocks[64 * 512 - 1] == 0x77, 1);
-    /* What belongs to others is as it was. */
+    /* The bytes before and after the memory of the read are unchanged. */
     IS(memory[0] == 0x11 && memory[LINE - 1] == 0x11 && memory[LINE + 64 * 512] == 0x11, 1);
     IS(mmcq_read(0, 0, 1, blocks + 4), MMCQ_E_DMA);
     IS(memory[LINE + 3] == 0x77, 1);
     IS(mmcq_write(0, 0, 1, blocks + 4), MMCQ_OK);
-    /* Descriptors and registers at most. */
+    /* With the lock held or in the interrupt, only descriptors and registers are mapped. */
     IS(biggest_locked <= 2048, 1);
-    /* Room that comes later is waited for; room that never comes is an error in the end. */
+    /* A call waits if `map` has no room now. If `map` never has room, the call ends with an
+     * error. */
     refusals = 5, maps = 0;
     IS(mmcq_read(0, 0, 64, blocks), MMCQ_OK);
     IS(refusals == 0 && maps >= 6, 1);

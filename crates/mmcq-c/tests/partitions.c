@@ -30,7 +30,8 @@ int main(void) {
     if (blocks < 256)
         wrong = 1, printf("a boot area of %u blocks\n", (unsigned)blocks);
 
-    /* The same blocks of three places have three contents. */
+    /* Blocks with the same numbers have their own content in the user area and in each boot
+     * area. */
     memset(out, 0x11, sizeof out);
     IS(mmcq_write(0, 8, 64, out), MMCQ_OK);
     memset(out, 0x22, sizeof out);
@@ -51,7 +52,7 @@ int main(void) {
     IS(mmcq_partition_read(0, MMCQ_BOOT_1, 0, 1, NULL), MMCQ_E_ARGUMENT);
     IS(mmcq_partition_read(0, MMCQ_BOOT_1, 0, 1, in + 1), MMCQ_E_DMA);
     IS(mmcq_close(0), MMCQ_OK);
-    /* Its descriptor table is unmapped with it. */
+    /* mmcq_close has also unmapped the descriptor table. */
     if (locked || mapped >= before || board_violations(board))
         wrong = 1, printf("locked %d, mapped %d, broken rules %d\n", locked, mapped, (int)board_violations(board));
 

@@ -1,4 +1,4 @@
-/* pass.h: a board with nothing but its interrupt and its alarm, for so long. */
+/* pass.h: lets time pass on the board, with the controller's interrupt and the alarm. */
 #include "board.h"
 #include "mmcq.h"
 

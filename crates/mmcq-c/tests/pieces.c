@@ -4,14 +4,15 @@
 #include "mmcq.h"
 #include <string.h>
 
-/* A request is a number; its memory lies in pieces of one, two, three... blocks, in disorder. */
+/* Requests whose `memory` is a number instead of an address. The memory consists of pieces of one,
+ * two, three... blocks, which do not lie in the order of the request. */
 enum { REQUESTS = 4, BLOCKS = 90, NUMBERS = 0x70000000, NUMBER_BYTES = 1 << 20 };
 typedef struct {
     mmcq_request request;
     uint8_t memory[2 * BLOCKS * 512] __attribute__((aligned(64)));
-    uint32_t skip, count, begins[BLOCKS], bytes[BLOCKS]; /* where each piece begins in `memory` */
-    uint64_t bus;                                        /* of `memory` */
-    int wrong_after;                                     /* blocks after which nothing is known; 0: all is */
+    uint32_t skip, count, begins[BLOCKS], bytes[BLOCKS]; /* offset of each piece in `memory` */
+    uint64_t bus;                                        /* bus address of `memory` */
+    int wrong_after;                                     /* blocks that `piece` knows; 0: all */
     int32_t code;
 } scattered;
 static scattered all[REQUESTS];
@@ -71,7 +72,8 @@ static void done(mmcq_request *request, int32_t code) {
     ended++;
 }
 
-/* The pieces of a request, of `blocks` at most each, last to first in memory with a gap behind each. */
+/* Divides the `blocks` blocks of a request into pieces of at most `most` blocks. The first piece
+ * has the highest address, and every second piece is followed by a gap of one block. */
 static void scatter(scattered *its, uint32_t blocks, uint32_t most) {
     uint32_t end = sizeof its->memory;
     its->count = 0;
@@ -83,7 +85,7 @@ static void scatter(scattered *its, uint32_t blocks, uint32_t most) {
         left -= here;
     }
 }
-/* Byte `at` of a request, where its piece has it. */
+/* Returns the address of byte `at` of a request. */
 static uint8_t *byte(scattered *its, uint32_t at) {
     uint32_t i = 0;
     for (; at >= its->bytes[i]; i++)
@@ -92,7 +94,8 @@ static uint8_t *byte(scattered *its, uint32_t at) {
 }
 static uint8_t expected(uint32_t n, uint32_t at) { return (uint8_t)(at * 7 + at / 512 * 13 + n * 31 + 5); }
 
-/* All at once: those that follow one another may go as one transfer. */
+/* Submits all requests before the first has ended. They are contiguous, so the library may merge
+ * them. */
 static void go(void *board, uint32_t op, uint32_t blocks, int32_t code) {
     ended = 0;
     for (uint32_t n = 0; n < REQUESTS; n++) {
@@ -118,7 +121,8 @@ int main(int argc, char **argv) {
     mmcq_platform bad = p;
     mmcq_card card;
     mmcq_statistics before, after;
-    /* Too little of it, not aligned, and pieces without a `map`. */
+    /* mmcq_open refuses memory `dma` that is too small or not aligned, and `piece` without
+     * `map`. */
     bad.dma_bytes--;
     IS(mmcq_open(0, &bad), MMCQ_E_ARGUMENT);
     bad = p, bad.dma = own + 64;
@@ -148,9 +152,9 @@ int main(int argc, char **argv) {
             go(board, MMCQ_WRITE, blocks, MMCQ_OK);
             IS(mmcq_stats(0, &after), MMCQ_OK);
             EQUALS(after.requests - before.requests, REQUESTS);
-            /* The first goes alone, the others as few transfers. */
+            /* The first request goes alone, and some of the others are merged. */
             EQUALS(after.transfers - before.transfers < REQUESTS, 1);
-            /* Read back in other pieces. */
+            /* The data are read back into other pieces. */
             for (uint32_t n = 0; n < REQUESTS; n++) {
                 memset(all[n].memory, 0xee, sizeof all[n].memory);
                 scatter(&all[n], blocks, 5 - most);
@@ -166,7 +170,8 @@ int main(int argc, char **argv) {
         }
     EQUALS(asked > 0, 1);
 
-    /* Nothing is known of the second half: refused, and all goes on. */
+    /* `piece` does not know the second half of a request: this request fails, and later ones
+     * work. */
     all[2].wrong_after = 10;
     ended = 0, all[2].code = 1;
     all[2].request = (mmcq_request) {
@@ -180,12 +185,12 @@ int main(int argc, char **argv) {
     all[2].wrong_after = 0;
     go(board, MMCQ_READ, 20, MMCQ_OK);
 
-    /* A line that others interrupt by too. */
+    /* An interrupt of another device on the same line. */
     EQUALS(mmcq_on_irq(0), 0);
     IS(mmcq_stats(0, &after), MMCQ_OK);
     EQUALS(after.spurious > 0 && after.interrupts > 0, 1);
     EQUALS(after.faults - faults, 0);
-    /* Descriptors and registers went by the program's own memory. */
+    /* The memory `dma` was used for descriptors and registers, so nothing else was mapped. */
     EQUALS(other_maps, 0);
     IS(mmcq_close(0), MMCQ_OK);
     EQUALS(locked, 0);

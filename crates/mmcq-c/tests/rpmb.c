@@ -62,7 +62,7 @@ int main(void) {
     static uint8_t block[512] __attribute__((aligned(64)));
     IS(mmcq_read(0, 0, 1, block), MMCQ_OK);
 
-    /* Another key writes nothing, and believes nothing. */
+    /* With another key, a write is refused, and the response to a read counts as forged. */
     memset(out, 0x88, sizeof out);
     IS(mmcq_rpmb_read(0, FRESH(other_key), 4, 1, in), MMCQ_E_FORGED);
     IS(mmcq_rpmb_write(0, FRESH(other_key), 4, 1, out), MMCQ_E_FORGED);

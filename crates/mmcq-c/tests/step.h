@@ -1,4 +1,4 @@
-/* step.h: a board that goes on to its interrupt, or to its alarm, a millisecond at most. */
+/* step.h: advances the board to its next interrupt or alarm, by a millisecond at most. */
 #include "board.h"
 #include "mmcq.h"
 

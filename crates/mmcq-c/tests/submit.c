@@ -1,4 +1,5 @@
-/* submit.c: requests that end in a callback, also such that submit the next. Prints nothing if all is well. */
+/* submit.c: requests that end in a callback, also callbacks that submit the next request. Prints
+ * nothing if all is well. */
 #include "expect.h"
 #include "step.h"
 #include <stdio.h>
@@ -28,7 +29,9 @@ static void done(mmcq_request *request, int32_t code) {
     ended++;
 }
 
-/* Writes block after block, each from the callback of the one before, and a flush at the end: that ends at once on a card without a cache. */
+/* Callback of a chain of requests: it submits the next one. The first are writes of one block after
+ * the other, the last 20 are flushes. On a card without a cache a flush ends at once, so its
+ * callback runs inside mmcq_submit. */
 static int chain_left;
 static void next(mmcq_request *request, int32_t code) {
     IS(code, MMCQ_OK);
@@ -73,7 +76,7 @@ int main(int argc, char **argv) {
     if (ended || mapped != before)
         wrong = 1, puts("what was refused has left something");
 
-    /* Seven at a time: one slot is the library's own. The eighth is refused. */
+    /* MMCQ_SLOTS requests are accepted at a time, and the next one is refused. */
     for (int round = 0; round < 4; round++) {
         int began = 0;
         ended = 0;
@@ -97,7 +100,7 @@ int main(int argc, char **argv) {
         if (began != MMCQ_SLOTS)
             wrong = 1, printf("only %d began\n", began);
         if (by_thread)
-            IS(mmcq_flush(0), MMCQ_OK); /* calls back while it waits, or at its end */
+            IS(mmcq_flush(0), MMCQ_OK); /* calls the callbacks in its wait or at its end */
         for (int i = 0; i < 1000 && ended < began; i++)
             step(board);
         if (ended != began || mapped != before)
@@ -112,7 +115,7 @@ int main(int argc, char **argv) {
         }
     }
 
-    /* What waits is taken back; what has begun ends as ever. */
+    /* A request that waits can be cancelled; a request that has begun cannot, and ends as usual. */
     ended = 0;
     for (int i = 0; i < 4; i++) {
         memset(memory[i], 0xee, sizeof memory[i]);
@@ -150,13 +153,14 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 10; i++)
         step(board);
 
-    /* A close that was refused leaves everything as it was: the card is kept all the same. */
+    /* After a refused mmcq_close the controller is open as before: the library still initialises a
+     * card again that has lost its supply. */
     board_brown_out(board);
     IS(mmcq_read(0, 4096, 8, memory[0]), MMCQ_OK);
     if (memory[0][0] != 33)
         wrong = 1, printf("after a refused close and a loss of the supply: %02x\n", memory[0][0]);
 
-    /* A card that is taken out: what was asked of it ends. */
+    /* After the card was taken out, the request in progress ends with an error. */
     ended = 0, requests[0].done = done, requests[0].op = MMCQ_READ;
     IS(mmcq_submit(0, &requests[0]), MMCQ_OK);
     board_remove_or_insert(board);

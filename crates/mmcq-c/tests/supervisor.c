@@ -1,4 +1,5 @@
-/* supervisor.c: a card that loses its state, and one that is taken out: what the library does by itself. Prints nothing if all is well. */
+/* supervisor.c: what the library does without calls for that purpose when a card loses its state or
+ * is taken out. Prints nothing if all is well. */
 #include "board.h"
 #include "expect.h"
 #include "mmcq.h"
@@ -26,7 +27,7 @@ int main(int argc, char **argv) {
     IS(mmcq_write(0, 1000, 64, out), MMCQ_OK);
     IS(mmcq_flush(0), MMCQ_OK);
 
-    /* Each time it must be initialised again, and no call fails. */
+    /* After each loss of the supply the library initialises the card again, and no call fails. */
     for (int i = 0; i < 3; i++) {
         board_brown_out(board);
         memset(in, 0, sizeof in);
@@ -38,20 +39,20 @@ int main(int argc, char **argv) {
         IS(mmcq_write(0, 2000, 64, out), MMCQ_OK);
         IS(mmcq_flush(0), MMCQ_OK);
     }
-    /* What was in a cache is lost, and that is said once. */
+    /* Data in the card's cache are lost, and one flush reports that. */
     IS(mmcq_write(0, 3000, 64, out), MMCQ_OK);
     board_brown_out(board);
     IS(mmcq_read(0, 1000, 64, in), MMCQ_OK);
     IS(mmcq_flush(0), card.volatile_cache ? MMCQ_E_CACHE_LOST : MMCQ_OK);
     IS(mmcq_flush(0), MMCQ_OK);
 
-    /* The program may bring it up anew whenever it likes. */
+    /* The program may call mmcq_bring_up again at any time. */
     IS(mmcq_bring_up(0, &card), MMCQ_OK);
     board_brown_out(board);
     IS(mmcq_read(0, 2000, 64, in), MMCQ_OK);
 
     if (alarm && !card.emmc) {
-        /* Out, and in again; no call uses it until the program has looked. */
+        /* A card that is taken out and put in again is used only after mmcq_bring_up. */
         board_remove_or_insert(board);
         pass(board, 300000000);
         IS(mmcq_read(0, 1000, 64, in), MMCQ_E_NO_CARD);

@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
     IS(mmcq_suspend(0), MMCQ_E_STATE);
     IS(mmcq_resume(0), MMCQ_E_STATE);
     IS(mmcq_open(0, &platform), MMCQ_OK);
-    /* Before a card was brought up there is nothing to flush. */
+    /* Without a card mmcq_suspend has nothing to flush, and succeeds. */
     IS(mmcq_suspend(0), MMCQ_OK);
     IS(mmcq_bring_up(0, &card), MMCQ_E_STATE);
     IS(mmcq_resume(0), MMCQ_OK);
@@ -41,7 +41,8 @@ int main(int argc, char **argv) {
         IS(mmcq_read(0, 1000, 64, in), MMCQ_E_STATE);
         IS(mmcq_flush(0), MMCQ_E_STATE);
         IS(mmcq_submit(0, &request), MMCQ_E_STATE);
-        /* What was written is on the medium, whatever happens to the supply. */
+        /* The written data are on the medium, also if the card loses its supply during the
+         * sleep. */
         if (i == 1)
             board_brown_out(board);
         pass(board, 5000000000);
@@ -52,7 +53,7 @@ int main(int argc, char **argv) {
             wrong = 1, puts("other data than were written");
         IS(mmcq_flush(0), MMCQ_OK);
     }
-    /* Once more than needed does no harm. */
+    /* A second mmcq_resume does no harm. */
     IS(mmcq_resume(0), MMCQ_OK);
     IS(mmcq_write(0, 2000, 64, out), MMCQ_OK);
     IS(mmcq_suspend(0), MMCQ_OK);

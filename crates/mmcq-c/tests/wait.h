@@ -1,4 +1,4 @@
-/* wait.h: how the tests' programs wait, and a lock for one thread. */
+/* wait.h: the `wait` function of test programs, and a lock for a program with one thread. */
 static void nothing(void *context) { (void)context; }
 static void wait_for_it(void *board, const mmcq_idle *idle) {
     (void)idle;

@@ -1,4 +1,5 @@
-/* waits.c: a thread that sleeps until an interrupt or its alarm, and no tick wakes it. Prints nothing if it never sleeps for ever. */
+/* waits.c: a thread that sleeps until an interrupt or the alarm comes; no tick wakes it. Prints
+ * nothing if no sleep lasts for ever. */
 #include "board.h"
 #include "mmcq.h"
 #include <stdio.h>
@@ -10,7 +11,8 @@ static uint64_t alarm_ns = UINT64_MAX;
 static void nothing(void *context) { (void)context; }
 static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
 
-/* Until the interrupt or the alarm; without either a second is for ever. */
+/* Sleeps until the interrupt or the alarm. A sleep of a second without either counts as a sleep for
+ * ever. */
 static int sleeps_until_something(void *board) {
     uint64_t now_ns = board_now_ns(board), for_ever_ns = now_ns + 1000000000;
     int irq = board_sleep(board, alarm_ns < for_ever_ns ? alarm_ns : for_ever_ns);
@@ -19,7 +21,9 @@ static int sleeps_until_something(void *board) {
         wrong = 1, puts("asleep for ever");
     return irq;
 }
-/* Interrupts masked all the time: WFI. Or the handler, which comes between the look and the sleep, ends what is waited for. */
+/* Imitates two platforms. In one, interrupts are masked all the time, and WFI ends the sleep. In
+ * the other (`served`), a handler runs between the caller's check and the sleep, and completes the
+ * request. */
 static void wait_for_it(void *board, const mmcq_idle *idle) {
     if (!mmcq_may_sleep(idle))
         wrong = 1, puts("told to wait for nothing");

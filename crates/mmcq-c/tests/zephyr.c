@@ -1,4 +1,4 @@
-/* zephyr.c: what Zephyr asks of zephyr_disk.c. Prints nothing if all is well. */
+/* zephyr.c: calls the functions of zephyr_disk.c as Zephyr does. Prints nothing if all is well. */
 #include "../examples/c/zephyr_disk.c"
 #include "board.h"
 #include "expect.h"
@@ -41,11 +41,11 @@ int main(void) {
     EQUALS(ops->status(registered), DISK_STATUS_UNINIT);
     EQUALS(ops->init(registered), 0);
     EQUALS(ops->status(registered), DISK_STATUS_OK);
-    /* A card of more blocks than there are numbers has as many as there are. */
+    /* For a card with more blocks than 32 bits can count, the disk has UINT32_MAX sectors. */
     card.blocks = 1ull << 33;
     EQUALS(ops->ioctl(registered, DISK_IOCTL_GET_SECTOR_COUNT, &count), 0);
     EQUALS(count, UINT32_MAX);
-    /* A card that could not be brought up is none, whatever was there before. */
+    /* After a failed bring-up the disk has no card, also if it had one before. */
     EQUALS(mmcq_close(0), MMCQ_OK);
     EQUALS(ops->init(registered), -EIO);
     EQUALS(ops->status(registered), DISK_STATUS_UNINIT);

@@ -2,8 +2,8 @@
 //!
 //! On such a bus a transfer is a future that a task must poll. So the code has two halves: the SPI
 //! driver uses [`SpiPort`], and [`SpiRunner`] is a task that carries out its exchanges. The two
-//! halves communicate through an [`SpiMailbox`]. The driver has the whole protocol; an exchange
-//! consists only of some bytes, or of a block.
+//! halves communicate through an [`SpiMailbox`]. The driver has the whole protocol; an exchange is
+//! some bytes or one block.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -180,7 +180,7 @@ unsafe impl Port for SpiPort<'_, '_> {
 
 impl SpiPort<'_, '_> {
     fn post(&mut self, way: Way, bytes: usize, segment: Option<Segment>) {
-        // A longer exchange fails, and leaves the buffer to the next one.
+        // An exchange of more than `BYTES` bytes fails, and leaves the buffer to the next exchange.
         let fits = bytes <= BYTES || way == Way::Idle;
         let buffer = self.mailbox.with(|inner| if fits { inner.buffer.take() } else { None });
         let posted = buffer.is_some();

@@ -54,7 +54,7 @@ fn embassy_s_own_card_driver_runs_over_our_host() {
 }
 
 /// Tests a tuning that is dropped at any moment. During its tuning procedure a controller treats
-/// any CMD19 as a step of the tuning, and keeps the data [SDHC 2.2.25].
+/// any CMD19 as a step of the tuning, and does not deliver its data [SDHC 2.2.25].
 #[test]
 fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
     const HOST_CONTROL_2: u16 = 0x3e;

@@ -1,6 +1,6 @@
 //! Tests of a block device's call that is dropped before its end (a time limit, a `select`), on the
-//! only executor, which its helpers need too. The drop must wait for nothing, and the card must
-//! continue.
+//! only executor, which also polls the supervisor and the bus's runner. The drop must wait for
+//! nothing, and the card must continue.
 
 use crate::{tasks, watchdog, world};
 use aligned::{A4, Aligned};

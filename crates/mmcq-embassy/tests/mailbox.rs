@@ -1,5 +1,5 @@
 //! Tests of the mailbox between an engine and a foreign bus: wakers that call the mailbox again,
-//! and the data that the mailbox keeps.
+//! and whether data stay in the mailbox.
 
 use crate::{tasks, world};
 use aligned::{A4, Aligned};

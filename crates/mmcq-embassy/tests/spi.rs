@@ -137,8 +137,9 @@ fn blocks_move_by_a_bus_whose_transfers_are_futures() {
         .write_timeout_ns(250_000_000);
     stack.with(|engine| engine.set_card_params(Some(params)));
 
-    // CMD0 with its response, and CMD59, which switches CRC on; then the driver knows that the card
-    // is not busy. Each is one byte, the six of the command, and five for the response.
+    // The card's bytes during CMD0, and during CMD59, which switches CRC on; then the driver knows
+    // that the card is not busy. For each command the driver exchanges one byte before it, the six
+    // bytes of the command, and five for the response.
     let command = mmcq::spec::command::go_idle_state();
     wire.borrow_mut()
         .comes

@@ -38,7 +38,8 @@ void mmcq_sim_begin(mmcq_sim *sim, uint64_t now_ns);
  * schedule that has begun and is not over is an error. */
 int mmcq_sim_happen(mmcq_sim *sim, const char *what, uint64_t now_ns, char *error, size_t error_bytes);
 
-/* Read or write a register of 1, 2 or 4 bytes at an offset of the SDHCI standard's register map. */
+/* Read or write a register of 1, 2 or 4 bytes at an offset of the controller's register map (SDHCI
+ * or DesignWare MSHC). */
 uint32_t mmcq_sim_read(mmcq_sim *sim, uint16_t offset, uint8_t bytes, uint64_t now_ns);
 void mmcq_sim_write(mmcq_sim *sim, uint16_t offset, uint8_t bytes, uint32_t value, uint64_t now_ns);
 

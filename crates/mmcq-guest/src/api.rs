@@ -10,8 +10,8 @@ use std::io::Write;
 use std::path::Path;
 use std::ptr;
 
-/// Copies `count` bytes between `buffer` and guest memory at the address `bus`: into the memory if
-/// `to_memory` is not 0, otherwise out of it. Returns 0 on success.
+/// Copies `count` bytes between `bytes` and guest memory at the address `address`: into the memory
+/// if `to_memory` is not 0, otherwise out of it. Returns 0 on success.
 pub type mmcq_sim_dma = unsafe extern "C" fn(
     opaque: *mut c_void,
     address: u64,

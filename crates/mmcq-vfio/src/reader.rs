@@ -364,7 +364,8 @@ impl Reader {
         })
     }
 
-    /// Polls the supervisor and handles its events.
+    /// Polls the supervisor. After an exception event, begins another supervisor of the card. After
+    /// any other event the card is not used any more, and [`Error::Left`] is returned.
     fn keep(&self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut supervisor = self.supervisor.borrow_mut();
         let Some(future) = supervisor.as_mut() else { return Ok(()) };

@@ -122,8 +122,8 @@ impl Costs {
     }
 }
 
-/// Classes of waits. In one class the delay that is added to the time of the bits on the wire is
-/// about the same.
+/// Classes of waits. Each wait takes the time of its bits on the wire, plus a delay. The delays of
+/// all waits of one class are about the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A command without data or busy: CMD13, CMD52.
@@ -190,7 +190,8 @@ impl Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
 
-    /// Returns the clocks on the wire, with the shortest usual delays of a card [SD 4.12].
+    /// Returns how many clocks the wait takes on the wire, with the shortest usual delays of a card
+    /// [SD 4.12].
     fn clocks(&self, bus: Bus) -> u64 {
         /// Length of a command's token, in bits.
         const TOKEN: u64 = 48;

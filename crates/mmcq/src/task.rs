@@ -93,8 +93,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Makes a stack as [`with_policy`](Self::with_policy) does, directly in the memory where it
-    /// will stay. This is for threads with a short stack: a `Stack` of 33 slots has 9 KiB, and none
-    /// of it is on the caller's stack.
+    /// will stay. This is for threads with a small call stack: a `Stack` of 33 slots has 9 KiB, and
+    /// none of it is on the caller's call stack.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn write_to(
         place: &mut core::mem::MaybeUninit<Self>,
@@ -347,7 +347,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.call_waiting();
     }
 
-    /// Does one turn of a loop that drives the stack without interrupts.
+    /// Does one turn of a loop that drives the stack without interrupts: calls
+    /// [`on_irq`](Self::on_irq), then [`poll`](Self::poll).
     pub fn turn(&self) {
         self.on_irq();
         self.poll();

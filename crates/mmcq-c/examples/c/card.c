@@ -13,8 +13,9 @@ static void unlock(void *context) { (void)context; locked--; }
 /* The controller's interrupt handler. With an RTOS it then gives the semaphore that wait_for_it takes. */
 static void on_interrupt(void) { mmcq_on_irq(0); }
 
-/* Sleeps until the interrupt, the next deadline, or a millisecond has passed. With an RTOS it takes a
- * semaphore for as long. This board has one context, so the thread itself calls the handler. */
+/* Sleeps until the interrupt or the next deadline, for a millisecond at most. With an RTOS it takes
+ * a semaphore, with this time-out. This board has one context, so the thread itself calls the
+ * handler. */
 static void wait_for_it(void *context, const mmcq_idle *idle) {
     (void)idle;
     uint64_t soon_ns = board_now_ns(context) + 1000000, next_ns = mmcq_next_deadline_ns(0);

@@ -1,7 +1,9 @@
-/* diskio.c: drive 0 of FatFs (elm-chan.org) on controller 0. Open the controller before: see card.c. FatFs has ff.h and diskio.h.
- *
- * FatFs's buffers are byte arrays of any alignment; the controller wants mmcq_card.align. Reads and writes from other memory go
- * through a block on the stack, 640 bytes: several volumes of one drive may be used by several threads. */
+/* diskio.c: drive 0 of FatFs (elm-chan.org) on controller 0. Open the controller before: see
+ * card.c. ff.h and diskio.h are FatFs's headers.
+ * FatFs's buffers are byte arrays of any alignment; the controller needs the alignment
+ * mmcq_card.align. If a buffer has a smaller alignment, its data are copied through a block on the
+ * call stack of the calling thread (640 bytes). The block is not static, because several threads
+ * may use volumes of one drive. */
 #include "ff.h"
 /* After ff.h. */
 #include "diskio.h"
@@ -79,7 +81,7 @@ DRESULT disk_ioctl(BYTE drive, BYTE command, void *memory) {
         return RES_NOTRDY;
     switch (command) {
     case CTRL_SYNC: return result(mmcq_flush(0));
-    case GET_SECTOR_COUNT: /* as many of a larger card as LBA_t has numbers for */
+    case GET_SECTOR_COUNT: /* at most as many as LBA_t can count */
         *(LBA_t *)memory = card.blocks > (LBA_t)-1 ? (LBA_t)-1 : (LBA_t)card.blocks;
         return RES_OK;
     case GET_SECTOR_SIZE: *(WORD *)memory = 512; return RES_OK;

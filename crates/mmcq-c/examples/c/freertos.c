@@ -1,5 +1,6 @@
-/* freertos.c: the library under FreeRTOS. Threads sleep on a semaphore that the interrupt gives, the tick is the alarm,
- * and a task brings up the cards that come. A request is submitted, and its callback gives a semaphore. */
+/* freertos.c: the library under FreeRTOS. Threads that wait sleep on a semaphore, which the
+ * controller's interrupt gives. FreeRTOS's tick is the alarm. A task brings up each card that is
+ * inserted. card_move submits a request, and the request's callback gives a semaphore. */
 #include "board.h"
 #include "mmcq.h"
 #include "FreeRTOS.h"
@@ -11,13 +12,14 @@ static SemaphoreHandle_t moved, card_changed;
 static UBaseType_t mask;
 static uint64_t alarm_ns = UINT64_MAX;
 
-/* One core: this masks the controller's interrupt and the tick. It is legal in a task and in an interrupt whose priority
- * may call FreeRTOS. With several cores take a spin lock too. */
+/* The lock, for one core: it masks the controller's interrupt and the tick. It is legal in a task,
+ * and in an interrupt whose priority may call FreeRTOS. With several cores, also take a spin
+ * lock. */
 static void lock(void *context) { (void)context; mask = taskENTER_CRITICAL_FROM_ISR(); }
 static void unlock(void *context) { (void)context; taskEXIT_CRITICAL_FROM_ISR(mask); }
 static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
 
-/* From a callback, which may run in a task or in an interrupt. */
+/* Gives a semaphore. A callback of the library calls this, in a task or in an interrupt. */
 static void give(SemaphoreHandle_t semaphore) {
     if (xPortIsInsideInterrupt()) {
         BaseType_t woken = pdFALSE;
@@ -28,7 +30,7 @@ static void give(SemaphoreHandle_t semaphore) {
     }
 }
 
-/* A tick at most: where several threads wait, the semaphore wakes one of them. */
+/* Sleeps for one tick at most: if several threads wait, the semaphore wakes only one of them. */
 static void wait_a_tick(void *context, const mmcq_idle *idle) {
     (void)context, (void)idle;
     xSemaphoreTake(moved, 1);
@@ -45,7 +47,7 @@ void SDHC_IRQHandler(void) {
     give(moved);
 }
 
-/* configUSE_TICK_HOOK is 1. */
+/* FreeRTOS calls this in each tick, if configUSE_TICK_HOOK is 1. */
 void vApplicationTickHook(void) {
     if (board_now_ns(board) >= alarm_ns) {
         mmcq_poll(0);
@@ -65,12 +67,13 @@ int32_t card_open(void *of_board) {
     return mmcq_open(0, &platform);
 }
 
-/* Brings up the card that is in the slot, and each that comes. xTaskCreate starts it. */
+/* A task that xTaskCreate starts: brings up the card in the slot, and each card that is
+ * inserted. */
 void card_task(void *parameters) {
     (void)parameters;
     for (;;) {
         while (mmcq_card_present(0) == 1 && mmcq_bring_up(0, NULL) == MMCQ_E_NO_CARD)
-            vTaskDelay(pdMS_TO_TICKS(50)); /* it was put in a moment ago */
+            vTaskDelay(pdMS_TO_TICKS(50)); /* the card was put in a moment ago */
         xSemaphoreTake(card_changed, portMAX_DELAY);
     }
 }
@@ -86,8 +89,9 @@ static void ended(mmcq_request *request, int32_t code) {
     give(waiting->ended);
 }
 
-/* Blocks to or from the card. The task sleeps until the callback: it is not woken in between, as by mmcq_read. Each
- * request ends, since the library bounds every wait. */
+/* Transfers blocks to or from the card. The task sleeps until the callback gives the semaphore; in
+ * mmcq_read it would wake at every tick. Each request ends, because the library bounds every
+ * wait. */
 int32_t card_move(uint32_t op, uint64_t lba, uint32_t blocks, uint8_t *memory, SemaphoreHandle_t semaphore) {
     struct waiting waiting = {.ended = semaphore};
     mmcq_request request = {

@@ -1,5 +1,6 @@
-/* zephyr_disk.c: controller 0 as a disk of Zephyr, by the name "SD". Open the controller before: see card.c. The callers' memory is
- * aligned as mmcq_card.align says; with other memory a read or write is refused by -EIO. */
+/* zephyr_disk.c: controller 0 as a disk of Zephyr with the name "SD". Open the controller before:
+ * see card.c. The address of a caller's memory must be a multiple of mmcq_card.align; otherwise a
+ * read or write returns -EIO. */
 #include "mmcq.h"
 #include <errno.h>
 #include <zephyr/drivers/disk.h>
@@ -48,7 +49,7 @@ static int disk_ioctl(struct disk_info *disk, uint8_t command, void *memory) {
     case DISK_IOCTL_CTRL_INIT: return disk_init(disk);
     case DISK_IOCTL_CTRL_SYNC: return result(mmcq_flush(0));
     case DISK_IOCTL_CTRL_DEINIT: card.blocks = 0; return result(mmcq_flush(0));
-    case DISK_IOCTL_GET_SECTOR_COUNT: /* as many of a larger card as there are numbers for */
+    case DISK_IOCTL_GET_SECTOR_COUNT: /* at most as many as 32 bits can count */
         *(uint32_t *)memory = card.blocks > UINT32_MAX ? UINT32_MAX : (uint32_t)card.blocks;
         return 0;
     case DISK_IOCTL_GET_SECTOR_SIZE: *(uint32_t *)memory = 512; return 0;
@@ -63,5 +64,5 @@ static const struct disk_operations operations = {
 
 static struct disk_info disk = {.name = "SD", .ops = &operations};
 
-/* From SYS_INIT, say. */
+/* Registers the disk; call it from SYS_INIT, for example. */
 int zephyr_disk_register(void) { return disk_access_register(&disk); }

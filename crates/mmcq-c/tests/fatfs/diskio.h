@@ -1,4 +1,5 @@
-/* diskio.h: the interface of FatFs to a disk, written from its documentation, so that the tests can compile diskio.c. */
+/* diskio.h: FatFs's interface to a disk, written from FatFs's documentation, so that the tests can
+ * compile diskio.c. */
 #ifndef DISKIO_DEFINED
 #define DISKIO_DEFINED
 typedef BYTE DSTATUS;

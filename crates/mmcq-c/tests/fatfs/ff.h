@@ -1,4 +1,5 @@
-/* ff.h: what diskio.c needs of FatFs's header, written from its documentation, so that the tests can compile it. */
+/* ff.h: what diskio.c needs of FatFs's header, written from FatFs's documentation, so that the
+ * tests can compile diskio.c. */
 #ifndef FF_DEFINED
 #define FF_DEFINED
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* FreeRTOS.h: what freertos.c needs of FreeRTOS, written from its documentation, so that the tests can compile it. */
+/* FreeRTOS.h: what freertos.c needs of FreeRTOS, written from FreeRTOS's documentation, so that the
+ * tests can compile freertos.c. */
 #ifndef FREERTOS_DEFINED
 #define FREERTOS_DEFINED
 #include <stdint.h>

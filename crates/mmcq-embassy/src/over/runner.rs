@@ -31,7 +31,7 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     /// `stack` is the stack whose engine has the other half.
     ///
     /// On a bus whose `wait_for_event` fails, the card interrupt is reported every 10 ms while it
-    /// is enabled, and its owner polls the card.
+    /// is enabled, and the code that waits for it polls the card.
     ///
     /// If this future is dropped, the work in progress is dropped too, and the stack's requests
     /// fail by their deadlines. `run` may be called again afterwards.

@@ -4,8 +4,9 @@
 
 use crate::task::Lock;
 
-/// The `critical-section` of the program as the stack's lock: while the engine works, no interrupt
-/// runs and, if its implementation excludes them, no other core.
+/// The program's `critical-section` as the stack's lock. While the engine works, no interrupt runs.
+/// If the implementation of `critical-section` excludes other cores, no other core is in a critical
+/// section either.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CriticalSection;
 

@@ -152,7 +152,7 @@ pub(super) struct Offered {
     pub classes: PowerClasses,
     /// DRIVER_STRENGTH: supported driver types, one bit each.
     strengths: u8,
-    /// Checksum of the register: [`emmc_bus::fingerprint`].
+    /// Checksum of the bytes of EXT_CSD that no command changes: [`emmc_bus::fingerprint`].
     pub fixed: u32,
 }
 

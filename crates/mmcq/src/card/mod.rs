@@ -288,8 +288,8 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
 /// Largest number of restarts of bring-up from power-up, after failures before a faster timing was
 /// selected. So a single fault does not end bring-up.
 const FRESH_STARTS: u32 = 3;
-/// Time since the begin of bring-up, in nanoseconds, after which such a failure ends bring-up,
-/// because the card will not become ready.
+/// Time since the begin of bring-up, in nanoseconds. A failure after this time, before a faster
+/// timing was selected, ends bring-up, because the card will not become ready.
 const FRESH_START_NS: u64 = 1_000_000_000;
 
 /// Brings a card from power-up to `tran`, with at most `fresh` restarts.

@@ -105,13 +105,13 @@ pub enum LockOp<'a> {
     ForceErase(Irreversible),
 }
 
-/// Bit of the mode in the data block of CMD42: sets the password.
+/// Bit of the mode byte in the data block of CMD42: sets the password.
 const SET_PWD: u8 = 1;
-/// Bit of the mode: removes the password.
+/// Bit of CMD42's mode byte: removes the password.
 const CLR_PWD: u8 = 1 << 1;
-/// Bit of the mode: locks the card; without this bit the card is unlocked.
+/// Bit of CMD42's mode byte: locks the card; without this bit the card is unlocked.
 const LOCK: u8 = 1 << 2;
-/// Bit of the mode: erases all data and the password.
+/// Bit of CMD42's mode byte: erases all data and the password.
 const ERASE: u8 = 1 << 3;
 
 impl LockOp<'_> {

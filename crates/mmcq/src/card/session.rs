@@ -47,8 +47,8 @@ pub(super) enum Line {
     Pause(u32),
 }
 
-/// A future that only hosts with more than one data line link. It is written by hand, because a
-/// compiler does not remove code that an `async` function waits for.
+/// A future that is linked only for hosts with more than one data line. It is written by hand,
+/// because a compiler does not remove code that an `async` function waits for.
 pub(super) struct OnMoreLines<B, F>(F, PhantomData<fn() -> B>);
 
 impl<B: Platform, F> OnMoreLines<B, F> {

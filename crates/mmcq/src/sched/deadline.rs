@@ -178,7 +178,8 @@ impl Policy for Deadline {
         Choice::Go(index)
     }
 
-    /// Allows a delay only up to the request's expiry.
+    /// Returns whether `until_ns` is before the expiry of the picked request: only then may the
+    /// request be delayed.
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
         let expire_ns = match picked.direction {
             Direction::Read => self.config.read_expire_ns,

@@ -22,7 +22,7 @@ pub mod timing;
 
 use core::fmt;
 
-/// A field of a register whose code decides how the other fields of the register are decoded.
+/// A field of a register. If its code is undefined, the parser of the register returns an error.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -429,8 +429,8 @@ impl Hold {
             Direction::Write => &self.costs[1],
         };
         let fixed_ns = costs.fixed_ns()?;
-        // The run is the end that was left out of the last transfer: it waits for all requests that
-        // were sent.
+        // Whether this run is the end of a batch that the last transfer left out. Such a run waits
+        // until the requests of that transfer have come back.
         let is_rest = self.uncut == CUT_EVERY - 1;
         let most_ns = if is_rest { next_ns.saturating_sub(now_ns) } else { fixed_ns };
         let fresh = Held {

@@ -45,7 +45,8 @@ enum Rule {
 const BOUND_NS: u64 = 2_000_000;
 const BLOCKS: u32 = 8;
 
-/// A transfer: when it began, when it ends, client and first block of each of its requests.
+/// A transfer: when it began, when it ends, client and first block of each of its requests, and the
+/// run of all of them.
 type Running = (u64, u64, Vec<(usize, u64)>, Run);
 
 #[derive(Debug)]
@@ -343,9 +344,9 @@ fn a_client_that_comes_back_late_comes_with_all_that_was_away() {
 }
 
 /// Tests the regret: how much more time holds take than the better of "always" and "never". Over
-/// the sequences of each kind this is at most 2 %. At most one sequence in sixty takes more than 2
-/// % more time, and none takes more than 5 % more. The sequences above 2 % change 24 times, and a
-/// rule that must see a change before it follows pays for each change (docs/engine.md).
+/// the sequences of each kind this is at most 2 %. It is above 2 % for at most one sequence in
+/// sixty, and above 5 % for none. The sequences above 2 % change 24 times, and a rule that must see
+/// a change before it follows pays for each change (docs/engine.md).
 #[test]
 fn the_regret_is_at_most_two_percent() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

@@ -143,7 +143,7 @@ impl Packs {
         self.pays = Pays::NEW;
     }
 
-    /// Forgets the pack and its limits, for another card, no card, or a new start.
+    /// Forgets the pack and its limits: there is no card any more, or it will be brought up again.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }

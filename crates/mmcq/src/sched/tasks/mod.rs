@@ -143,7 +143,8 @@ impl Tasks {
         self.dialect
     }
 
-    /// Forgets the queue and its tasks, for another card, no card, or a new start.
+    /// Forgets the queue and its tasks: there is no card any more, or it will be brought up again,
+    /// or recovery has given it up.
     pub(crate) fn forget(&mut self) {
         self.reset();
         self.depth = 0;
@@ -284,7 +285,8 @@ impl Tasks {
         }
     }
 
-    /// Returns whether few tasks are announced, so that parts of the card may be idle.
+    /// Returns whether so few tasks are announced that parts of the card may be idle: fewer than a
+    /// quarter of the most that may be announced.
     pub(crate) fn are_few(&self) -> bool {
         self.count() < u32::from(self.depth.min(ANNOUNCED_MAX) / 4)
     }

@@ -319,7 +319,8 @@ impl Walker {
         Ok(())
     }
 
-    /// Decodes a body whose needed part was read.
+    /// Decodes the body of a tuple, and stores its fields. `length` is the length of the body, of
+    /// which at most [`BODY_MAX`] bytes were read into `self.body`.
     fn keep(&mut self, length: u8) -> Result<(), CisError> {
         self.step = Step::Code;
         let body = &self.body;

@@ -209,7 +209,8 @@ fn loom_a_card_interrupt_finds_its_waiter() {
     });
 }
 
-/// Tests that a waiter that gives up takes no interrupt with it.
+/// Tests that a future that is dropped while it waits does not lose the card interrupt: the next
+/// future gets it.
 #[test]
 fn loom_a_dropped_waiter_loses_no_card_interrupt() {
     permuted("dropped waiter", || {

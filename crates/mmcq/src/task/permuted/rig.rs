@@ -328,7 +328,8 @@ impl<const N: usize> Rig<N> {
         self.memory.with(|memory| unsafe { *memory })
     }
 
-    /// Checks, after all threads have ended, that nothing is left.
+    /// Checks, after all threads have ended, that no slot is in use, that the engine is idle, and
+    /// that the alarm is right.
     pub fn end(&self) {
         self.stack.with(|engine| {
             assert_eq!(engine.slots_in_use(), 0, "a slot leaked");

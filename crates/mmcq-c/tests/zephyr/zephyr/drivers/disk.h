@@ -1,4 +1,5 @@
-/* disk.h: what zephyr_disk.c needs of Zephyr's header, written from its documentation, so that the tests can compile it. */
+/* disk.h: what zephyr_disk.c needs of Zephyr's header, written from Zephyr's documentation, so that
+ * the tests can compile zephyr_disk.c. */
 #ifndef ZEPHYR_DISK_H
 #define ZEPHYR_DISK_H
 #include <stdint.h>
