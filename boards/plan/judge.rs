@@ -36,8 +36,9 @@ impl Judge {
         Judge { card_blocks, writers, done: [0; 4], wrong: 0 }
     }
 
-    /// Does all steps, and then reads every window once more. Calls `before` before each of the
-    /// three parts.
+    /// Does all steps, and then reads every window once more. Calls `before` three times: before
+    /// the first [`SINGLE`](pattern::SINGLE) steps, before the other steps, and before the last
+    /// reads.
     pub async fn whole_plan(
         &mut self,
         stack: &Stack,
@@ -101,7 +102,8 @@ impl Judge {
         self.wrong += wrong;
     }
 
-    /// Does the first steps one by one, through the block device with a borrowed buffer.
+    /// Does the first [`SINGLE`](pattern::SINGLE) steps, one at a time, through the block device
+    /// with a borrowed buffer.
     async fn one_by_one(
         &mut self,
         stack: &Stack,
@@ -125,7 +127,8 @@ impl Judge {
         device.flush().await
     }
 
-    /// Does the other steps, several at a time, as requests to the stack.
+    /// Does the steps after the first [`SINGLE`](pattern::SINGLE), [`DEPTH`] at a time, as requests
+    /// to the stack.
     async fn together(&mut self, stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error> {
         let mut steps = pattern::steps().skip(pattern::SINGLE as usize);
         while let Some(first) = steps.next() {

@@ -72,7 +72,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Does these steps, one piece of each at the same time.
+    /// Executes the steps of `group` in pieces of [`PIECE`] blocks: at a time, one piece of each
+    /// step is under way.
     async fn run(
         &mut self,
         stack: &Stack,

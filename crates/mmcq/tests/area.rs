@@ -187,7 +187,7 @@ fn a_card_that_does_not_come_back_is_initialised_again() {
 }
 
 /// Tests a switch back to the user area that the card refuses: the card stays in its partition, and
-/// the engine switches back again.
+/// the engine sends the switch once more.
 #[test]
 fn a_refused_way_back_is_gone_again() {
     let (world, mut e) = card();

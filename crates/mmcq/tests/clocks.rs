@@ -110,7 +110,7 @@ fn has(text: &str, word: &str) -> bool {
     })
 }
 
-/// Returns whether a shell waits in this line by this program.
+/// Returns whether this line of a shell script waits by this program.
 fn waits(line: &str, program: &str) -> bool {
     line.match_indices(program).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + program.len()..]);

@@ -341,8 +341,9 @@ fn order_and_data_hold_for_random_loads() {
                     assert_eq!(&done.buf[..], &expected[..], "read of {} blocks at {}", p.blocks, p.lba);
                 }
                 let waited = e.stats().transfers - p.transfers_before;
-                // The pieces of every request before it, its own, the one whose status shows a
-                // write's fate, the one started before that is told.
+                // At most these transfers: the pieces of every earlier request, this request's own
+                // pieces, the transfer whose status shows that a write is programmed, and the one
+                // that the engine starts before it answers.
                 let bound = p.before + pieces(p.blocks) + 2;
                 assert!(waited <= bound, "waited for {waited}, at most {bound}");
                 false

@@ -311,8 +311,8 @@ fn same<P: Profile, const MAY_CONTINUE: bool>(
 
 #[test]
 fn both_paths_are_the_same() {
-    // Of five slots in use the last that waits was sent, and the fast path did not look at the
-    // early R1.
+    // This input has found an error: five slots were in use and the last waiting request was
+    // already sent, but the fast path did not read the early R1.
     let fifo = |u: &mut Unstructured<'_>| same::<_, false>(u, Fifo, false).map(|_| ());
     arbtest::arbtest(fifo).seed(0x2848_2a2f_0001_0000).run();
     // New parameters of the card, with CMD23, in the middle of a transfer that went without one.
@@ -325,8 +325,8 @@ fn both_paths_are_the_same() {
     assert!(fast > 4_000, "the fast path was taken {fast} times");
 }
 
-/// Tests two facts that are known only at run time: the scheduler works in order, and the host
-/// cannot continue a transfer.
+/// Tests that the fast path is taken although the engine learns only at run time that the scheduler
+/// works in order, or that the host cannot continue a transfer.
 #[test]
 fn what_is_known_late_leads_to_the_same_path() {
     let mut fast = [0; 2];

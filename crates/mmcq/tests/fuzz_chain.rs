@@ -16,9 +16,9 @@ use std::ptr::NonNull;
 const ENTRIES: usize = 5;
 const ACCESSES_MAX: u32 = 200;
 
-/// Registers with arbitrary values, except those without which the driver would stop at its
-/// beginning: mostly the version, idle lines, an end, and the addresses as after a chain of `done`
-/// transfers.
+/// Registers with arbitrary values. In seven of eight inputs (`honest`), those registers have fixed
+/// values whose arbitrary values would stop the driver at its beginning: the version, idle lines,
+/// an end, and the addresses as after a chain of `done` transfers.
 struct Controller {
     any: Anything,
     honest: bool,

@@ -295,7 +295,7 @@ impl mshc::MshcBoard for Phases {
     }
 }
 
-/// Makes an MSHC driver with a register layout of choice and arbitrary settings.
+/// Makes an MSHC driver with the register layout `L` and arbitrary settings.
 fn any_mshc<L: mshc::MshcLayout>(
     regs: Anything,
     dma: AnyDma,

@@ -13,8 +13,6 @@ use mmcq::spec::command::{self, Command, Resp};
 use mmcq::spec::response::R1;
 use support::{TestHost, World, buffer, target};
 
-/// Tests that one slot is kept free for the supervisor's requests only as long as there is a
-/// supervisor.
 /// Tests a command during bring-up, when the engine has no card yet, while the card-detect switch
 /// bounces: the command ends as usual.
 #[test]
@@ -303,10 +301,9 @@ fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
     }
 }
 
-/// Tests a supervisor that is dropped while the engine waits for its help, whether it has taken the
-/// request for help or not: the engine does not wait any longer.
-/// Tests a flush whose command cannot be sent because the CMD line stays in use: it is given up
-/// long before the 30 s of a flush, since no command uses the CMD line for longer than 70 ms.
+/// Tests a flush whose command cannot be sent because the CMD line stays in use: the engine gives
+/// up the start long before the time limit of the flush (1 s), since no command uses the CMD line
+/// for longer than 70 ms.
 #[test]
 fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     let mut b = kept();

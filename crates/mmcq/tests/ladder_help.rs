@@ -24,6 +24,8 @@ fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
     assert_eq!(b.e.take_service_request(), Some(ServiceRequest::Dismissed));
 }
 
+/// Tests that one slot is kept free for the supervisor's requests only as long as there is a
+/// supervisor.
 #[test]
 fn a_supervisor_that_has_gone_keeps_no_slot() {
     let mut b = kept();
@@ -44,6 +46,8 @@ fn a_supervisor_that_has_gone_keeps_no_slot() {
     assert_eq!(fill(&mut b).len(), 8);
 }
 
+/// Tests a supervisor that is dropped while the engine waits for its help, whether it has taken the
+/// request for help or not: the engine does not wait any longer.
 #[test]
 fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
     for heard in [true, false] {

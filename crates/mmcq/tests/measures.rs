@@ -373,8 +373,8 @@ fn a_lost_status_takes_the_pieces_before_with_it() {
 
 #[test]
 fn what_the_card_says_at_last_goes_to_its_owner() {
-    // The response to the second is lost, and the question after it finds the error of the first:
-    // known, so that is not made again.
+    // The response to the second write is lost. The next status request finds an error, which
+    // belongs to the first write: so the first write fails, and is not sent again.
     let mut b = bench();
     let (first, second) = (b.write(0, 8, 1), b.write(100, 8, 2));
     b.step();

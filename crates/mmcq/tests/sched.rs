@@ -1,5 +1,5 @@
-//! Tests of the schedulers' written bounds on a synthetic server. The checks use only the log of
-//! the server, and nothing of how a scheduler works.
+//! Tests of the bounds that the documentation of the schedulers promises, on a synthetic server.
+//! The checks use only the log of the server, and nothing of how a scheduler works.
 
 #[path = "sched/bounds.rs"]
 mod bounds;
@@ -233,8 +233,8 @@ fn weights_give_service_in_proportion() {
 
 #[test]
 fn who_is_slow_pays_for_time() {
-    // 8 blocks in 5 ms against 128 in 7.4 ms: by blocks alone the slow one would take 91 % of the
-    // card.
+    // The client `slow` transfers 8 blocks in 5 ms, the other client 128 blocks in 7.4 ms. With
+    // equal numbers of blocks, `slow` would have 91 % of the card's time.
     let slow = Client { sequential: false, ..Client::reader(0, 4, 2000, 8) };
     let clients = [slow, Client::reader(1, 4, 2000, 128)];
     let server = Server { block_ns: 20_000, transfer_ns: 4_840_000, ..FAST };
@@ -258,8 +258,8 @@ fn who_is_slow_pays_for_time() {
             apart_ns = apart_ns.max((time_ns[0] - time_ns[1]).abs());
         }
     }
-    // Both are slower than the rate: each turn is a time-out and one transfer at most, and two
-    // turns are as far as they may be apart.
+    // Both clients are slower than the rate budget / time-out. So each turn lasts for the time-out
+    // and one transfer at most, and the card times of the clients differ by at most two turns.
     let transfer_ns = 4_840_000 + 128 * 20_000;
     assert!(apart_ns <= 2 * (125_000_000 + transfer_ns), "{apart_ns}");
     assert!(apart_ns > 100_000_000, "turns are longer than that: {apart_ns}");
@@ -336,8 +336,8 @@ fn idling_is_for_the_quick_and_is_bounded() {
     let equal = [100; 8];
     let (all, longest) = run(&thinker, equal);
     assert!(all > 100 * MS, "a quick reader is worth it: {all}");
-    // Two turns in a row may be his, as far as the writer was ahead; all of it is card time that he
-    // pays for.
+    // The thinker may have two turns in a row, if the writer was ahead by a turn. The thinker pays
+    // for all of that card time.
     assert!(longest <= 2 * 40 * MS * (4096 + 127) / 4096, "{longest}");
     let jumps = Client { sequential: false, ..thinker.clone() };
     assert!(
@@ -376,8 +376,8 @@ fn idling_ends_when_no_request_comes() {
     assert!(until_ns > now_ns && until_ns <= now_ns + 8 * MS);
     // Asking again does not begin again.
     assert_eq!(policy.pick([other].into_iter(), until_ns - 1), Choice::IdleUntil(until_ns));
-    // He comes at the last moment and is served; then it begins again, and this time he does not
-    // come.
+    // The client's request comes at the last moment, and is sent. Then the idle time begins again,
+    // and this time no request comes.
     let w = own(80, until_ns - 1);
     policy.arrived(&w, until_ns - 1);
     assert_eq!(policy.pick([other, w].into_iter(), until_ns - 1), Choice::Go(0));

@@ -55,8 +55,8 @@ fn uhs_with_tuning_and_what_is_left_without() {
     assert_eq!(world.borrow().f0[0x13] & 0x0e, 3 << 1);
     assert_eq!(world.borrow().bus, (Timing::Sdr104, Width::W4, 208_000_000, true));
 
-    // No sampling point: SDR104 is left out. SDR50 goes without, where the host does not ask for
-    // one.
+    // No sampling point is found, so SDR104 is left out. SDR50 is used without tuning, because the
+    // host does not require tuning for it.
     world.borrow_mut().tuning_blocks = None;
     let (_, card) = brought_up::<2>(&world);
     assert_eq!((card.timing, world.borrow().f0[0x13] & 0x0e), (Timing::Sdr50, 2 << 1));
@@ -315,8 +315,8 @@ fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
     let (size, mut pieces) = (u32::from(split.block_bytes), Vec::new());
     while left > 0 {
         let most = u32::from(split.bytes_max);
-        // The longest that is allowed, blocks before bytes; what does not end the transfer keeps
-        // its successor aligned.
+        // The next piece is the longest that is allowed; a piece in block mode is preferred to one
+        // in byte mode. A piece that is not the last one keeps the next piece aligned.
         let fits = |bytes: u32| bytes == left || bytes.is_multiple_of(split.align);
         let alone = |bytes: u32| fits(bytes) && (!split.powers_of_two || bytes.is_power_of_two());
         let blocks = (1..=u32::from(split.blocks_max)).rev().map(|n| n * size);

@@ -164,8 +164,8 @@ fn receiving_may_be_dropped_at_every_poll() {
             }
         }
         settle(stack);
-        // Was it acknowledged to the future that was dropped? If not, the card has it still, and
-        // tells.
+        // If the packet was not acknowledged before the future was dropped, the card still has it
+        // and reports it again.
         let first_left = world.borrow().type_a.incoming.len();
         arrives(&world, 2, b"second");
         let mut buf = memory(64);

@@ -338,8 +338,8 @@ fn a_card_that_dies_in_a_run_tells_the_flush() {
     let (mut e, mut now) = held::<4>(&world, true);
     world.borrow_mut().bad.insert(24, Cause::Timeout);
     world.borrow_mut().next_status = 0;
-    // The next piece fails: its own owner gets it when it has been tried often enough; what was
-    // complete before was programmed, says the card.
+    // The next write of the run fails after all its tries, and its own client gets the error. The
+    // card's status shows that the earlier writes were programmed, so the flush succeeds.
     let id = e.submit(write(24, 8, 7), now).unwrap();
     assert!(matches!(finish(&mut e, id, &mut now), Err(Error::Host(_))));
     assert_eq!(one(&mut e, flush(), &mut now), Ok(0));

@@ -215,9 +215,9 @@ fn a_closed_loop_goes_in_whole_batches_in_an_open_transfer_too() {
     }
 }
 
-/// Tests the alignment of batches to the card's pages. The first request goes alone, so that all
-/// batches begin one block after the begin of a page, until the end of one batch is left for the
-/// next batch.
+/// Tests the alignment of batches to the card's pages. The first request goes alone, so all batches
+/// begin one block after the begin of a page, until the engine leaves the end of one batch to the
+/// next.
 #[test]
 fn batches_of_short_requests_come_to_lie_on_pages() {
     for (direction, depth) in [(Direction::Read, 8), (Direction::Write, 8), (Direction::Read, 4)] {

@@ -11,7 +11,8 @@ use mmcq::spec::response::{R1, Response};
 pub const BLOCKS: usize = 64;
 /// Number of partitions: the user area and the first boot area.
 pub const AREAS: usize = 2;
-/// Number by which the blocks of a transfer are divided if a fault cuts it off in the middle.
+/// A fault in the middle of a transfer lets only the first `blocks / PARTS` blocks of its data
+/// through.
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 

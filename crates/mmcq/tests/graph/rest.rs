@@ -11,8 +11,8 @@ use mmcq::engine::{Error, RecoveryStep};
 /// Longest time of an incident in nanoseconds: 12 s, the card's own times for a read and a write,
 /// and a second for the supervisor's last commands.
 const INCIDENT_NS: u64 = 12_000 * MS + 600 * MS + 1_000 * MS;
-/// Longest time of a long operation in nanoseconds: a flush takes up to 30 s, an erase twice as
-/// long; a new card is brought up in 30 s.
+/// Time in nanoseconds that a run with another card may take longer, for the bring-up of that card.
+/// A run with an erase, or with flushes of a cache, may take twice this time longer.
 const LONG_NS: u64 = 30_000 * MS;
 
 impl Run<'_> {
@@ -57,16 +57,16 @@ impl Run<'_> {
                     | Bad::Replaced
             )
         }) || self.start.workload.reset_unpowers && self.taken(RecoveryStep::Reset) > 0;
-        // A card that twice does not obey on the way back from another partition is in another
-        // state.
+        // The recovery may initialise a card that twice does not obey the switch back from another
+        // partition: such a card is in another state than the engine expects.
         let astray = judge.bad.len() >= 2 && judge.asked.iter().any(|asked| asked.area != 0);
         // It may be asked for where no supervisor is left to do it.
         let initialised = reinit + cycles > 0 && card.initialised > 0;
         if initialised && !state_lost && !astray && judge.bad_in_help == 0 {
             judge.violation("a card that was well was initialised again");
         }
-        // An incident has a time as well; questions to a card that does not end its flush use it
-        // up.
+        // An incident also has a time limit. Status requests to a card that does not end its flush
+        // may use all of that time.
         let dead_ns = self.stack.with(|engine| {
             engine.incidents().filter(|step| step.step == RecoveryStep::Dead).map(|step| step.at_ns).last()
         });
