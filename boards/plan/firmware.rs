@@ -1,5 +1,5 @@
-//! What firmware has around the stack: a static place for it, interrupts that drive it, a task that
-//! sleeps until it is woken, memory, and a report at the end.
+//! The parts of firmware around the stack: a static place for it, interrupts that drive it, a task
+//! that sleeps until it is woken, memory, and a report at the end.
 
 use super::alone::Once;
 use super::judge::{BUFFER_BYTES, DEPTH, Writers};

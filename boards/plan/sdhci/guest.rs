@@ -1,7 +1,7 @@
-//! What this image does for `mmcq guest --image` on the simulated controller. It has loads, during
-//! which external counters count instructions, register accesses and interrupts, and a probe, which
-//! shows what a program notices while something happens to the card. Linux does the same with
-//! `tools/guest-time/load.c` and `probe.c`.
+//! The loads and the probe that this image runs for `mmcq guest --image` on the simulated
+//! controller. During a load, external counters count instructions, register accesses and
+//! interrupts. The probe shows what a program notices while something happens to the card. Linux
+//! does the same with `tools/guest-time/load.c` and `probe.c`.
 
 use crate::Stack;
 use crate::board::{now_ns, say};
@@ -96,8 +96,8 @@ impl Places {
     }
 }
 
-/// One bit for each of the load's requests under way: the load must poll the request, because its
-/// waker was called, or because the request is not submitted yet.
+/// Bit mask of the load's requests under way. If a bit is set, the load must poll the request: its
+/// waker was called, or the request is not submitted yet.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
 
 /// Functions of a waker whose data pointer is the number of a request. The waker sets the request's

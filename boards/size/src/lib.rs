@@ -1,5 +1,5 @@
-//! What the images share: a board with one SDHCI controller, a lock, a clock, and memory without
-//! caches.
+//! The code that the images share: a board with one SDHCI controller, a lock, a clock, and memory
+//! without caches.
 //!
 //! The images are built to be measured and linked, not to be executed. The controller has the
 //! address of a SAM E54's first one, with this chip's reset clock of 48 MHz; no board's clocks and
@@ -44,7 +44,7 @@ static TABLE: late::Once<Table<DESCRIPTORS>> = late::Once::new(Table::new());
 static BUFFERS: late::Once<rtsx::Buffers> = late::Once::new(rtsx::Buffers::new());
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
-/// What this board tells the driver about its controller.
+/// Configuration of the driver for this board's controller.
 pub const CONFIG: sdhci::SdhciConfig = sdhci::SdhciConfig::new().base_clock_hz(Some(48_000_000));
 
 /// Makes the stack for this board's controller; `None` if it was made before.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What test code must not do, with the words in the code that show it.
+/// Actions that are forbidden in test code, each with the words in the code that show it.
 const FORBIDDEN: [(&str, &[&str]); 4] = [
     (
         "the clock on the wall",

@@ -311,7 +311,7 @@ fn same<P: Profile, const MAY_CONTINUE: bool>(
 
 #[test]
 fn both_paths_are_the_same() {
-    // This input has found an error: five slots were in use and the last waiting request was
+    // Input that has found an error: five slots were in use and the last waiting request was
     // already sent, but the fast path did not read the early R1.
     let fifo = |u: &mut Unstructured<'_>| same::<_, false>(u, Fifo, false).map(|_| ());
     arbtest::arbtest(fifo).seed(0x2848_2a2f_0001_0000).run();

@@ -92,7 +92,8 @@ impl Room {
     }
 }
 
-/// What one execution of the stack on the scripted card and host gave, for one choice of answers.
+/// Result of one run: the number of alternatives at each choice point, the violations, the faults
+/// with their times, and a trace.
 pub struct Outcome {
     pub points: Vec<u8>,
     pub violations: Vec<&'static str>,
