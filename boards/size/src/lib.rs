@@ -74,7 +74,7 @@ pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
 /// Type of the driver for the controller of a system-on-chip.
 pub type SocHost = s3c_sdi::S3cSdi<Mmio, board::Identity>;
 
-/// Makes a card reader's driver at the same address; `None` if it was made before.
+/// Makes a card reader's driver at the address of this board's SDHCI; `None` if it was made before.
 pub fn card_reader(config: rtsx::RtsxConfig) -> Option<Result<CardReader, rtsx::RtsxInitError>> {
     let buffers = BUFFERS.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;

@@ -1,6 +1,6 @@
 //! Tests of the whole stack on the model of the mobile storage host (DesignWare), in both register
-//! layouts, whose driver was written independently of the model: bring-up, mixed loads, data by the
-//! CPU, faults, a clock unit that is missing.
+//! layouts: bring-up, mixed loads, data by the CPU, faults, a clock unit that is missing. The
+//! driver was written independently of the model.
 
 use crate::timed;
 use mmcq::block::BlockDevice;

@@ -1,5 +1,5 @@
-//! Tests of the order of requests: requests that only touch do not overlap, and only a request that
-//! stays behind is overtaken.
+//! Tests of the order of requests: requests with adjacent blocks do not overlap, and the bound
+//! `fair_blocks` limits a merged transfer only if it overtakes another request.
 
 use crate::support;
 use mmcq::engine::{Config, Engine, Kind, Request};

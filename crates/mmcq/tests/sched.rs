@@ -304,7 +304,7 @@ fn asynchronous_writes_do_not_starve_behind_a_reader_that_is_waited_for() {
     }
 }
 
-/// Returns the idle time of the card while a request waited: the sum, and the longest idle time
+/// Returns how long the card was idle although a request waited: the sum, and the longest idle time
 /// between two transfers of the client `other`.
 fn idled(log: &[Event], other: u8) -> (u64, u64) {
     let (mut all, mut since, mut longest) = (0, 0, 0);
