@@ -315,7 +315,8 @@ fn both_paths_are_the_same() {
     // already sent, but the fast path did not read the early R1.
     let fifo = |u: &mut Unstructured<'_>| same::<_, false>(u, Fifo, false).map(|_| ());
     arbtest::arbtest(fifo).seed(0x2848_2a2f_0001_0000).run();
-    // New parameters of the card, with CMD23, in the middle of a transfer that went without one.
+    // Input that has found an error: in the middle of a transfer without CMD23, the card got new
+    // parameters with CMD23.
     arbtest::arbtest(fifo).seed(0x9c49_3246_0000_1000).run();
     let mut fast = 0;
     fuzz::fuzz("both_paths_are_the_same", 4_000, |u| {
@@ -369,7 +370,7 @@ fn a_scheduler_that_must_be_told_and_a_host_that_continues_keep_the_general_path
     let (caps, deadline) = (support::caps(), Deadline::new(DeadlineConfig::DEFAULT));
     assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |_| ()), [1, 1]);
     assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Deadline(deadline), |_| ()), [0, 0]);
-    // A scheduler that is set anew while the engine is on its way.
+    // The scheduler is exchanged for another one between the two reads.
     assert_eq!(
         fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |any| *any = Any::Deadline(deadline)),
         [1, 0]

@@ -42,7 +42,7 @@ impl Regs for Engine {
             0x00 if self.honest => 0x510,
             0x04 if self.honest => 0x30c0,
             0x08 if self.honest => self.config.get(),
-            // Present State, at 24h: idle, but for a buffer that may have something.
+            // Present State, at 24h: idle lines; the read buffer may be full.
             _ if offset == 0x24 && self.honest => 0x01f0_0000 | said & 0x800,
             _ => said,
         }

@@ -78,7 +78,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     b.world.borrow_mut().stuck_state = Some(0);
     assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
-    // The conversation passes whatever waits.
+    // An urgent request of the supervisor goes before all waiting requests.
     let log = b.world.borrow().log.len();
     let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
     let urgent = Request::new(Kind::Raw { prefix: None, phase, timeout_ns: MS }, DmaBuf::EMPTY).urgent();
@@ -95,7 +95,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
         (b.taken(RecoveryStep::Reinit), b.taken(RecoveryStep::PowerCycle), b.taken(RecoveryStep::Dead)),
         (1, 1, 0)
     );
-    // An answer without a question has no effect.
+    // A report of help that the engine has not requested has no effect.
     b.e.service_done(Err(Error::Silent), b.now);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
@@ -119,7 +119,7 @@ fn without_help_everything_is_dead_in_bounded_time() {
         assert_eq!(refused.0, Error::Dead);
     }
     assert_eq!(b.world.borrow().mapped(), 0);
-    // A new bring-up begins anew.
+    // A new bring-up makes the engine accept requests again.
     b.world.borrow_mut().stuck_state = None;
     b.e.set_card_params(None);
     b.e.set_card_params(Some(target(BLOCKS)));

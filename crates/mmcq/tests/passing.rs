@@ -157,7 +157,7 @@ fn a_request_is_passed_by_so_many_and_no_more() {
     for turn in 0u64.. {
         rig.submit(run(read, 10_000 + turn * 100));
         let before = rig.went().len();
-        // A run goes in two pieces here.
+        // A run goes in two transfers here.
         while rig.went().len() < before + 2 && !rig.went().contains(&(1_000, 8)) {
             rig.step();
         }
@@ -200,6 +200,6 @@ fn an_open_transfer_passes_a_request_for_so_many_blocks_and_no_more() {
     }
     let log = rig.world.borrow();
     let before: u32 = log.log.iter().take_while(|seen| seen.arg != 1_000).map(|seen| seen.blocks).sum();
-    // The first two were older.
+    // Two requests were submitted before that of block 1000.
     assert!((8 + 8 + 96..8 + 8 + 4 * 32).contains(&before), "{before} blocks");
 }

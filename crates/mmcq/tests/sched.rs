@@ -171,7 +171,7 @@ fn deadline_goes_up_in_batches() {
         policy.sent(&w, MS);
         order.push(w.lba);
     }
-    // Two batches of three reads upwards pass over the writes, which are then due.
+    // Two batches of three reads each go before the writes; then the writes must be sent.
     assert_eq!(order, [8, 100, 300, 500, 700, 900, 20, 40]);
 }
 
@@ -183,7 +183,8 @@ fn fair_keeps_its_bounds_in_blocks() {
         let r = &mut Random(seed);
         let server = Server { longest_blocks: r.within(1..=600) as u32, cancels: r.below(100), ..FAST };
         let (config, told) = some_fair(r, &server);
-        // Budgets small against the time-out, and no idling: charges are blocks.
+        // The budgets are small against the time-out, and there is no idling, so clients pay in
+        // blocks.
         let config = config.with_budget(told.budget_blocks, 10_000 * MS).unwrap().with_idling(0, 0).unwrap();
         let log = serve(&mut Fair::new(config), &some_clients(r), server, seed);
         for sync in [false, true] {
@@ -281,7 +282,7 @@ fn asynchronous_writes_wait_but_do_not_starve() {
     let log = serve(&mut Fair::new(config), &[writer.clone(), reader.clone()], server, 3);
     assert_eq!(check_fair_classes(&log, &told), Ok(()));
     assert!(check_fair_classes(&log, &Told { sync_turns: 0, ..told.clone() }).is_err());
-    // Written by a client that another waits for, it is a peer.
+    // If its writes are synchronous, the writer is treated like the reader.
     let log = serve(&mut Fair::new(config), &[Client { sync: true, ..writer }, reader], server, 3);
     assert!(check_fair_waiting(&log, &told, true).unwrap() > 0.1);
 }
@@ -374,7 +375,7 @@ fn idling_ends_when_no_request_comes() {
     policy.arrived(&other, now_ns);
     let Choice::IdleUntil(until_ns) = policy.pick([other].into_iter(), now_ns) else { panic!("no idling") };
     assert!(until_ns > now_ns && until_ns <= now_ns + 8 * MS);
-    // Asking again does not begin again.
+    // A second call of `pick` does not extend the idle time.
     assert_eq!(policy.pick([other].into_iter(), until_ns - 1), Choice::IdleUntil(until_ns));
     // The client's request comes at the last moment, and is sent. Then the idle time begins again,
     // and this time no request comes.
@@ -415,7 +416,8 @@ fn nobody_is_waited_for_among_readers_that_ask_alike() {
     let follow = |count: u64| move |nth: u64| if nth + count > 9 { 8 * nth } else { 5000 + nth * 100 };
     let chance = |nth: u64| if nth == 9 { random(8) + 8 } else { random(nth) };
     assert_eq!(choice(&chance, &|w| w, equal), Choice::Go(9));
-    // Otherwise he is waited for: a longer read, a write, another weight, or a stream of his own.
+    // Otherwise it waits for client 0: if the other request is longer or a write, if the weights
+    // differ, or if client 0 has a stream.
     let idles = |choice| matches!(choice, Choice::IdleUntil(_));
     assert!(idles(choice(&follow(3), &|w| w, equal)));
     assert!(idles(choice(&random, &|w| Waiting { blocks: 64, ..w }, equal)));

@@ -377,7 +377,8 @@ impl Card {
         let counted = self.counted;
         let noisy = self.noise && line.timing == Timing::Hs200;
         if bad == Some(Bad::ResponseDamaged) || line.garbled {
-            // The controller stops at the response: of a write no data come.
+            // The controller stops at the response. So a write sends no data, and the transfer
+            // stays open.
             if write || !single {
                 (self.state, self.open) = (open_state, Some(data.direction));
             }

@@ -76,7 +76,7 @@ impl<'a> Task<'a> {
 
     fn judge(&mut self, kind: Kind, fill: u8, done: Completion) {
         if done.result == Err(Error::Full) {
-            // Those whose owners have gone have the slots; this one was never accepted.
+            // Cancelled requests have all the slots, so this request was refused.
             return self.bench.back(done.buf);
         }
         assert!(done.result.is_ok(), "{kind:?}: {:?}", done.result);

@@ -86,7 +86,7 @@ extern "C" fn EGU1_SWI1() {
 
 #[entry]
 fn main() -> ! {
-    // A product tells of the error. A debugger sees it here.
+    // A product would report the error. Here a debugger can show it.
     let _error = run();
     loop {
         cortex_m::asm::wfi();
@@ -106,7 +106,7 @@ fn run() -> Result<(), Error> {
     let stack = mmcq::task::Stack::new(lock, Clock::<0>::TIMER, host, Config::DEFAULT);
     let stack = STACK.put(stack).ok_or(Error::Full)?;
 
-    // Below the interrupts of bus and timer, above the main thread.
+    // The priority is below that of the interrupts of bus and timer, and above the main thread.
     interrupt::EGU1_SWI1.set_priority(Priority::P6);
     let spawner = TASKS.start(interrupt::EGU1_SWI1);
     spawner.spawn(bus(stack, runner).map_err(|_| Error::Full)?);
@@ -123,7 +123,8 @@ fn run() -> Result<(), Error> {
         led.set_low();
         disk = log(stack, disk).0;
         led.set_high();
-        // The card was taken out, say. When there is one again, it is mounted anew.
+        // The log ends when the card is taken out, for example. A card that is inserted later is
+        // mounted.
         stack.block_on(Timer::after_secs(1), sleep);
         let _no_card_yet = disk.rebind();
     }
@@ -138,7 +139,7 @@ fn log(stack: &'static Stack, disk: Disk) -> (Disk, Result<(), Failed>) {
         let file = root.open_file_in_dir("LOG.CSV", Mode::ReadWriteCreateOrAppend)?;
         let flushed = BlockDevice::new(stack);
         loop {
-            // A second of records: one write of the file for each block of text.
+            // Records of a second. Each block of text is one write to the file.
             let mut text = Text::default();
             for _ in 0..100 {
                 let record = stack.block_on(RECORDS.receive(), sleep);
@@ -147,11 +148,11 @@ fn log(stack: &'static Stack, disk: Disk) -> (Disk, Result<(), Failed>) {
                     text = Text::default();
                 }
                 let lost = LOST.load(Relaxed);
-                // There is room for it.
+                // The text has room for one more record.
                 let _ = writeln!(text, "{},{},{lost}", record.at_ms, record.value);
             }
             file.write(text.bytes())?;
-            // What is in the directory, and then what is in the card's cache: survives a power cut.
+            // The directory is written first, and then the card's cache: both survive a power cut.
             file.flush()?;
             let durable = flushed.flush_blocking(sleep);
             durable.map_err(|error| Failed::DeviceError(BlockError { error, blocks_done: 0 }))?;
@@ -181,7 +182,7 @@ async fn sampler() {
     loop {
         every.next().await;
         let at_ms = Instant::now().as_millis();
-        // A sensor is read here.
+        // A product would read its sensor here.
         let record = Record { at_ms, value: at_ms as u32 ^ 0x5a };
         if RECORDS.try_send(record).is_err() {
             LOST.fetch_add(1, Relaxed);
@@ -213,7 +214,7 @@ fn set_clock(bus: &mut Spim<'static>, hz: u32) {
         250_000.. => Frequency::K250,
         _ => Frequency::K125,
     };
-    // The port takes every configuration.
+    // The port supports every configuration.
     let _ = bus.set_config(&config);
 }
 
