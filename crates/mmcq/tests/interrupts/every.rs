@@ -357,7 +357,7 @@ fn a_late_alarm_is_not_the_cards_fault() {
 
 #[test]
 fn a_lost_buffer_is_noticed() {
-    // Checks the check: `end` must notice a buffer that does not come back.
+    // Tests the bench itself: `end` must notice a buffer that does not come back.
     let (bench, _) = memory_card(support::caps());
     let _lost = bench.buffer(512, 0);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.end())).is_err());
