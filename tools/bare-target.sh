@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# bare-target.sh: for other scripts to source: how a package of boards/ is built for a bare-metal target here. The target's `core` comes from
-# rustup; where rustup cannot get it, Debian's rustc-web and rust-web-src build it from source, and are installed then; BOARDS_CORE=debian takes
-# that way in any case. Expects a function `say`.
+# bare-target.sh: functions for other scripts to source, with which these build a package of boards/
+# for a bare-metal target. The target's `core` comes from rustup. If rustup cannot get it, the
+# functions install Debian's rustc-web and rust-web-src, and build `core` from source; with
+# BOARDS_CORE=debian they do that in any case. The sourcing script must have a function `say`.
 
 # The directory that cargo builds the package of this folder in.
 output_of() {

@@ -1,32 +1,46 @@
 #!/bin/bash
-# boards.sh: runs the whole stack, bare metal, on machines that others wrote:
-# - boards/pc on QEMU's q35 (x86-64, sdhci-pci by ADMA2, QEMU's SD card), which also counts instructions, and fails where a request takes more
-#   than docs/path-length.md allows;
-# - boards/virt on QEMU's virt (64-bit Arm, the same controller and card), which counts them too;
-# - boards/soc on machines that have an SDHCI of their own, each with the profile of its name: xilinx-zynq-a9, mcimx6ul-evk (NXP's uSDHC),
-#   ast2600-evb, xlnx-zcu102, raspi3b (by the CPU); and on orangepi-pc, which has Allwinner's SMHC, and bpim2u, which has a later one and needs the newer
-#   QEMU (tools/install-qemu11.sh arm; where it cannot be fetched, it is left out); with a card addressed in bytes, and NXP's and Allwinner's with one in blocks;
-# - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card), which also waits in blocking calls by `wfi` (src/waits.rs);
-# - boards/lm3s on QEMU's lm3s6965evb (Cortex-M3, ARM's PL022, QEMU's SD card in SPI mode), by interrupts; also with no card behind the port;
-# each once with a card addressed in bytes and once in blocks. The image says by its exit status and in its
-# report whether all went well; then the card's file is compared byte for byte with what
-# boards/plan/expect.rs expects in it. boards/pc also runs
-# - on an eMMC, also on its boot areas, with 4 lines and with 8, in a newer QEMU (Debian 12's has no eMMC): tools/install-qemu11.sh fetches it;
-#   where it cannot, these are left out;
-# - with a card that is reset behind its back, and a supervisor (`card::keep`) that brings it back.
-# As many machines run at a time as there are cores; what they say comes in order, at the end.
-# On each machine the image also runs without a card: it must say so, in a second.
+# boards.sh: runs the whole stack, bare metal, on QEMU's machines, which others wrote:
+# - boards/pc on q35 (x86-64, sdhci-pci by ADMA2, QEMU's SD card). This image also counts
+#   instructions; the script fails if a request takes more than the bounds below allow.
+# - boards/virt on virt (64-bit Arm, the same controller and card). This image counts them too.
+# - boards/soc on machines that have an SDHCI of their own, each with the profile of its name:
+#   xilinx-zynq-a9, mcimx6ul-evk (NXP's uSDHC), ast2600-evb, xlnx-zcu102, raspi3b (by the CPU). Also
+#   on orangepi-pc, which has Allwinner's SMHC, and on bpim2u, which has a later SMHC. bpim2u needs
+#   the newer QEMU (tools/install-qemu11.sh arm), and is left out if that cannot be fetched.
+# - boards/arm on vexpress-a9 (Cortex-A9, Arm's PL181, QEMU's SD card). This image also waits in
+#   blocking calls by `wfi` (src/waits.rs).
+# - boards/lm3s on lm3s6965evb (Cortex-M3, Arm's PL022, QEMU's SD card in SPI mode), by interrupts.
+# Each machine runs once with a card that is addressed in bytes and once with a card that is
+# addressed in blocks. Of boards/soc, only the machines of NXP and Allwinner have a card addressed
+# in blocks. The image reports by its exit status and in its report whether all went well. Then the
+# card's file is compared byte for byte with what boards/plan/expect.rs expects in it.
 #
-# boards.sh --short: for each driver one machine of these, for `check`: all that runs on q35, boards/soc on raspi3b, mcimx6ul-evk and
-# orangepi-pc, vexpress-a9, lm3s6965evb, each with one card.
-# boards.sh --emmc: these with an eMMC alone, and the newer QEMU must be there.
-# boards.sh --riscv: the machines of RISC-V alone (Debian's qemu-system-misc), which `check long` runs: boards/virt, with its path lengths, and
-# boards/sifive on sifive_u (SiFive's SPI, QEMU's SD card in SPI mode), also with a card that a program before it left in the middle of a block.
-# boards.sh --soc MACHINE...: these machines of boards/soc alone; bpim2u must have its QEMU then.
-# boards.sh --path: path lengths on the machines of boards/soc and, over SPI, of boards/lm3s and boards/sifive, for docs/path-length.md.
+# boards/pc also runs
+# - with an eMMC: on four lines with its boot areas, and on eight lines. That needs a newer QEMU,
+#   since that of Debian 12 has no eMMC: tools/install-qemu11.sh fetches it. If it cannot be
+#   fetched, these runs are left out.
+# - with a card that is reset without the knowledge of the stack, and a supervisor
+#   (`card::supervise`) that brings the card back.
+# Each machine also runs without a card: the image must report that, and end.
+# As many machines run at a time as there are cores. The script prints their output at its end, in
+# order.
 #
-# Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
-# toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 120 without it.
+# boards.sh --short: for `check`, one machine for each driver, with one card each: q35 with all its
+# runs but that of the SD card of 4 GiB, boards/soc on raspi3b, mcimx6ul-evk and orangepi-pc,
+# vexpress-a9, lm3s6965evb.
+# boards.sh --emmc: only the runs with an eMMC. Fails if the newer QEMU cannot be fetched.
+# boards.sh --riscv: only the machines of RISC-V (Debian's qemu-system-misc), for `check long`:
+# boards/virt, with its path lengths, and boards/sifive on sifive_u (SiFive's SPI, QEMU's SD card in
+# SPI mode). boards/sifive also runs with a card that an earlier program left in the middle of a
+# block.
+# boards.sh --soc MACHINE...: only these machines of boards/soc. Fails for bpim2u if its newer QEMU
+# cannot be fetched.
+# boards.sh --path: only the path lengths, for docs/path-length.md: on the machines of boards/soc
+# and, over SPI, of boards/lm3s and boards/sifive.
+#
+# Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). The
+# ordinary toolchain builds boards/pc, bare-target.sh builds the others. BOARDS_TIMEOUT: seconds
+# that a run may take, 120 if it is not set.
 set -euo pipefail
 cd "$(dirname "$0")/../boards"
 tools=$PWD/../tools

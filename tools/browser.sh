@@ -1,8 +1,11 @@
 #!/bin/bash
-# browser.sh: the pages of `mmcq` and the playground in Debian's Chromium, without a window: what they show, in 400 and 1400 pixels, in light
-# and dark, by keys, without scripts; no error, no network. Pictures of all of them lie in target/browser/ then.
-# Needs Python 3.9 or later. Chromium and its driver come from Debian (100 MB to download), Selenium and a checker of accessibility from PyPI.
-# MMCQ names the program; without it, it is built.
+# browser.sh: tests the pages of `mmcq` and the playground in Debian's Chromium, without a window:
+# what they show, with a width of 400 and of 1400 pixels, in light and dark, used by keys, and
+# without scripts. The pages must have no error and must not use the network. Pictures of all pages
+# are in target/browser/ afterwards.
+# Needs Python 3.9 or later. Chromium and its driver come from Debian (100 MB to download), Selenium
+# and a checker of accessibility from PyPI. MMCQ names the program; if it is not set, the script
+# builds the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "browser.sh: $*" >&2; }

@@ -1,8 +1,11 @@
 #!/bin/bash
-# coverage.sh [file ...]: line coverage of the core (crates/mmcq/src) by its own tests and those of the simulator, by file and by room; or the lines of these
-# files that no test reaches. PACKAGES=mmcq counts the core's own tests alone. AGAIN=1 shows what the last run has found, without another.
+# coverage.sh [file ...]: line coverage of the core (crates/mmcq/src) by its own tests and those of
+# the simulator, for each file and each top-level module. With file names it prints the lines of
+# these files that no test reaches. PACKAGES=mmcq runs only the core's own tests. AGAIN=1 prints the
+# result of the last run, without a new one.
 #
-# Needs llvm-profdata and llvm-cov of rustc's LLVM: rustup's component llvm-tools, which is installed if rustup is there, or else Debian's llvm-N.
+# Needs llvm-profdata and llvm-cov of rustc's LLVM. They come from rustup's component llvm-tools,
+# which the script installs if rustup is there, or from Debian's llvm-N.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "coverage.sh: $*" >&2; }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# debian-kernel.sh: puts Debian's kernel, those of its modules that the judges need, and a static busybox into target/judges/linux, once (100 MB are
-# fetched). Nothing of them is installed.
+# debian-kernel.sh: puts Debian's kernel, the modules that the tests need, and a static busybox into
+# target/judges/linux, once (100 MB to download). It installs nothing into the system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "debian-kernel.sh: $*" >&2; }

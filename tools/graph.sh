@@ -1,9 +1,12 @@
 #!/bin/bash
-# graph.sh [depth] [part of a name]: runs engine and recovery through every sequence of up to so many bad answers (3), over all workloads or those with this in
-# their names (crates/mmcq/tests/graph). Prints runs, states and steps of each, and the shortest plan for every sentence that was broken.
+# graph.sh [depth] [part of a name]: runs engine and recovery through every sequence of up to
+# `depth` faults (3 if it is not given), for all workloads or for those whose names contain the part
+# (crates/mmcq/tests/graph). Prints runs, states and steps of each workload, and for every violated
+# rule the shortest list of faults.
 #
-# GRAPH_THREADS: how many cores (all). GRAPH_STUCK=0: no card stays busy for good, which takes nine tenths of the time.
-# One run step by step: GRAPH_PLAN=12:3,40:0 GRAPH_WORKLOAD=name cargo test -p mmcq --test graph every -- --nocapture.
+# GRAPH_THREADS: number of cores (all if it is not set). GRAPH_STUCK=0: leaves out the card that
+# stays busy for ever, which takes nine tenths of the time. To see one run step by step:
+# GRAPH_PLAN=12:3,40:0 GRAPH_WORKLOAD=name cargo test -p mmcq --test graph every -- --nocapture.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GRAPH_DEPTH=${1:-3} GRAPH_WORKLOAD=${2:-} GRAPH_THREADS=${GRAPH_THREADS:-$(nproc)}

@@ -1,9 +1,12 @@
 #!/bin/bash
-# guest-parts.sh [--module]: builds what `mmcq guest` puts a machine together from, into target/judges/guest: QEMU, Linux, plugin, the laboratory's library, and what
-# the guest begins with. --module: also mmcq.ko (linux/), for `mmcq guest --driver mmcq`. Nothing is done where these are up to date.
+# guest-parts.sh [--module]: builds the parts of the machines that `mmcq guest` starts, into
+# target/judges/guest: QEMU, Linux, the plugin, the laboratory's library, and the guest's initrd.
+# With --module also mmcq.ko (linux/), for `mmcq guest --driver mmcq`. The script does nothing for
+# parts that are up to date.
 #
-# The QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh; the kernel's headers and its source (150 MB) are fetched once into
-# target/judges/guest-linux; gcc 12 and make build the modules, and cargo the library.
+# QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh. The
+# kernel's headers and its source (150 MB) are fetched once into target/judges/guest-linux. gcc 12
+# and make build the modules, and cargo builds the library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "guest-parts.sh: $*" >&2; }

@@ -1,19 +1,36 @@
 #!/bin/bash
-# guest-time.sh [--twice] [never | hsq | fifo | durable | instructions | stacks | queues | recovery | mmc-test | designware | tools | blktrace | sdio]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
-# its software queue (mmc_hsq); queues: also with a card's own queue (cqhci). Its own mmc_core, mmc_block and sdhci drive the model. Prints the report of each machine, a line of JSON; `mmcq reproduce never
-# --original FILE`, and the same of hsq and fifo, compare them with the laboratory's stand-ins and with mmcq.
+# guest-time.sh [--twice] [TABLE]...: TABLE is never (the default), hsq, fifo, durable,
+# instructions, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio.
 #
-# stacks, queues and recovery also run boards/pc, mmcq on bare metal, in the same machine: `mmcq guest --table FILE` lays their reports side by side. mmc-test
-# runs Linux's own tests of host and card on four cards, without the two that last minutes for each transfer size (33 and 34), and fails where one fails. tools: mmc-utils with RPMB, boot areas, ext4, f2fs, discard on an eMMC with all of that (tools/guest-tools.sh).
-# designware: Linux's own dw_mmc-pci on the model of DesignWare's controller: files there and back, and those of mmc_test that measure nothing.
-# blktrace: what Linux's block layer asks of an eMMC under ext4, recorded by blktrace, as target/linux-ext4.blktrace (jobs/traces has one).
-# sdio: Linux's SDIO core and its driver of Bluetooth cards on the laboratory's card.
-# never, hsq, fifo and these have mmcq.ko beside Linux's driver with and without its queue. durable: writes that are on the medium when they end;
-# instructions: what a request of 4 KiB costs, on one CPU, without the price of waking a thread.
+# Runs an unmodified Linux 6.1 of Debian on the laboratory's controller and cards, in virtual time.
+# Linux's own mmc_core, mmc_block and sdhci drive the model, without a queue and with Linux's
+# software queue (mmc_hsq). Prints the report of each machine, a line of JSON. `mmcq reproduce never
+# --original FILE`, and the same with hsq and fifo, compare the reports with the laboratory's
+# stand-ins and with mmcq.
 #
-# `mmcq guest` runs each machine, tools/guest-parts.sh builds what it is put together from, and jobs/guest has the jobs. --twice: each machine also runs two
-# times with one CPU; these must say the same, byte for byte. GUEST_CPUS: CPUs of a machine, 2 without it. GUEST_SCHEDULER: the block layer's, mq-deadline without it (instructions: none). GUEST_TIMEOUT: seconds that a machine may run, 2400
-# without it. GUEST_LOG: a folder for the logs of the bus.
+# - never, hsq, fifo, durable and instructions also run mmcq.ko in place of Linux's driver.
+# - durable: writes that are on the medium when they end.
+# - instructions: how many instructions a request of 4 KiB takes, on one CPU, without the price of
+#   waking a thread.
+# - stacks, queues and recovery also run boards/pc, which is mmcq on bare metal, in the same
+#   machine: `mmcq guest --table FILE` prints their reports side by side.
+# - queues also runs with the card's own queue (cqhci).
+# - mmc-test: Linux's own tests of host and card on four cards, except cases 33 and 34, which last
+#   minutes for each transfer size. The script fails if a case fails.
+# - designware: Linux's own dw_mmc-pci on the model of DesignWare's controller: writes files and
+#   reads them back, and runs those cases of mmc_test that measure nothing.
+# - tools: mmc-utils with RPMB, boot areas, ext4, f2fs and discard, on an eMMC that has all of these
+#   (tools/guest-tools.sh).
+# - blktrace: records by blktrace what Linux's block layer requests of an eMMC under ext4, into
+#   target/linux-ext4.blktrace (jobs/traces has one such record).
+# - sdio: Linux's SDIO core and its driver of Bluetooth cards, on the laboratory's card.
+#
+# `mmcq guest` runs each machine, tools/guest-parts.sh builds its parts, and jobs/guest has the
+# jobs. --twice: for never, hsq and fifo, each machine also runs two times with one CPU; both
+# outputs must be the same, byte for byte. GUEST_CPUS: number of CPUs of a machine, 2 if it is not
+# set. GUEST_SCHEDULER: scheduler of the block layer; mq-deadline if it is not set, for instructions
+# none. GUEST_TIMEOUT: seconds that a machine may run, 2400 if it is not set. GUEST_LOG: folder for
+# the logs of the bus.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "guest-time.sh: $*" >&2; }

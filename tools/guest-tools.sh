@@ -1,7 +1,10 @@
 #!/bin/bash
-# guest-tools.sh: builds what the guest of `tools/guest-time.sh tools` and `sdio` begins with, target/judges/guest/tools.initrd: that of tools/guest-parts.sh, and
-# Debian's mmc-utils, mkfs and fsck of ext4 and f2fs, with the libraries and kernel modules that they need; Debian's driver of a Bluetooth card, and what reads its
-# packets. 6 MB are fetched once. Nothing of it is installed. Nothing is done where it is up to date.
+# guest-tools.sh: builds the guest's initrd for `tools/guest-time.sh tools`, `blktrace` and `sdio`:
+# target/judges/guest/tools.initrd. It contains the initrd of tools/guest-parts.sh; Debian's
+# mmc-utils, blktrace, mkfs and fsck of ext4 and f2fs, with the libraries and kernel modules that
+# they need; Linux's driver of a Bluetooth card; and a program that reads the card's packets. 6 MB
+# are fetched once. The script installs nothing into the system, and does nothing if the file is up
+# to date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "guest-tools.sh: $*" >&2; }

@@ -1,10 +1,12 @@
 #!/bin/bash
-# install-c.sh PREFIX [TARGET]: builds the C library (crates/mmcq-c) and installs it under PREFIX, for this machine or for a Rust target such as
-# thumbv7em-none-eabihf: include/mmcq.h, lib/libmmcq_c.a, and what `pkg-config --cflags --libs mmcq` and CMake's
-# `find_package(mmcq)` with the library `mmcq::mmcq` read. The program that is linked with it has a function `mmcq_panic` (see mmcq.h).
-# FEATURES=rpmb builds the RPMB in too.
+# install-c.sh PREFIX [TARGET]: builds the C library (crates/mmcq-c) and installs it under PREFIX,
+# for this machine or for a Rust target such as thumbv7em-none-eabihf. It installs include/mmcq.h,
+# lib/libmmcq_c.a, and the files for `pkg-config --cflags --libs mmcq` and for CMake's
+# `find_package(mmcq)` with the library `mmcq::mmcq`. The program that links the library must have a
+# function `mmcq_panic` (see mmcq.h). FEATURES=rpmb also builds the functions for RPMB.
 #
-# install-c.sh --try: installs into a folder of its own, and builds and runs a program by each of the two ways.
+# install-c.sh --try: installs into a temporary folder, and builds and runs a program by pkg-config
+# and one by CMake.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 say() { echo "install-c.sh: $*"; }

@@ -1,10 +1,19 @@
 #!/bin/bash
-# install-judges.sh [--riscv]: installs what the tests are judged by and what is not there yet, from Debian's packages:
-# qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its machines, with PL181 and SDHCI, under
-# the images of boards/arm and boards/virt), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), blkparse and btt (which read what `--export blktrace` writes), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
-# sigrok-cli (decodes the waveforms of `mmcq trace`), mke2fs (whose ext4 Linux and boards/pc hand to each other), and pkg-config and CMake (which find the C library that
-# tools/install-c.sh installs). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
-# of the waveforms), pylibfst (GTKWave's reader of FST) and perfetto. With --riscv also qemu-system-misc (46 MB), whose machines the long check runs.
+# install-judges.sh [--riscv]: installs the programs that check this project, if they are missing,
+# from Debian's packages:
+# - qemu-system-x86: its controller and card, which the test `qemu` of crate mmcq drives;
+# - qemu-system-arm: its machines with PL181 and SDHCI, for the images of boards/arm and
+#   boards/virt;
+# - fio: offsets, options and reports of crate mmcq-lab, and a client of `mmcq serve`;
+# - blkparse and btt, which read what `--export blktrace` writes;
+# - more clients of `mmcq serve`: nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img;
+# - sigrok-cli, which decodes the waveforms of `mmcq trace`;
+# - mke2fs, which makes the ext4 that Linux and boards/pc exchange;
+# - pkg-config and CMake, which find the C library that tools/install-c.sh installs.
+# Into a Python environment of its own, target/judges, it installs crccheck (checksums of the
+# waveforms), pylibfst (GTKWave's reader of FST) and perfetto from PyPI. It also unpacks
+# fio-examples (5 MB), which the test `corpus` runs. With --riscv it also installs qemu-system-misc
+# (46 MB), whose machines `check long` runs.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 judges=$(dirname "$0")/../target/judges

@@ -1,9 +1,11 @@
 #!/bin/bash
-# install-qemu11.sh [arm]: QEMU 11 of Debian's backports, unpacked into target/judges/qemu11; nothing of the system changes. arm: that of 32-bit Arm,
-# into target/judges/qemu11-arm.
-# Debian 12's own QEMU has no client of vfio-user, which tools/linux-on-model.sh needs, no virtual clock for qtest, and no eMMC, which tools/boards.sh --emmc needs.
-# It also has machines of Arm that the other lacks (bpim2u).
-# About 60 MB to download and 250 MB of disk, once. Afterwards: target/judges/qemu11/qemu-system-x86_64, target/judges/qemu11-arm/qemu-system-arm
+# install-qemu11.sh [arm]: unpacks QEMU 11 of Debian's backports into target/judges/qemu11; the
+# system itself does not change. With arm: unpacks the QEMU for 32-bit Arm into
+# target/judges/qemu11-arm.
+# Debian 12's own QEMU lacks a client of vfio-user, which tools/linux-on-model.sh needs; a virtual
+# clock for qtest; an eMMC, which tools/boards.sh --emmc needs; and some machines of Arm (bpim2u).
+# Needs about 60 MB to download and 250 MB of disk, once. The programs are then
+# target/judges/qemu11/qemu-system-x86_64 and target/judges/qemu11-arm/qemu-system-arm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "install-qemu11.sh: $*" >&2; }

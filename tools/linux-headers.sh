@@ -1,6 +1,6 @@
 #!/bin/bash
-# linux-headers.sh RELEASE: puts the headers of Debian's kernel of this release into target/judges/linux-headers, once (14 MB are fetched). Nothing of
-# them is installed.
+# linux-headers.sh RELEASE: puts the headers of Debian's kernel of this release into
+# target/judges/linux-headers, once (14 MB to download). It installs nothing into the system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-headers.sh: $*" >&2; }

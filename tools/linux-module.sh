@@ -1,7 +1,9 @@
 #!/bin/bash
-# linux-module.sh: builds mmcq.ko (linux/) for Debian's kernel and boots it once in QEMU, on QEMU's own controller with a card: a file system is made,
-# filled and looked at, the controller is let go under load, sleeps, and the module is unloaded. A second controller has no card. Ends with 2 where something is missing; with --parts it only
-# looks.
+# linux-module.sh [--parts]: builds mmcq.ko (linux/) for Debian's kernel, and boots that kernel once
+# in QEMU, with QEMU's own controller and a card. The guest makes a file system, fills it and checks
+# it; unbinds the controller from the driver under load, and binds it again; lets the controller
+# sleep; and unloads the module. A second controller has no card. The exit status is 2 if a part is
+# missing. With --parts the script only gets and checks the parts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-module.sh: $*" >&2; }

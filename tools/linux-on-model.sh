@@ -1,11 +1,17 @@
 #!/bin/bash
-# linux-on-model.sh [CARD[@PLATFORM@PCI-ID]...]: an unmodified Linux of Debian's drives the controller model with a card in it (`mmcq device`), in a virtual machine.
-# For each card: Linux detects it; what its sysfs and debugfs say of the card's registers is what `mmcq card` says; it reads what this machine put
-# into the image, and writes data which it reads back, through its page cache and around it; the image then holds what Linux wrote, and
-# nothing else; Linux's driver does nothing that the model counts as a violation; and its kernel has no complaint about the card.
+# linux-on-model.sh [CARD[@PLATFORM@PCI-ID]...]: an unmodified Linux of Debian, in a virtual
+# machine, drives the controller model with a card in it (`mmcq device`). The script checks for each
+# card:
+# - Linux detects the card, and shows in sysfs and debugfs the same registers as `mmcq card`.
+# - Linux reads what this computer put into the image.
+# - Linux writes data and reads them back, through its page cache and directly. Then the image holds
+#   what Linux wrote, and nothing else.
+# - Linux's driver does nothing that the model counts as a violation, and the kernel reports no
+#   problem with the card.
 #
-# The newer QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh. LINUX_TIMEOUT: seconds that a
-# machine may run, 300 without it. KEEP: a folder for the consoles and bus logs.
+# The newer QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh.
+# LINUX_TIMEOUT: seconds that a machine may run, 300 if it is not set. KEEP: folder for the consoles
+# and bus logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-on-model.sh: $*" >&2; }

@@ -1,17 +1,24 @@
 #!/bin/bash
-# linux-queue.sh [--short] [CARD@PLATFORM@PCI-ID]...: an unmodified Linux of Debian's drives a queue engine (CQHCI) of the controller model, with a card that has a
-# command queue (`mmcq device`), in a virtual machine. For each:
-# - the kernel finds "CQHCI version 5.10", switches the card's queue on, and has no complaint;
-# - 32 reads and writes at a time, of 4 to 64 KiB, end out of order, and each read gives what was written last; the card's cache is flushed among them, by
-#   the engine's slot 31 where the driver uses it;
-# - meanwhile RPMB is used (mmc-utils), for which Linux halts the engine and switches the card's queue off and on;
-# - Linux suspends the controller and the card, and goes on;
-# - faults strike, of the wires, the controller, the engine and the card (below): no request fails, each read is right, and Linux says that it recovered the engine;
-# - the card's supply is cut; what was flushed is there again.
-# The model counts what the driver does that the standard forbids: nothing. --short leaves out RPMB, suspend, faults and cut.
+# linux-queue.sh [--short] [CARD@PLATFORM@PCI-ID]...: an unmodified Linux of Debian, in a virtual
+# machine, drives the command queue engine (CQHCI) of the controller model, with a card that has a
+# command queue (`mmcq device`). The script checks for each card:
+# - The kernel finds "CQHCI version 5.10", switches the card's queue on, and reports no problem.
+# - Up to 32 reads and writes at a time, of 4 to 64 KiB, end out of order, and each read gives what
+#   was written last. Meanwhile the card's cache is flushed, by the engine's slot 31 if the driver
+#   uses that slot.
+# - Meanwhile mmc-utils use RPMB, for which Linux halts the engine and switches the card's queue off
+#   and on.
+# - Linux suspends the controller and the card, and continues.
+# - Faults strike the wires, the controller, the engine and the card (list below). No request fails,
+#   each read is right, and Linux reports that it recovered the engine.
+# - The card's supply is cut. The flushed data are there afterwards.
+# The model counts what the driver does against the standard: that number must be 0. --short leaves
+# out RPMB, suspend, faults and the cut.
 #
-# The newer QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh, mmc-utils from tools/guest-tools.sh; cc builds
-# tools/guest-queue/verify.c. LINUX_TIMEOUT: seconds that a machine may run, 600 without it. MMCQ: a built program. KEEP: a folder for consoles and bus logs.
+# The newer QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh,
+# mmc-utils from tools/guest-tools.sh; cc builds tools/guest-queue/verify.c. LINUX_TIMEOUT: seconds
+# that a machine may run, 600 if it is not set. MMCQ: path of a built program. KEEP: folder for
+# consoles and bus logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-queue.sh: $*" >&2; }

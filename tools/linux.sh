@@ -1,12 +1,16 @@
 #!/bin/bash
-# linux.sh: what mmcq writes, Linux reads, and the other way round. On QEMU's q35 with its sdhci-pci and SD card, an unmodified kernel of
-# Debian's and boards/pc take turns on the same card:
-# - boards/pc does its plan on a card; Linux compares (cmp) the card with the file that boards/plan/expect.rs makes by itself;
-# - mke2fs makes an ext4 on the first half of a card; boards/pc copies it to the second half; Linux checks (mount, sha256sum) and changes
-#   the copy; e2fsck finds it clean, and boards/pc and this machine agree on the checksum of every block of the card.
+# linux.sh: checks that Linux reads what mmcq writes, and mmcq what Linux writes. On QEMU's q35,
+# with its sdhci-pci and SD card, an unmodified kernel of Debian and boards/pc take turns on the
+# same card:
+# - boards/pc executes its plan on a card. Linux compares (cmp) the card with the file that
+#   boards/plan/expect.rs makes independently.
+# - mke2fs makes an ext4 on the first half of a card. boards/pc copies it to the second half. Linux
+#   checks the copy (mount, sha256sum) and changes it. Then e2fsck finds no error in it, and
+#   boards/pc and this computer compute the same checksum over all blocks of the card.
 #
-# Needs qemu-system-x86_64 and e2fsprogs, which tools/install-judges.sh installs, and what tools/debian-kernel.sh fetches. LINUX_TIMEOUT: seconds
-# that a boot may take, 300 without it.
+# Needs qemu-system-x86_64 and e2fsprogs, which tools/install-judges.sh installs, and the kernel,
+# which tools/debian-kernel.sh fetches. LINUX_TIMEOUT: seconds that a boot may take, 300 if it is
+# not set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux.sh: $*" >&2; }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# littlefs.sh: compiles and runs examples/littlefs. The bindings of littlefs are made by libclang: that of LIBCLANG_PATH, the system's, or PyPI's
-# in the judges' Python environment, target/judges.
+# littlefs.sh: compiles and runs examples/littlefs. The bindings of littlefs need libclang: that of
+# LIBCLANG_PATH, that of the system, or that of PyPI in the Python environment target/judges.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 judges=$root/target/judges

@@ -1,6 +1,8 @@
 #!/bin/bash
-# loom.sh [test ...]: the edges of the stack (task.rs) under loom: every interleaving of threads and interrupts with at most three preemptions
-# (LOOM_MAX_PREEMPTIONS for another number), each test in a process of its own, and how many interleavings there were.
+# loom.sh [test ...]: runs the tests of the stack's shared state (task.rs) under loom: every
+# interleaving of threads and interrupts with at most three preemptions (LOOM_MAX_PREEMPTIONS sets
+# another number). Each test runs in a process of its own. Prints the number of interleavings of
+# each test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/loom

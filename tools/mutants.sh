@@ -1,13 +1,17 @@
 #!/bin/bash
-# mutants.sh [file ...]: changes the core's queue and recovery in one place after the other, and tells which changes no test notices. Files are named from
-# crates/mmcq/src/engine/, without .rs.
+# mutants.sh [file ...]: changes the core's queue and recovery in one place after the other, and
+# lists the changes that no test notices. File names are relative to crates/mmcq/src/engine/,
+# without .rs.
 #
-# MUTANTS=k/n takes every nth change, beginning with the kth; without it all are tried. ONLY="number ..." tries only these of them, as numbered by a run before, and
-# AGAIN=1 with what that run has built.
+# MUTANTS=k/n tries every nth change, beginning with number k (the first is 0); without it all are
+# tried. ONLY="number ..." tries only the changes with these numbers of an earlier run. AGAIN=1 uses
+# the programs that the earlier run has built.
 #
-# The changes are those of cargo-mutants, which builds anew for each of them. Here all go into one copy of the tree (tools/mutants), each behind a switch: one build
-# does. Each change then meets the tests of mmcq, and if it survives those of mmcq-sim, one test program after the other, the quickest first, until one fails or hangs.
-# Programs that take longer than half a minute are left out.
+# The changes are those of cargo-mutants, which builds the tree again for each of them. Here all
+# changes are in one copy of the tree (tools/mutants), each behind a switch, so one build is enough.
+# Each change is tested by the tests of mmcq and, if it survives, by those of mmcq-sim: one test
+# program after the other, the quickest first, until one fails or hangs. Programs that take longer
+# than half a minute are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "mutants.sh: $*" >&2; }

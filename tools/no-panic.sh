@@ -1,17 +1,19 @@
 #!/bin/bash
-# no-panic.sh [target ...]: shows that no panic can be reached from the interface of crate mmcq. Without
-# targets: the machine's own, and thumbv7em-none-eabihf and thumbv6m-none-eabi where rustup has them.
+# no-panic.sh [target ...]: shows that no panic can be reached from the interface of crate mmcq.
+# Without targets: for this machine, and for thumbv7em-none-eabihf and thumbv6m-none-eabi if rustup
+# has them.
 #
-# How: boards/size calls the whole interface with values the compiler cannot know; its panic handler calls a
-# function that is not defined. The linker optimises the program as one (-Clinker-plugin-lto) and keeps
-# core's panic functions apart; so linking fails exactly if a live piece of code refers to one of them, and
-# the linker tells by which chain of callers.
+# How it works: boards/size calls the whole interface with values that the compiler cannot know. Its
+# panic handler calls a function that is not defined. The linker optimises the program as a whole
+# (-Clinker-plugin-lto), and keeps core's panic functions separate. So linking fails exactly if
+# reachable code refers to one of these functions, and the linker prints the chain of callers.
 #
-# One panic is let through: that of a future polled again after it has ended. The compiler puts it into
-# every `async fn`, it cannot be written away; `.await` and `Stack::block_on` never poll a future that has
-# ended. Its function in core gets another address here, and no other.
+# One panic is allowed: that of a future that is polled again after it has ended. The compiler puts
+# it into every `async fn`, and no code can avoid that; `.await` and `Stack::block_on` never poll a
+# future that has ended. Here the linker gives core's function for this panic, and no other, another
+# address.
 #
-# Then the check is checked: with a panic planted, linking must fail for it.
+# At the end the script tests itself: with a planted panic, linking must fail.
 set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "no-panic.sh: $*"; }

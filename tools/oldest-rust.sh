@@ -1,6 +1,7 @@
 #!/bin/bash
-# oldest-rust.sh: each crate that is published builds with the Rust that its Cargo.toml declares (`rust-version`). Installs
-# these by rustup, without documentation, if they are missing.
+# oldest-rust.sh: checks that each published crate compiles with the Rust version that its
+# Cargo.toml declares (`rust-version`). Missing versions are installed by rustup, without
+# documentation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "oldest-rust.sh: $*" >&2; }

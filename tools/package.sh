@@ -1,12 +1,14 @@
 #!/bin/bash
-# package.sh [CRATE...]: packs the crates from a clean clone, unpacks them outside of the tree, and builds and tests
-# there what would be published. Without arguments: all crates.
-# package.sh --dry [CRATE...]: packs them and does `cargo publish --dry-run` without a build. Some seconds.
+# package.sh [CRATE...]: packs the crates from a clean clone, unpacks them outside of the tree, and
+# builds and tests what would be published. Without arguments: all crates.
+# package.sh --dry [CRATE...]: packs the crates and runs `cargo publish --dry-run`, without a build.
+# Takes some seconds.
 #
-# The dry run may warn of what is meant so: tests that stay in the tree. Any other warning is a failure.
-# The clone has what is committed and nothing else, and an address as for a release (address.py): no page of a package may
-# have a relative link. Among themselves the unpacked crates are found by a patch, since no
-# registry has this version of them yet. Crates whose tests need the tree leave them out of the package.
+# The dry run may warn that tests are not included in a package, because some tests stay in the
+# tree. Any other warning is a failure. The clone has only committed files, and an address as for a
+# release (address.py): no page of a package may have a relative link. A patch lets the unpacked
+# crates find each other, since no registry has this version of them yet. Crates whose tests need
+# the tree leave these tests out of the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "package.sh: $*" >&2; }

@@ -1,7 +1,9 @@
 #!/bin/bash
-# pages.sh [CRATE...]: the documentation of the crates that are published, without a warning: with no feature, with the defaults, with each
-# feature alone (of the laboratory: with all), with all, and as docs.rs builds it, by `[package.metadata.docs.rs]`. That is done by a nightly
-# compiler where there is one, as docs.rs does it: items tell which feature they need. Without arguments: all crates.
+# pages.sh [CRATE...]: builds the documentation of the published crates, which must give no warning:
+# with no feature, with the defaults, with each feature alone (the laboratory: with all of its
+# features), with all features, and as docs.rs builds it, by `[package.metadata.docs.rs]`. For
+# docs.rs it uses a nightly compiler if there is one, as docs.rs does: then items show which feature
+# they need. Without arguments: all crates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "pages.sh: $*" >&2; }

@@ -1,12 +1,21 @@
 #!/bin/bash
-# path-length.sh [--lanes]: instructions and register accesses of a 4 KiB request through queue and SDHCI driver, counted by callgrind on this machine's
-# instruction set, those of the pretended controller left out. Needs valgrind. `submit` includes mapping, and starting the transfer where the queue was empty;
-# `interrupt` acknowledges, starts the next transfer and completes; `alarm` is a turn at a deadline; `take` fetches the completion. The lanes: one transfer at a
-# time; the card's queue by software (tasks), and by the controller's queue engine (cqe). With --lanes that is all, and it fails where a bound is broken: register
-# accesses of the queue engine, or instructions that grow with what is announced.
-# Then instructions of a received Bluetooth Type-A packet, interrupt by interrupt: the crate's driver (`async fn`), the same by callbacks, the engine alone; and
-# where they are spent, by source. The lock there costs nothing, but is counted. At last the same packet in the laboratory, on the SDIO board's own controller:
-# what crates/mmcq-lab/platforms/sdio-*.toml say of our path (step_instructions, fifo_instructions); its models, and the laboratory's own code, are left out.
+# path-length.sh [--lanes]: counts the instructions and register accesses of a 4 KiB request through
+# queue and SDHCI driver. Callgrind counts on this machine's instruction set, without the
+# instructions of the controller model. Needs valgrind. The columns: `submit` includes mapping, and
+# the start of the transfer if the queue was empty; `interrupt` acknowledges, starts the next
+# transfer and completes; `alarm` is a poll at a deadline; `take` fetches the completion. The lanes:
+# one transfer at a time (single), the card's queue driven by software (tasks), and by the
+# controller's queue engine (cqe).
+# With --lanes that is all, and the script fails if a bound is broken: of the register accesses of
+# the queue engine, or of the growth of instructions with the number of announced tasks.
+#
+# Without --lanes the script then counts the instructions of a received Bluetooth Type-A packet,
+# interrupt by interrupt: with the crate's driver (`async fn`), with a driver of callbacks, and with
+# the engine alone. It also shows how many of them each group of source files takes. The lock of
+# these programs does nothing, but its uses are counted. Finally the script counts the same packet
+# in the laboratory, on the controller of the SDIO board, for step_instructions and
+# fifo_instructions in crates/mmcq-lab/platforms/sdio-*.toml; the instructions of the models and of
+# the laboratory are left out.
 set -euo pipefail
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."

@@ -1,7 +1,10 @@
 #!/bin/bash
-# peer.sh: instructions, register accesses and interrupts of a random 4 KiB request at depth 1 on QEMU's q35, by other stacks that can be
-# built from the registry: sdhci-host and sdmmc-protocol (rcore-os). boards/peer brings the card up with them, writes and reads back, and counts as
-# boards/pc does for mmcq (tools/boards.sh). QEMU's log of the controller's registers counts the accesses: twice as many requests, less once.
+# peer.sh: counts the instructions, register accesses and interrupts of a random 4 KiB request at
+# depth 1 on QEMU's q35, with another stack that can be built from the registry: sdhci-host and
+# sdmmc-protocol (rcore-os). boards/peer uses them to bring the card up, to write and to read back,
+# and counts as boards/pc does for mmcq (tools/boards.sh). QEMU's log of the controller's registers
+# gives the accesses: those of a run with twice as many requests, minus those of a run with the
+# single number.
 #
 # Needs qemu-system-x86_64 (tools/install-judges.sh), and rustup for the target x86_64-unknown-none.
 set -euo pipefail

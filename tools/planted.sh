@@ -1,8 +1,10 @@
 #!/bin/bash
-# planted.sh ARGUMENT...: runs the laboratory, `mmcq ARGUMENT...`, with the bugs of tools/mutants/bugs.toml in its core, all of them switched off. `torture --plants` switches them on, one after
-# the other.
+# planted.sh ARGUMENT...: runs the laboratory, `mmcq ARGUMENT...`, with the bugs of
+# tools/mutants/bugs.toml in its core, all of them switched off. `mmcq torture --plants` switches
+# them on, one after the other.
 #
-# The bugs go into a copy of the tree, below the folder for builds. The sources have none. It is built by all cores, not as fast as can be.
+# The bugs are put into a copy of the tree, below cargo's target folder; the sources themselves stay
+# unchanged. All cores compile the copy in parallel, so the program is slower than it could be.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')

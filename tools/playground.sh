@@ -1,6 +1,6 @@
 #!/bin/bash
 # playground.sh: builds the laboratory for browsers, and puts the page into target/playground/.
-#   playground.sh --serve [PORT]   also serves it on this machine, on port 8000 without a number
+#   playground.sh --serve [PORT]   also serves it on this machine, on port 8000 without PORT
 #   playground.sh --check          also compares its numbers with those of `mmcq`, in Node
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,8 @@
 #!/bin/bash
-# python.sh: builds the wheel of python/ and installs it in a fresh environment, as its user does. Then its tests run there, a notebook, and a
-# sweep on a Dask cluster of which a worker is killed. Needs Python 3.9 or later; maturin, pandas, Dask and Jupyter come from PyPI.
-#   python.sh --wheel     builds the wheel alone, and prints where it is
+# python.sh: builds the wheel of python/ and installs it in a fresh environment, as a user does.
+# Then it runs there the tests, a notebook, and a sweep on a Dask cluster of which one worker is
+# killed. Needs Python 3.9 or later; maturin, pandas, Dask and Jupyter come from PyPI.
+#   python.sh --wheel     only builds the wheel, and prints its path
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD

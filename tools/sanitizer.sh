@@ -1,9 +1,11 @@
 #!/bin/bash
-# sanitizer.sh [test ...]: the core's tests, all but those with QEMU or the named ones, under the address sanitizer. Memory for the
-# controller lies between two pages that may not be touched (crates/mmcq/tests/support/guard.rs). Then the check is checked: a
-# controller that writes one byte past the end, or before the start, must end the process. Where Miri is installed, it runs
-# soundness.rs and unwinding.rs of crates/mmcq/tests before. All of it takes 12 minutes on two shared cores, half of them
-# compilation. Compilation has 30 minutes, the tests have 20, each control has 1.
+# sanitizer.sh [test ...]: runs the core's tests (all except `qemu`, or the named ones) under the
+# address sanitizer. Memory for the controller lies between two pages that may not be accessed
+# (crates/mmcq/tests/support/guard.rs). Then the script tests itself: a controller that writes one
+# byte behind the memory, or before it, must end the process. If Miri is installed, the script first
+# runs soundness.rs and unwinding.rs of crates/mmcq/tests under Miri. All of it takes 12 minutes on
+# two shared cores, half of them for compilation. The time limits: 30 minutes for compilation, 20
+# for the tests, one for each test of the script itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "sanitizer.sh: $*"; }

@@ -1,11 +1,14 @@
 #!/bin/bash
-# semver.sh [REV]: does the version say what changed in the public items of the published libraries, by cargo-semver-checks?
-# Without REV it compares with the newest tag v*, or where there is none with the last commit that had another version; what may
-# have changed, the two versions say (0.1 to 0.2: anything; 0.2.0 to 0.2.1: nothing that breaks a program). With REV it lists what
-# breaks programs since then, whatever the versions are.
-# semver.sh --try: makes a function private in a copy of the tree and fails unless that is found.
+# semver.sh [REV]: checks by cargo-semver-checks whether the version number fits the changes of the
+# public items of the published libraries. Without REV it compares with the newest tag v*, or, if
+# there is none, with the last commit that had another version. The two versions decide which
+# changes are allowed (0.1 to 0.2: any change; 0.2.0 to 0.2.1: no change that breaks a program).
+# With REV it lists the changes since then that break programs, whatever the versions are.
+# semver.sh --try: tests the script: makes a function private in a copy of the tree, and fails if
+# the check does not find this.
 #
-# Takes the cargo-semver-checks of PATH, or builds one from crates.io into target/judges (some minutes).
+# Uses the cargo-semver-checks of PATH, or builds one from crates.io into target/judges (some
+# minutes).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "semver.sh: $*" >&2; }

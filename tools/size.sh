@@ -1,13 +1,16 @@
 #!/bin/bash
-# size.sh [target ...]: how large the core is: links the images of boards/size (fat LTO, opt-level z,
-# unused sections left out) and prints their sections and the memory that the types take, in bytes. Without
-# targets: thumbv7em-none-eabihf, thumbv6m-none-eabi, riscv32imac-unknown-none-elf and aarch64-unknown-none; the last two are left
-# out where this machine cannot build for them, and the first at opt-level s as well. Then runs no-panic.sh, unless NO_PANIC=skip.
-# size.sh --table: prints the rows of docs/footprint.md with the figures of now, for that page.
+# size.sh [target ...]: measures the size of the core: links the images of boards/size (fat LTO,
+# opt-level z, without unused sections), and prints the sizes of their sections and of the types in
+# memory, in bytes. Without targets: thumbv7em-none-eabihf (also at opt-level s),
+# thumbv6m-none-eabi, riscv32imac-unknown-none-elf and aarch64-unknown-none; the last two are left
+# out if this machine cannot build for them. Then it runs no-panic.sh, unless NO_PANIC=skip.
+# size.sh --table: prints the rows of docs/footprint.md with the measured figures, for that page.
 #
-# Fails if, at opt-level z, text and rodata without the runtime have more bytes than LIMIT_READER, LIMIT_KEPT or
-# LIMIT_TRANSFER (more on other cores than ARMv7-M, see `eighths`), or 8 slots with their descriptor
-# table more than LIMIT_RAM. Fails too if a figure of docs/footprint.md is wrong by more than a fiftieth.
+# Fails if, at opt-level z, text and rodata of an image without the runtime have more bytes than its
+# limit allows: LIMIT_READER, LIMIT_SD_READER, LIMIT_SPI_READER, LIMIT_TRANSFER, LIMIT_KEPT or
+# LIMIT_BESIDE (other cores than ARMv7-M may have more, see `eighths`). Fails if 8 slots with their
+# descriptor table take more than LIMIT_RAM (64-bit cores may take more). Fails if a figure of
+# docs/footprint.md differs by more than a fiftieth.
 set -euo pipefail
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/../boards/size"

@@ -1,9 +1,13 @@
 #!/bin/bash
-# uboot.sh: U-Boot 2023.01 of Debian's source on the laboratory's controller and an SD card, in virtual time: 1024 reads of 4 KiB, one at a time, at random and in
-# sequence. Prints the report of the machine, a line of JSON: `mmcq guest --table` lays it beside those of tools/guest-time.sh.
+# uboot.sh: runs U-Boot 2023.01, from Debian's source, on the laboratory's controller with an SD
+# card, in virtual time: 1024 reads of 4 KiB, one at a time, at random and in sequence. Prints the
+# report of the machine, a line of JSON: `mmcq guest --table` prints it beside those of
+# tools/guest-time.sh.
 #
-# Debian's own images have no driver for cards. This is built for QEMU's q35 with U-Boot's own SDHCI driver and tools/guest-uboot/load.c, a command that reads
-# and counts. The source (16 MB) is fetched once into target/judges/u-boot; bison, flex, swig, dtc, Python's headers and pyelftools build it. CARD: another card.
+# Debian's own images have no driver for cards. So the script builds U-Boot for QEMU's q35 with
+# U-Boot's own SDHCI driver and with tools/guest-uboot/load.c, a command that reads and counts. The
+# source (16 MB) is fetched once into target/judges/u-boot; the build needs bison, flex, swig, dtc,
+# Python's headers and pyelftools. CARD: name of the card, sdhc-16g-hs if it is not set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "uboot.sh: $*" >&2; }

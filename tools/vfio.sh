@@ -1,11 +1,14 @@
 #!/bin/bash
-# vfio.sh: `mmcq vfio` drives a PCI reader from Linux user space. In QEMU (q35, Intel's IOMMU) an unmodified kernel of Debian's hands QEMU's sdhci-pci to
-# vfio-pci; mmcq finds the card, writes and reads it, and serves it to NBD clients; then this machine compares the card's image byte for byte. And whatever is
-# wrong (no reader, a dead one, no card, the wrong driver, no permission ...) is one line that says so. A program that is killed in the middle leaves a reader that works, and
-# a server whose card is taken out ends.
+# vfio.sh: tests `mmcq vfio`, which drives a PCI reader from Linux user space. In QEMU (q35, Intel's
+# IOMMU) an unmodified kernel of Debian gives QEMU's sdhci-pci to vfio-pci. mmcq finds the card,
+# writes and reads it, and serves it to NBD clients. Then this computer compares the card's image
+# byte for byte. Every failure (no reader, a dead one, no card, the wrong driver, no permission and
+# others) must give one line that names it. After a program is killed in the middle of a read, the
+# reader must still work. A server whose card is removed must end.
 #
-# Needs qemu-system-x86_64, nbdcopy and nbdinfo, which tools/install-judges.sh installs, and what tools/debian-kernel.sh fetches. MMCQ: the program, if not
-# the one that this builds. LINUX_TIMEOUT: seconds that the machine may run, 300 without it.
+# Needs qemu-system-x86_64, nbdcopy and nbdinfo, which tools/install-judges.sh installs, and the
+# kernel, which tools/debian-kernel.sh fetches. MMCQ: path of the program; if it is not set, the
+# script builds it. LINUX_TIMEOUT: seconds that the machine may run, 300 if it is not set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "vfio.sh: $*" >&2; }

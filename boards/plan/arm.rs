@@ -1,4 +1,4 @@
-//! What Arm's machines have in common: registers in memory, and the core's sleep.
+//! Functions for all of Arm's machines: access to registers in memory, and the core's sleep.
 
 use crate::board::interrupts_off;
 use core::arch::asm;

@@ -1,5 +1,5 @@
-//! What firmware has around the stack: a static place for it, interrupts that drive it, a task that
-//! sleeps until it is woken, memory, and a report at the end.
+//! The parts of firmware around the stack: a static place for it, interrupts that drive it, a task
+//! that sleeps until it is woken, memory, and a report at the end.
 
 use super::alone::Once;
 use super::judge::{BUFFER_BYTES, DEPTH, Writers};
@@ -16,8 +16,8 @@ use mmcq::task::Timer;
 /// Clock and alarm of the board, for the stack.
 pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: board::set_alarm };
 
-/// Memory that the plan uses. It is aligned as controllers need it, and each part for a controller
-/// begins at a whole word.
+/// Memory that the plan uses. It is aligned as controllers need it, and each part that a controller
+/// accesses begins at a whole word.
 #[repr(C, align(4096))]
 pub struct Memory {
     /// Buffers for the steps that are under way at the same time.

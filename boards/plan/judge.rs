@@ -1,4 +1,5 @@
-//! Does the plan on a card, and checks every byte that is read. Every image has this module.
+//! Does the plan on a card, and checks every byte that is read. boards/lm3s does the plan by a
+//! module of its own, which needs less memory.
 
 use super::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
 use crate::Stack;
@@ -36,8 +37,9 @@ impl Judge {
         Judge { card_blocks, writers, done: [0; 4], wrong: 0 }
     }
 
-    /// Does all steps, and then reads every window once more. Calls `before` before each of the
-    /// three parts.
+    /// Does all steps, and then reads every window once more. Calls `before` three times: before
+    /// the first [`SINGLE`](pattern::SINGLE) steps, before the other steps, and before the last
+    /// reads.
     pub async fn whole_plan(
         &mut self,
         stack: &Stack,
@@ -101,7 +103,8 @@ impl Judge {
         self.wrong += wrong;
     }
 
-    /// Does the first steps one by one, through the block device with a borrowed buffer.
+    /// Does the first [`SINGLE`](pattern::SINGLE) steps, one at a time, through the block device
+    /// with a borrowed buffer.
     async fn one_by_one(
         &mut self,
         stack: &Stack,
@@ -125,7 +128,8 @@ impl Judge {
         device.flush().await
     }
 
-    /// Does the other steps, several at a time, as requests to the stack.
+    /// Does the steps after the first [`SINGLE`](pattern::SINGLE), [`DEPTH`] at a time, as requests
+    /// to the stack.
     async fn together(&mut self, stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error> {
         let mut steps = pattern::steps().skip(pattern::SINGLE as usize);
         while let Some(first) = steps.next() {

@@ -1,4 +1,4 @@
-//! What every image does on any board. An image has the modules `board` (the machine) and `start`
+//! The code that all images share. An image has the modules `board` (the machine) and `start`
 //! (reset code), the type `Stack`, and this folder as its module `plan`. `expect.rs` does not
 //! belong to the image: it is its counterpart on the development computer.
 

@@ -27,12 +27,13 @@ const TIMER_CLEAR: usize = TIMER + 0x0c;
 const TIMER_ONCE: u32 = 0xa3;
 /// Address of a 24 MHz counter that is always on.
 const COUNTER: usize = 0x1000_005c;
-/// Addresses of the interrupt controller's CPU interface, and of its distributor.
+/// Address of the interrupt controller's CPU interface.
 pub const GIC_CPU: usize = 0x1e00_0100;
 /// Address of the interrupt controller's distributor.
 pub const GIC_DISTRIBUTOR: usize = 0x1e00_1000;
-/// Number of the timer's interrupt; the next constant is the first of the PL181's two interrupts.
+/// Number of the timer's interrupt.
 pub const ALARM_IRQ: u32 = 32 + 2;
+/// Number of the first of the PL181's two interrupts.
 const MCI_IRQ: u32 = 32 + 9;
 
 /// A value that only one context uses at a time.
@@ -67,8 +68,8 @@ pub fn silence_alarm() {
 /// Upper half of the 64-bit count, and last value of the 32-bit counter.
 static CLOCK: Alone<(u32, u32)> = Alone(UnsafeCell::new((0, 0)));
 
-/// Returns the nanoseconds since the machine started. Must be called at least every three minutes,
-/// since the counter overflows.
+/// Returns the nanoseconds since the machine started. Must be called at intervals shorter than 178
+/// s, in which the 32-bit counter overflows once.
 pub fn now_ns() -> u64 {
     let ticks = CLOCK.with(|(high, last)| {
         let low = read(COUNTER);

@@ -1,4 +1,4 @@
-//! Time of a single read, and tests that only this controller needs.
+//! Time of a single read, and tests that only the image for the PL181 needs.
 
 use crate::board::say;
 use crate::plan::judge::Judge;
@@ -21,10 +21,10 @@ pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Er
     Ok(((board::now_ns() - start) / ROUNDS, buf))
 }
 
-/// Provokes errors that QEMU's controller never reports by itself: data that do not come,
-/// completely or by half. The engine must notice them at its deadline, stop both paths of the
-/// controller, and continue normally: block 0 must have the right content afterwards. Returns the
-/// number of wrong results.
+/// Provokes errors that QEMU's PL181 never reports by itself: the controller waits for data, and
+/// the card sends none, or one block of two. The engine must notice this at its deadline, stop the
+/// command path and the data path of the controller, and continue normally: block 0 must have the
+/// right content afterwards. Returns the number of wrong results.
 pub async fn provoke(stack: &Stack, judge: &mut Judge, mut buf: DmaBuf) -> u32 {
     const TIMEOUT_NS: u64 = 20_000_000;
     // A command that brings no data, and a command that brings one block where two are expected.

@@ -1,9 +1,9 @@
-//! Test of blocking calls that sleep by the instruction `wfi`, on the same machine. No tick wakes
-//! them, so a lost wake-up makes the image hang.
+//! Test of blocking calls that sleep by the instruction `wfi`, on QEMU's machine vexpress-a9. No
+//! tick wakes them, so a lost wake-up makes the image hang.
 //!
-//! In the first pass interrupts are masked during the whole call: a pending interrupt ends the
-//! sleep, and the call itself serves it. In the second pass the handler serves interrupts, and may
-//! end a request between the call's check and its sleep. `tools/boards.sh` starts the image, and
+//! In the first round the handler serves interrupts, and may end a request between the call's check
+//! and its sleep. In the second round interrupts are masked during the whole call: a pending
+//! interrupt ends the sleep, and the call itself serves it. `tools/boards.sh` starts the image, and
 //! stops it if it hangs.
 #![no_std]
 #![no_main]
@@ -78,7 +78,8 @@ fn interrupts() -> [u32; 2] {
     firmware::INTERRUPTS.each_ref().map(|counter| counter.load(Relaxed))
 }
 
-/// Writes a block, reads it back, and reads many blocks. Returns whether all were right.
+/// Writes a block, reads it back, and then measures many reads. Returns whether the block that was
+/// read back has the written content.
 fn round(stack: &'static Stack, name: &str, sleep: &Sleep) -> Result<bool, Error> {
     let disk = BlockDevice::new(stack);
     let idle = |idle: &Idle| sleep.idle(idle);

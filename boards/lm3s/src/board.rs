@@ -17,8 +17,9 @@ const SYST_MAX: u32 = 0xff_ffff;
 const ICSR: usize = 0xe000_ed04;
 const ICSR_PENDSTSET: u32 = 1 << 26;
 const NVIC_ENABLE: usize = 0xe000_e100;
-/// Numbers of the interrupts of the SSI (the SPI port) and of timer 0.
+/// Number of the interrupt of the SSI, the SPI port.
 pub const SSI_IRQ: u32 = 7;
+/// Number of the interrupt of timer 0.
 pub const ALARM_IRQ: u32 = 19;
 /// Registers of timer 0, used with 32 bits and one shot.
 const TIMER: usize = 0x4003_0000;
@@ -60,10 +61,10 @@ pub fn start() {
     write(NVIC_ENABLE, 1 << SSI_IRQ | 1 << ALARM_IRQ);
 }
 
-/// Number of times that SysTick has started again.
+/// Number of times that SysTick has reached 0 and started again.
 static WRAPS: AtomicU32 = AtomicU32::new(0);
 
-/// Counts that SysTick has started again.
+/// Counts one more start of SysTick; its interrupt handler calls this function.
 pub fn wrap() {
     interrupts_off(|| WRAPS.store(WRAPS.load(Relaxed) + 1, Relaxed));
 }

@@ -1,5 +1,5 @@
-//! The plan of `boards/plan` in 64 KiB of memory. A step is done in pieces of eight blocks. To find
-//! the step that wrote a block last, the plan is generated once more.
+//! Does the plan of `boards/plan` in 64 KiB of memory. A step is done in pieces of eight blocks. To
+//! find the step that wrote a block last, the plan is generated once more.
 
 use crate::Stack;
 use crate::board::say;
@@ -25,7 +25,7 @@ pub struct Judge {
     pub wrong: u32,
 }
 
-/// For each block of a step, or of a part of a window, the step that wrote it last.
+/// For each block of a step, or of a part of a window, the step that wrote it last; 0: no step.
 type Writers = [u16; STEP_BLOCKS as usize];
 
 /// Returns which earlier step wrote each of this step's blocks last.
@@ -72,7 +72,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Does these steps, one piece of each at the same time.
+    /// Executes the steps of `group` in pieces of [`PIECE`] blocks: at a time, one piece of each
+    /// step is under way.
     async fn run(
         &mut self,
         stack: &Stack,

@@ -16,8 +16,9 @@ const STATUS: usize = SSI + 0x0c;
 const RX_NOT_EMPTY: u32 = 1 << 2;
 const PRESCALE: usize = SSI + 0x10;
 const MASK: usize = SSI + 0x14;
-/// Interrupt bits: receive timeout and receive half full; the next constant is transmit half empty.
+/// Interrupt bits of the receive FIFO: timeout, and half full.
 const RX: u32 = 1 << 1 | 1 << 2;
+/// Interrupt bit of the transmit FIFO: half empty.
 const TX: u32 = 1 << 3;
 const FIFO: u32 = 8;
 /// Register of port D, bit 0: the card's chip select.

@@ -205,8 +205,8 @@ pub fn pci_write(device: u32, offset: u32, value: u32) {
     unsafe { asm!("out dx, eax", in("dx") 0xcfcu16, in("eax") value, options(nostack)) };
 }
 
-/// Returns the pin of the I/O APIC to which a device's pin (0 is A) is connected: slots below 25
-/// share the last four.
+/// Returns the pin of the I/O APIC to which a device's pin (0 is A) is connected: PCI slots below
+/// 25 share the last four pins, 20 to 23.
 pub fn pci_irq(device: u32, pin: u32) -> u32 {
     20 + (device + pin) % 4
 }

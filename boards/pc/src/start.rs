@@ -72,7 +72,7 @@ core::arch::global_asm!(
     "call main",
     "ud2",
     // An interrupt gate. It uses a separate stack, since compiled code uses the 128 bytes below its
-    // own, and saves all registers that compiled code may change.
+    // own stack pointer. It saves all registers that compiled code may change.
     ".macro gate name, handler",
     ".global \\name",
     "\\name:",

@@ -1,4 +1,4 @@
-//! What this image does for `mmcq guest --image` on the simulated controller: a load with one
+//! The load that this image runs for `mmcq guest --image` on the simulated controller, with one
 //! request at a time, as in boards/pc. Marks around the load tell external counters where it begins
 //! and ends.
 

@@ -172,7 +172,7 @@ fn pattern(lba: u64, at: usize) -> u8 {
     (lba as u8).wrapping_mul(31).wrapping_add((at / 512 * 17 + at) as u8)
 }
 
-/// What the command line asks for.
+/// The job that the command line requests.
 enum Job {
     Count { write: bool, count: u64 },
     Guest(guest::Load),

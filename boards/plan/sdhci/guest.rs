@@ -1,7 +1,7 @@
-//! What this image does for `mmcq guest --image` on the simulated controller. It has loads, during
-//! which external counters count instructions, register accesses and interrupts, and a probe, which
-//! shows what a program notices while something happens to the card. Linux does the same with
-//! `tools/guest-time/load.c` and `probe.c`.
+//! The loads and the probe that this image runs for `mmcq guest --image` on the simulated
+//! controller. During a load, external counters count instructions, register accesses and
+//! interrupts. The probe shows what a program notices while something happens to the card. Linux
+//! does the same with `tools/guest-time/load.c` and `probe.c`.
 
 use crate::Stack;
 use crate::board::{now_ns, say};
@@ -96,10 +96,12 @@ impl Places {
     }
 }
 
-/// Bits of those requests of the load that were answered.
+/// Bit mask of the load's requests under way. If a bit is set, the load must poll the request: its
+/// waker was called, or the request is not submitted yet.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
 
-/// Wakers whose pointer is the number of their request, so that the load polls only this request.
+/// Functions of a waker whose data pointer is the number of a request. The waker sets the request's
+/// bit in [`ANSWERED`], so that the load polls only this request.
 const OF_REQUEST: RawWakerVTable =
     RawWakerVTable::new(|number| RawWaker::new(number, &OF_REQUEST), answered, answered, |_| {});
 
@@ -193,7 +195,8 @@ async fn load(
     Ok(true)
 }
 
-/// Polls `work` until it is ready. Meanwhile a supervisor brings cards back, even other cards.
+/// Polls `work` until it is ready. Meanwhile a supervisor brings up the card in the slot again,
+/// even if it is another card than before.
 async fn beside(
     stack: &Stack,
     card: Card,

@@ -49,8 +49,9 @@ pub async fn disturb(stack: &Stack) -> Result<(), Error> {
     Ok(())
 }
 
-/// Prints how often the card was brought back. Returns whether it was brought back after each
-/// reset.
+/// Prints how many times recovery has initialised the card again, cycled its power, and given it
+/// up. Returns whether the card was initialised again as many times as it was reset, and never
+/// given up.
 pub fn report(stack: &Stack) -> bool {
     let count = |step: RecoveryStep| {
         stack.with(|engine| engine.stats().recovery_steps.get(step as usize).copied().unwrap_or(0))

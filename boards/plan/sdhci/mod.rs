@@ -38,7 +38,8 @@ struct Pages<T>(T);
 static MEASURED: Once<Pages<[[u8; 4096]; 32]>> = Once::new(Pages([[0; _]; _]));
 static TABLE: Once<Table<64>> = Once::new(Table::new());
 
-/// Returns what `mmcq guest --image` wants this image to do; `None` without it.
+/// Returns what `mmcq guest --image` wants this image to do; `None` if another program has started
+/// the image.
 pub fn guest_does() -> Option<&'static str> {
     board::command_line().trim().strip_prefix("guest ")
 }

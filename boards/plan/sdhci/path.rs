@@ -1,6 +1,6 @@
 //! Counts the instructions of a 4 KiB request, from `submit` to its completion at the caller,
-//! including the interrupt's entry and its end at the APIC. QEMU's controller moves data in no
-//! time, so only instructions take time while a request is under way.
+//! including the interrupt's entry and its end at the interrupt controller. QEMU's SDHCI moves data
+//! in no time, so only instructions take time while a request is under way.
 
 use crate::Stack;
 use crate::board::{now_ns, say};

@@ -42,9 +42,9 @@ fn count() -> [u64; 3] {
     [now_ns(), bytes, interrupts]
 }
 
-/// Measures what the port alone takes to receive a block, while the card is not selected and the
-/// stack is idle. The compiler does not know the length of this exchange in advance, as for the
-/// stack's exchanges.
+/// Measures the instructions that the port alone takes to receive a block, while the card is not
+/// selected and the stack is idle. As in the stack's exchanges, the compiler does not know the
+/// length in advance.
 fn port_alone() -> u64 {
     let mut block = [0u8; 512];
     let exchange: fn(&mut BoardPort, Exchange) = black_box(BoardPort::exchange);

@@ -1,13 +1,13 @@
-//! A card in the state in which a program leaves it that was reset during a transfer: the next
-//! program must bring it back.
+//! Simulates a program that is reset in the middle of a transfer, and so leaves the card inside a
+//! block. The next program must bring the card back.
 
 use crate::board::say;
 use crate::port::SifiveSpi;
 use mmcq::host::spi::Port;
 
-/// Number of bytes of the block that have moved.
+/// Number of bytes of the block that are transferred before the transfer stops.
 const MOVED: usize = 100;
-/// Largest number of ACMD41 until the card is ready.
+/// Largest number of ACMD41 that are sent until the card is ready.
 const TRIES: u32 = 100;
 
 /// Sends a command in SPI mode [SD 7.3.1.1]. Returns the first byte of its response.

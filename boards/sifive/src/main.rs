@@ -3,8 +3,9 @@
 //!
 //! mmcq brings the card up, writes and reads it as in any firmware. Only interrupts drive it: those
 //! of the port, and the alarm that the engine sets. With `left read` or `left write` on the command
-//! line, the image first leaves the card inside a block, as a program does that was reset.
-//! `tools/boards.sh` builds and starts this image, and checks the card's content afterwards.
+//! line, the image first leaves the card inside a block, like a program that is reset during a
+//! transfer. `tools/boards.sh` builds and starts this image, and checks the card's content
+//! afterwards.
 #![no_std]
 #![no_main]
 
@@ -69,8 +70,8 @@ async fn judge(stack: &'static Stack, repair: bool) -> Result<bool, Error> {
         return Ok(true);
     }
     if repair {
-        // A card may program the blocks of a transfer that was cut off. QEMU's card does not check
-        // their CRC.
+        // A card may program blocks of the write that was cut off, since QEMU's card does not check
+        // their CRC. So the first blocks get the content of blocks that were never written.
         let [first, ..] = &mut buffers;
         let mut buf = core::mem::replace(first, DmaBuf::EMPTY);
         for (lba, block) in (0..).zip(buf.chunks_exact_mut(512)) {

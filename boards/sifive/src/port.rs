@@ -96,8 +96,8 @@ impl SifiveSpi {
         }
     }
 
-    /// Sets the threshold: the port interrupts when half of the bytes on their way have come in, or
-    /// the last one.
+    /// Sets the threshold: the port interrupts when all bytes on their way have come in, or when
+    /// five of them have, whichever is first.
     fn listen(&self) {
         write(RX_MARK, (self.sent - self.received).saturating_sub(1).min(FIFO / 2));
         write(ENABLE, RX_ABOVE);

@@ -14,8 +14,9 @@ const GIC_ACKNOWLEDGE: usize = GIC_CPU + 0x0c;
 const GIC_END: usize = GIC_CPU + 0x10;
 /// Interrupt numbers from here on mean that no interrupt is pending.
 const GIC_SPURIOUS: u32 = 1020;
-/// Numbers of the timer's interrupt and of the controller's.
+/// Number of the timer's interrupt.
 const TIMER_IRQ: u32 = 27;
+/// Number of the controller's interrupt.
 const IRQ: u32 = 36;
 const SECOND_NS: u64 = 1_000_000_000;
 

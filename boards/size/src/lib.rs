@@ -1,5 +1,5 @@
-//! What the images share: a board with one SDHCI controller, a lock, a clock, and memory without
-//! caches.
+//! The code that the images share: a board with one SDHCI controller, a lock, a clock, and memory
+//! without caches.
 //!
 //! The images are built to be measured and linked, not to be executed. The controller has the
 //! address of a SAM E54's first one, with this chip's reset clock of 48 MHz; no board's clocks and
@@ -44,7 +44,7 @@ static TABLE: late::Once<Table<DESCRIPTORS>> = late::Once::new(Table::new());
 static BUFFERS: late::Once<rtsx::Buffers> = late::Once::new(rtsx::Buffers::new());
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
-/// What this board tells the driver about its controller.
+/// Configuration of the driver for this board's controller.
 pub const CONFIG: sdhci::SdhciConfig = sdhci::SdhciConfig::new().base_clock_hz(Some(48_000_000));
 
 /// Makes the stack for this board's controller; `None` if it was made before.
@@ -74,7 +74,7 @@ pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
 /// Type of the driver for the controller of a system-on-chip.
 pub type SocHost = s3c_sdi::S3cSdi<Mmio, board::Identity>;
 
-/// Makes a card reader's driver at the same address; `None` if it was made before.
+/// Makes a card reader's driver at the address of this board's SDHCI; `None` if it was made before.
 pub fn card_reader(config: rtsx::RtsxConfig) -> Option<Result<CardReader, rtsx::RtsxInitError>> {
     let buffers = BUFFERS.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;

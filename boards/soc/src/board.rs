@@ -1,5 +1,5 @@
-//! What the machines have in common: CPU and controllers use the same addresses for memory, the MMU
-//! is off, and reports are printed by semihosting.
+//! The properties that all machines share: CPU and controllers use the same addresses for memory,
+//! the MMU is off, and reports are printed by semihosting.
 
 pub use crate::arm::sleep_until;
 use crate::cpu::interrupts_on;

@@ -1,4 +1,5 @@
-//! What `plan/sdhci/path.rs` needs for its measurement.
+//! The buffers and the count of register accesses with which `plan/sdhci/path.rs` measures
+//! requests.
 
 use crate::controller::Controller;
 use crate::plan::alone::Once;

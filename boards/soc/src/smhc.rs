@@ -12,7 +12,7 @@ use mmcq::host::regs::Mmio;
 /// Type of the controller's driver.
 pub type Controller = Smhc<Counted<Mmio>, Identity, (), 64>;
 
-/// What moves the data between controller and memory.
+/// The unit that moves the data between controller and memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Moves {
     /// The controller's internal DMA.

@@ -32,7 +32,8 @@ enum Lane {
     Engine,
 }
 
-/// What became of a queue, and the warnings that were logged.
+/// Counters of the lane that drives the card's queue, after a load, and the warnings that were
+/// logged.
 #[derive(Debug)]
 struct Seen {
     tasks: TaskStats,
@@ -51,7 +52,7 @@ fn load<H: Host, P: Profile, const N: usize>(machine: &Machine<H, P, N>, plan: P
     tasks
 }
 
-/// Runs the load in a lane, and returns what became of the queue.
+/// Runs the load in a lane. Returns the lane's counters, and the warnings that were logged.
 fn seen(lane: Lane, plan: impl Fn() -> Plan) -> Seen {
     let mut tasks = None;
     let told = log::told(|| {
@@ -282,7 +283,8 @@ fn an_engine_that_is_too_small_is_not_used() {
     is_refused(tasks, QueueError::Small { slots: 31, bytes: 0 }, &told);
 }
 
-/// Runs a load on a machine. Returns what became of the queue, and the warnings that were logged.
+/// Runs a load on a machine. Returns the counters of the queue's lane, and the warnings that were
+/// logged.
 fn with<H: Host, P: Profile, const N: usize>(
     machine: impl FnOnce() -> Machine<H, P, N>,
 ) -> (TaskStats, Vec<String>) {

@@ -226,7 +226,7 @@ fn a_conversation_is_with_one_card() {
     assert_eq!(bench.run(BlockDevice::new(stack).read(0, buffer(1))).unwrap().0, Ok(1));
 }
 
-/// Runs two futures to their ends. The first may complete the second.
+/// Polls two futures until both have ended. `a` may act on something that `b` waits for.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut first, mut second) = (None, None);

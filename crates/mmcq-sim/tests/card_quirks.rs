@@ -1,6 +1,6 @@
 //! Tests of cards that misbehave (`cards/quirks`). The stack works with each card because it knows
-//! the card's identity; the same card under an unknown name fails. Cards whose fault does not
-//! concern plain reads and writes are in `stack.rs`, too.
+//! the card's identity; the same card under an unknown name fails. A test in `stack.rs` uses the
+//! cards whose fault does not concern plain reads and writes.
 
 use crate::machine;
 use machine::{Rig, buffer, bytes, storage_card};
@@ -288,8 +288,8 @@ fn rigged(name: &str, text: &str) -> Rig {
 }
 
 /// Checks that an erase beyond the card's declared time only takes longer: after the declared time
-/// the stack asks for the status, and does not give up. A controller that reports nothing by then
-/// is no problem, since its own timer is longer.
+/// the stack asks for the status, and does not give up. The controller's own timeout is longer than
+/// the declared time, so the controller reports nothing by then.
 #[test]
 fn an_erase_that_outlasts_its_declared_time_costs_time_alone() {
     for erase_s in [4, 30] {

@@ -161,8 +161,8 @@ fn a_list_that_ends_early_loses_nothing_and_is_the_last() {
     }
 }
 
-/// Damages one block at a time, at every position, and checks that only its transfer is tried
-/// again.
+/// Damages one block of a load, in turn every seventh block, and checks that only the transfer with
+/// this block is tried again.
 #[test]
 fn a_transfer_that_fails_costs_no_other() {
     let mut failures = 0;
@@ -202,8 +202,8 @@ fn a_response_that_fails_makes_suspects_of_the_writes_before_it() {
     assert!(suspected > 20, "{suspected}");
 }
 
-/// Checks a block that could not be programmed, at every position: it is written again, and no
-/// request fails.
+/// Lets one access to the card's medium fail, in turn every third of a load. Checks that at most
+/// one write fails, and that the writes in the same chain are written again.
 #[test]
 fn a_late_error_fails_none_that_can_be_written() {
     for card in ["emmc-hs200", "sdxc-128g-uhs"] {

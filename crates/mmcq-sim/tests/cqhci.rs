@@ -205,7 +205,7 @@ fn clocks_of_24_and_192_mhz_ask_at_the_same_times() {
         rig.complete(1);
         rig.same(0, 0);
         let asked = rig.said().iter().filter(|&&index| index == 13).count() as u64;
-        // CMD44, CMD45 and the data take some 100 us of the time; each question for ready tasks
+        // CMD44, CMD45 and the data take about 90 us of the time; each question for ready tasks
         // takes 2 us more.
         let waited = (rig.now() - begin).saturating_sub(90_000);
         let period = if board == Some(96_000_000) { 10_000 } else { 20_000 };

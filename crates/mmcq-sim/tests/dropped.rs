@@ -474,7 +474,7 @@ fn a_type_a_driver_is_opened_anew() {
             assert_eq!((last.len() as u32, &last[..4]), (PAYLOAD + 4, &[0xec, 0x03, 0, 1][..]));
         },
     );
-    // The rest of a packet was never taken for the start of the next, and no answer was given
+    // The remainder of a packet was never taken for the start of the next, and no answer was given
     // twice.
     assert!(whole > 30, "{whole}");
     assert_eq!((counts().cut_short, counts().retried, counts().stray, counts().sent_dropped), (0, 0, 0, 0));

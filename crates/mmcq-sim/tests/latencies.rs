@@ -130,14 +130,14 @@ fn trouble() -> String {
     rows
 }
 
-/// What became of a logger's records.
+/// Result of a simulated logger: how many records were lost, and the longest time of a write.
 struct Log {
     lost: u32,
     write_ms: u64,
 }
 
-/// A logger: records of 512 bytes, one a millisecond, for 30 s. Two writers write them in pieces of
-/// 32 KiB, from this many buffers. One write in 80 is busy for 250 ms more.
+/// Simulates a logger: records of 512 bytes, one a millisecond, for 30 s. Two writers write them in
+/// pieces of 32 KiB, from this many buffers. One write in 80 is busy for 250 ms more.
 fn log(card: &str, buffers: usize) -> Log {
     const RECORDS: u64 = 64;
     let (bench, ..) = up(card, Fifo);

@@ -1,6 +1,6 @@
 //! Tests of the whole stack on the model of the mobile storage host (DesignWare), in both register
-//! layouts, whose driver was written independently of the model: bring-up, mixed loads, data by the
-//! CPU, faults, a clock unit that is missing.
+//! layouts: bring-up, mixed loads, data by the CPU, faults, a clock unit that is missing. The
+//! driver was written independently of the model.
 
 use crate::timed;
 use mmcq::block::BlockDevice;
@@ -246,9 +246,10 @@ fn tuning_finds_the_middle_of_the_eye() {
             let (card, command) = tuned_card(&model);
             let (rig, found) = Rig::<L>::up(card, model);
             assert_eq!(found.timing, fastest(card, &model), "{best_phase}");
-            // Phases are 22.5 degrees apart, so the error may be up to 12 of 100. A row of good
-            // taps may end at the end of the delay line; the middle of the row is then not the
-            // middle of the eye.
+            // The error is in percent of half a clock period. Phases are 22.5 degrees apart, which
+            // is 12 %, and the error must be less. In an SMHC, a row of good taps may end at the
+            // end of the delay line; the middle of the row is then not the middle of the eye, so up
+            // to 30 % are allowed.
             let off = rig.model.borrow().bus().sample_error;
             let most = if model.layout == Layout::Smhc { 30 } else { 11 };
             assert!(off <= most, "{best_phase}: off by {off}");

@@ -112,8 +112,8 @@ fn an_index_of_no_entry_makes_suspects_of_all() {
     assert_eq!(machine.reads(nine(1)), 0);
 }
 
-/// Checks a block that could not be programmed, at every position: it is written again, and no
-/// request fails.
+/// Lets one access to the card's medium fail, in turn each one of a load. Checks that no write of a
+/// pack fails, since the pack is written again; the first write, which is sent alone, may fail.
 #[test]
 fn a_late_error_fails_none_that_can_be_written() {
     let mut split = 0;

@@ -1,5 +1,5 @@
-//! Tests of controllers that depart from the standard: the stack works with each if it is told its
-//! quirk, and without the quirk the departure has an effect.
+//! Tests of controllers that depart from the standard: the stack works with each if the driver's
+//! configuration names the quirk. Without the quirk, the departure has an effect.
 
 use crate::machine;
 use machine::{Rig, bytes, storage_card};

@@ -121,7 +121,8 @@ fn cmd0_is_sent_until_its_answer_is_right() {
     }
 }
 
-/// Checks a card without CMD25: only its R1 tells the stack, which then writes block by block.
+/// Checks a card without CMD25: the stack learns this only from the R1 of CMD25, and then writes
+/// block by block.
 #[test]
 fn a_card_without_cmd25_is_written_block_by_block() {
     let rig = Rig::new("quirks/no-multiple-write", Habits::USUAL);

@@ -23,8 +23,8 @@ fn emmc(card: &str) -> Queue {
     Queue::sdhci(card, true, Queued(Fifo)).with_emmc_queue()
 }
 
-/// Returns an SD card with its cache on, the result of switching its queue on, and the faults
-/// `plan` from then on.
+/// Returns a machine with an SD card whose cache is on, and the result of switching the card's
+/// queue on. The faults of `plan` strike from that switch on.
 fn sd_with(card: &str, options: Options, how: SdQueue, plan: Plan) -> (Queue, Result<u8, Error>) {
     let machine = Queue::sdhci(card, false, Queued(Fifo));
     let result = machine.drive(async {
@@ -37,7 +37,7 @@ fn sd_with(card: &str, options: Options, how: SdQueue, plan: Plan) -> (Queue, Re
     (Queue { depth: result.unwrap_or(0), ..machine }, result)
 }
 
-/// Returns an SD card without faults.
+/// Returns a machine with an SD card as [`sd_with`] does, without faults.
 fn sd(card: &str, options: Options, how: SdQueue) -> (Queue, Result<u8, Error>) {
     sd_with(card, options, how, Plan::none())
 }

@@ -1,6 +1,6 @@
-//! Tests that the stack reports a loss to each handle once, by an answer that can report a loss:
-//! whichever answer of the card shows the loss, and whatever the stack abandons or refuses
-//! meanwhile.
+//! Tests that the stack reports a loss of data to each handle exactly once, in the answer to a
+//! flush or a durable write. The loss may show in any answer of the card, and the stack may abandon
+//! or refuse requests meanwhile.
 
 use crate::{lane, rig};
 use futures::future::{Either, join_all, select};

@@ -357,8 +357,8 @@ fn an_emmc_is_as_its_options_say() {
     }
 }
 
-/// Checks that no data go to the wrong partition, wherever the card loses its state during a visit
-/// to another partition.
+/// Checks that no data go to the wrong partition, whichever command of an access to another
+/// partition is the one at which the card loses its state.
 #[test]
 fn a_visit_that_is_begun_again_goes_there_again() {
     for nth in 1..12 {

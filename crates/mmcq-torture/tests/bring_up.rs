@@ -3,9 +3,9 @@
 
 use mmcq_torture::bring_up::{SLOTS, sweeps, table};
 
-/// Checks bring-ups on every controller. Each command, response, block and byte is lost, damaged or
-/// late in one of the bring-ups. Then random pairs of such faults strike, after which the next
-/// bring-up must find the card.
+/// Checks bring-ups on every controller. Each command, response and block, and one byte in seven on
+/// an SPI bus, is lost, damaged or late in one of the bring-ups. Then random pairs of such faults
+/// strike, after which the next bring-up must find the card.
 #[test]
 fn one_fault_ends_no_bring_up_and_two_do_not_end_the_next() {
     let rows = sweeps(&SLOTS, 2, &|_| {});

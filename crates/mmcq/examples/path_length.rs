@@ -56,9 +56,10 @@ impl Cells {
             match offset {
                 // Write one to clear.
                 0x30 | 0x32 | TCN => cell.set(old & !value),
-                // Its doorbell is not seen.
+                // A write rings these tasks; the register itself is not modelled.
                 TDBR => self.rung.set(self.rung.get() | value),
-                // Its interrupt goes with it.
+                // A write to the engine's interrupt status also clears the interrupt of the
+                // controller.
                 IS => self.words[STATUS].set(self.words[STATUS].get() & !TASKS_DONE),
                 // Software reset clears itself; the clock is stable at once.
                 0x2c..0x30 => cell.set((old & !mask | value | 2) & 0x00ff_ffff),
@@ -282,7 +283,7 @@ fn tasks(count: u64) {
     // SAFETY: never freed, and of one task at a time.
     let mut segment = unsafe { Segment::new(NonNull::from(&mut memory[0]).cast(), 4096, 0) };
     for turn in 0..32 + count {
-        // The first end of each slot is looked at twice.
+        // The driver looks twice at the first end of each slot, so the count begins after 32 turns.
         if turn == 32 {
             cells.accesses.set(0);
         }

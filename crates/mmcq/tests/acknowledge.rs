@@ -123,10 +123,10 @@ fn a_write_is_complete_and_its_memory_free_while_the_card_programs() {
         bench.interrupt();
         assert_eq!(bench.result(id), Some(Ok(4096)), "{busy:?}");
         assert_eq!((bench.world.borrow().mapped(), bench.engine.is_idle()), (0, false), "{busy:?}");
-        // The next waits for the card all the same: the host refuses data for a busy one.
+        // The next write still waits for the card, since the host refuses data for a busy card.
         let next = bench.submit(write(8));
         assert_eq!(bench.finish(next), Ok(4096), "{busy:?}");
-        // By default it is complete when the card has said so.
+        // By default a write is complete only when the card's status shows that it is programmed.
         let mut bench = with(busy, Acknowledge::Programmed, Fifo);
         let id = bench.submit(write(0));
         bench.interrupt();
@@ -168,12 +168,13 @@ fn a_late_error_is_told_by_the_next_flush_once_and_counted() {
     for busy in [BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status] {
         for next in [Some(write(100)), Some(read(100)), Some(Kind::Flush), None] {
             let mut bench = bench(busy);
-            // An answer of the test's card that shows it programming has nothing else to say.
+            // The card is never busy here: a response that shows it programming would report no
+            // error.
             bench.world.borrow_mut().busy_polls = 0;
             let first = bench.submit(write(0));
             bench.interrupt();
             assert_eq!(bench.result(first), Some(Ok(4096)));
-            // Whichever answer of the card is the next carries it.
+            // The next response of the card, whichever it is, carries the error.
             bench.world.borrow_mut().next_status = R1::CC_ERROR;
             let told = match next {
                 Some(Kind::Flush) => bench.flush(),
@@ -246,7 +247,7 @@ fn what_promises_more_is_complete_with_its_status_and_its_error_is_its_own() {
             assert_eq!(bench.stats().unowned, 0, "{busy:?}");
             assert_eq!(bench.flush(), Ok(0), "{busy:?}");
         }
-        // An earlier write's error is not that of the durable one.
+        // The error of an earlier write does not fail the durable write.
         let mut bench = bench(busy);
         bench.engine.enable_extended_ops();
         bench.world.borrow_mut().busy_polls = 0;
@@ -310,7 +311,7 @@ fn a_card_that_loses_its_supply_before_its_status_has_lost_writes() {
         bench.engine.set_card_params(Some(target(BLOCKS)));
         assert_eq!(bench.flush(), Err(Error::CacheLost), "{busy:?}");
         assert_eq!(bench.flush(), Ok(0));
-        // With its status nothing is lost.
+        // A write whose status has come is not lost with the card.
         let early = bench.submit(write(100));
         assert_eq!(bench.finish(early), Ok(4096));
         bench.rest();

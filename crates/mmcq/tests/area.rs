@@ -187,7 +187,7 @@ fn a_card_that_does_not_come_back_is_initialised_again() {
 }
 
 /// Tests a switch back to the user area that the card refuses: the card stays in its partition, and
-/// the engine switches back again.
+/// the engine sends the switch once more.
 #[test]
 fn a_refused_way_back_is_gone_again() {
     let (world, mut e) = card();
@@ -351,7 +351,7 @@ fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
     let mut durable = None;
     let now = run(&mut e, 0, |e, now| {
         if durable.is_none() && e.stats().recovery_steps[RecoveryStep::Reinit as usize] > 0 {
-            // Between the second failure of the way back and the supervisor's answer.
+            // Submitted between the second failure of the switch back and the supervisor's answer.
             let request = Request::new(Kind::Write { lba: 0, blocks: 8 }, buffer(8, 2)).durable();
             durable = Some(e.submit(request, now).map_err(|(error, _)| error));
         }
@@ -376,7 +376,7 @@ fn a_write_is_complete_when_the_card_has_programmed_it() {
             let written =
                 matches!(world.log.as_slice(), [.., data, look] if (data.index, look.index) == (25, 13));
             if written && world.running() {
-                // With the bits of `tran` in it this is `prg`.
+                // The test's card adds these bits to those of `tran`, which gives the state `prg`.
                 (world.next_status, world.status_after_next) = (7 << 9 | error, 7 << 9);
             }
         });

@@ -108,7 +108,7 @@ fn an_interrupt_handler_that_ends_the_request_forbids_the_sleep() {
         assert!(idle.may_sleep(), "nothing has happened yet");
         machine.wait_for_interrupt();
         machine.stack.turn();
-        // What is not over yet brings another interrupt, or rings.
+        // A call that is not over yet gets another interrupt, or has a deadline.
         let due_ns = machine.stack.with(|engine| engine.next_deadline_ns());
         let over = !machine.world.borrow().running() && due_ns.is_none();
         assert!(!over || !idle.may_sleep(), "asleep for ever");
@@ -126,7 +126,7 @@ fn a_future_polled_in_idle_ends_the_sleep_too() {
     let mut beside = pin!(stack.command(send_status(1), 1_000_000));
     let kept = Cell::new(false);
     let (mut looks, mut sleeps) = (0, 0);
-    // Pending until `idle` has seen the other one's end.
+    // Pending until `idle` has seen the end of `beside`.
     let main = poll_fn(|_| if kept.get() { Poll::Ready(()) } else { Poll::Pending });
     stack.block_on(main, |idle| {
         looks += 1;

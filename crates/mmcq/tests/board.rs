@@ -182,7 +182,7 @@ impl ConfigSpace for Machine {
 fn controllers_are_found_on_every_bus_and_function() {
     let machine = Machine::default()
         .with((0, 0, 0), &[(0, 0x29c0_8086), (8, 0x0600_0000)])
-        // One function, which also answers as all others.
+        // A device with one function, which answers for every function number.
         .with((0, 3, 0), &[(0, 0x0007_1b36), (8, 0x0805_0100), (0x10, 0xfebf_1000), (0x3c, 0x0100)])
         .with((0, 3, 1), &[(0, 0x0007_1b36), (8, 0x0805_0100)])
         // Several functions; the second is a controller with an address of 64 bits.

@@ -107,7 +107,7 @@ fn a_full_pool_says_so_and_a_failed_mapping_takes_nothing() {
     let mut one_more = vec![0; 512];
     assert_eq!(bounce.map(at(&mut one_more), 512, Direction::Read), Err(DmaError::Exhausted));
     bounce.unmap(held[3], at(&mut far[3]), 512, Direction::Read);
-    // Two neighbours are wanted, and one piece is free.
+    // The mapping needs two adjacent pieces, and only one piece is free.
     let mut two = vec![0; 1024];
     assert_eq!(bounce.map(at(&mut two), 1024, Direction::Read), Err(DmaError::Exhausted));
     assert_eq!(bounce.map(at(&mut one_more), 512, Direction::Read), Ok(held[3]));
@@ -175,7 +175,8 @@ fn a_read_into_parts_of_cache_lines_goes_through_the_pool() {
     struct Lines([u8; 8 * 512]);
     let memory: &'static mut Lines = Box::leak(Box::new(Lines([0; 8 * 512])));
     let platform = Platform::default();
-    // All there is, so that nothing but lines sends a buffer through the pool.
+    // The controller reaches all memory, so only partial cache lines send a buffer through the
+    // pool.
     platform.reach.set((0, usize::MAX));
     platform.line.set(64);
     let bounce: Bounce<Platform, 8> = Bounce::new(platform.clone(), &mut memory.0);
@@ -190,7 +191,7 @@ fn a_read_into_parts_of_cache_lines_goes_through_the_pool() {
         assert!(near.0[from + len..].iter().all(|&byte| byte == 0x11));
         near.0.fill(0x11);
     }
-    // A write's lines are cleaned alone.
+    // A write needs no bounce, since its cache lines are only cleaned.
     let bus = bounce.map(at(&mut near.0[4..14]), 10, Direction::Write).unwrap();
     assert_eq!(bounce.taken(), 0);
     bounce.unmap(bus, at(&mut near.0[4..14]), 10, Direction::Write);

@@ -98,7 +98,7 @@ fn what_has_gone_out_ends_by_itself_and_its_buffer_waits() {
     assert!(b.e.take(id).is_none(), "no client waits for it");
     assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(8 * 512));
     b.clean();
-    // A write that has gone out and whose status is still to come.
+    // A write that was sent, and whose status has not come yet.
     let id = b.write(8, 8, 3);
     b.interrupt();
     assert!(b.e.cancel(id).is_none());
@@ -123,7 +123,7 @@ fn what_is_done_gives_its_buffer_and_its_news() {
 fn a_write_that_has_begun_is_not_half_undone() {
     let mut b = bench();
     let id = b.write(0, 24, 7);
-    // Something else is under way, and the rest is queued: by a stop between two pieces.
+    // A halt between two pieces: nothing is under way, and the other pieces are queued.
     b.e.halt();
     b.interrupt();
     assert!(!b.world.borrow().running());
@@ -175,7 +175,7 @@ fn an_abandoned_buffer_waits_for_its_claim() {
     b.e.abandon(id);
     assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(8 * 512));
     assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none());
-    // One without memory leaves nothing behind.
+    // A request without memory leaves no buffer behind.
     let flush = b.e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), b.now).unwrap();
     let in_use = b.e.slots_in_use();
     b.e.abandon(flush);
@@ -281,7 +281,7 @@ fn what_waits_is_taken_back_and_what_has_begun_is_not() {
     assert!(b.e.take_back(second).is_none(), "there is no such request any more");
     b.rest();
     assert!(b.e.take_back(third).is_none(), "it is over");
-    // Both have their completion all the same.
+    // The first and the third request have their completions nevertheless.
     assert!(b.e.take(first).expect("it ended").result.is_ok());
     assert!(b.e.take(third).expect("it ended").result.is_ok());
     assert_eq!(b.sent(), [(18, 0), (18, 200)]);
@@ -291,7 +291,7 @@ fn what_waits_is_taken_back_and_what_has_begun_is_not() {
 #[test]
 fn a_request_of_which_a_part_has_moved_is_not_taken_back() {
     let mut b = bench();
-    // Two transfers' worth: the limit is 8 blocks.
+    // The write takes two transfers: a transfer has at most 8 blocks.
     let long = b.write(0, 16, 1);
     let beside = b.write(500, 1, 2);
     b.interrupt();

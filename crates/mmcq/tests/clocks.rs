@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What test code must not do, with the words in the code that show it.
+/// Actions that are forbidden in test code, each with the words in the code that show it.
 const FORBIDDEN: [(&str, &[&str]); 4] = [
     (
         "the clock on the wall",
@@ -110,7 +110,7 @@ fn has(text: &str, word: &str) -> bool {
     })
 }
 
-/// Returns whether a shell waits in this line by this program.
+/// Returns whether this line of a shell script waits by this program.
 fn waits(line: &str, program: &str) -> bool {
     line.match_indices(program).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + program.len()..]);

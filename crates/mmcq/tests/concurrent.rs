@@ -201,7 +201,7 @@ fn a_fault_of_the_command_is_its_own() {
 fn a_silent_command_ends_at_its_own_deadline() {
     let (mut rig, reading) = Rig::reading();
     let id = rig.direct(sdio::io_read(1, 7), 1_000);
-    // The data are looked at, and have time.
+    // The first poll looks at the data, whose deadline has not come yet.
     assert_eq!(rig.engine.poll(rig.engine.next_deadline_ns().unwrap()).completed, 0);
     let deadline_ns = rig.engine.next_deadline_ns().unwrap();
     assert_eq!(deadline_ns, 1_000 + 1_000_000 + 50_000_000);
@@ -209,7 +209,7 @@ fn a_silent_command_ends_at_its_own_deadline() {
     assert_eq!(rig.engine.poll(deadline_ns).completed, 1 << id.index());
     assert_eq!(rig.result(id), Err(Error::Silent));
     assert_eq!((rig.line.borrow().aborted, rig.world.borrow().resets), (1, 0));
-    // Only its interrupt is lost.
+    // Only the interrupt of the command is lost; the command itself has an answer.
     let id = rig.direct(sdio::io_read(1, 7), 60_000_000);
     assert_eq!(rig.engine.poll(rig.engine.next_deadline_ns().unwrap()).completed, 0);
     let deadline_ns = rig.engine.next_deadline_ns().unwrap();
@@ -238,7 +238,7 @@ fn a_failure_of_the_data_ends_the_command() {
         let _ = rig.engine.poll(now_ns);
     }
     assert!(matches!(rig.engine.take(reading).unwrap().result, Err(Error::Host(f)) if f.cause == Cause::Crc));
-    // Tried again in vain, and nothing is left of it.
+    // The read was tried again, failed for good, and left no mapping behind.
     assert!(rig.world.borrow().resets > 1 && rig.world.borrow().mapped() == 0);
     let id = rig.direct(sdio::io_read(1, 7), now_ns);
     assert_eq!(rig.world.borrow().log.last().unwrap().index, 52, "alone, as a phase");
@@ -273,7 +273,7 @@ fn a_refused_start_is_tried_again_or_waits_for_the_end() {
     assert_eq!((rig.line.borrow().tries, rig.engine.next_deadline_ns()), (1, Some(11_000)));
     let _ = rig.engine.poll(11_000);
     assert_eq!((rig.line.borrow().tries, rig.engine.next_deadline_ns()), (2, Some(21_000)));
-    // Whatever the controller has to say may be that the line is free.
+    // An interrupt may mean that the line is free, so the engine tries again.
     let _ = rig.engine.on_irq(12_000);
     assert_eq!(rig.line.borrow().tries, 3);
     rig.line.borrow_mut().refuse = Some(StartError::DataLine);
@@ -306,7 +306,7 @@ fn only_what_leaves_the_data_alone_goes_beside_them() {
         rig.direct(command, 1_000);
         assert_eq!(rig.line.borrow().tries, 1, "{command:?}");
     }
-    // Not when stopped between transfers, not if the card cannot, not after the card is gone.
+    // No start after a halt, with concurrent commands off, or after the card has gone.
     let stop: [fn(&mut Engine<Twin, 8>); 3] = [
         |engine| engine.halt(),
         |engine| engine.set_concurrent_commands(false),

@@ -44,7 +44,7 @@ fn a_reliable_write_goes_past_the_cache() {
     let more = e.submit(write(0, 8, 2).durable(), 0).unwrap();
     run(&mut e, 0);
     assert_eq!((ended(&mut e, one), ended(&mut e, more)), (Ok(512), Ok(4096)));
-    // Also a single block goes by CMD23 and CMD25, and there is no flush.
+    // A single block also goes by CMD23 and CMD25, and no flush follows.
     let expected = [(23, 1 << 31 | 1), (25, 40), (23, 1 << 31 | 8), (25, 0), (13, 1 << 16)];
     assert_eq!(commands(&world), expected);
     assert!(world.borrow().medium[..4096].iter().all(|&byte| byte == 2));
@@ -100,7 +100,7 @@ fn a_failed_flush_fails_the_durable_write() {
     assert_eq!(done.done_bytes, 0);
     world.borrow_mut().strike = None;
     assert_eq!(world.borrow().mapped(), 0);
-    // The next plain write is plain.
+    // The next write without `durable` sends no CMD23 and no flush.
     let before = world.borrow().log.len();
     let next = e.submit(write(0, 8, 1), 1 << 40).unwrap();
     run(&mut e, 1 << 40);
@@ -130,7 +130,7 @@ fn an_error_in_the_answer_to_a_flush_is_told() {
         let id = e.submit(flush(), 1 << 40).unwrap();
         run(&mut e, 1 << 40);
         assert_eq!(ended(&mut e, id), Ok(0), "told once");
-        // A durable write hears it too, of the flush inside of it.
+        // A durable write also gets an error that the response to its own flush shows.
         let id = e.submit(write(0, 8, 2).durable(), 1 << 41).unwrap();
         let mut now = 1 << 41;
         while indices(&world).last() != Some(&6) {
@@ -230,7 +230,7 @@ fn an_error_of_a_busy_card_outlasts_the_question_that_is_lost_after_it() {
             now += 1_000;
             let _ = (e.on_irq(now), e.poll(now));
         }
-        // With the bits of `tran` in it this is `prg`.
+        // The test's card adds these bits to those of `tran`, which gives the state `prg`.
         world.borrow_mut().next_status = 7 << 9 | R1::ERROR;
         world.borrow_mut().strike = Some((13, 1, Cause::Crc));
         run(&mut e, now);
@@ -272,7 +272,7 @@ fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back
 /// because they would replace the data of a later write of the same block that is complete by then.
 #[test]
 fn a_flush_of_a_durable_write_is_tried_again_without_its_data() {
-    // The status after the flush, and the flush itself, are not answered.
+    // The fault hits the status after the flush, or the flush itself: it gets no response.
     for strike in [(13, 1), (6, 0)] {
         let world = World::new(BLOCKS);
         let mut e = engine(&world, |t| t.flush = CACHE);
@@ -397,13 +397,13 @@ fn a_visit_that_cannot_be_is_refused_at_once() {
     };
     let (emmc, bytes) = (target(BLOCKS), 1 << 23);
     let by_bytes = emmc.block_addressed(false);
-    // On an SD card CMD6 is another command, and its data would come unasked.
+    // On an SD card CMD6 is another command, after which the card sends data.
     let sd = emmc.emmc(false);
     assert_eq!(refused(sd, visit(1, 0, 0, 8), buffer(8, 0)), Some(Error::Unsupported));
     assert_eq!(refused(emmc, visit(0, 0, 0, 8), buffer(8, 0)), Some(Error::Unsupported));
     let short = Some(Error::Buffer { needed: 4096, given: 512 });
     assert_eq!(refused(emmc, visit(1, 0, 8, 0), buffer(1, 0)), short);
-    // In bytes, block 2^23 has the address of block 0.
+    // With byte addresses of 32 bits, block 2^23 would have the address of block 0.
     for lba in [bytes - 7, bytes, u32::MAX] {
         let outside = Some(Error::OutOfRange { lba: lba.into(), sectors: bytes.into() });
         assert_eq!(refused(by_bytes, visit(1, lba, 8, 0), buffer(8, 1)), outside);
@@ -451,12 +451,12 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
     world.borrow_mut().areas.insert(1, vec![7; 64 * 512]);
     let mut e = engine(&world, |_| {});
     world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
-    // The way back is tried twice.
+    // The first switch back and its repetition fail.
     world.borrow_mut().strikes = 2;
     let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
     run(&mut e, 0);
     assert_eq!(ended(&mut e, there), Ok(4096), "the visit itself went well");
-    // No supervisor is there to initialise the card again.
+    // Without a supervisor nobody can initialise the card again.
     run(&mut e, 1 << 40);
     assert_eq!(e.submit(write(8, 8, 2), 1 << 40).unwrap_err().0, Error::Dead);
     assert_eq!(world.borrow().areas[&1], vec![7; 64 * 512]);
@@ -467,7 +467,7 @@ fn an_order_is_judged_after_its_busy() {
     let world = World::new(BLOCKS);
     let mut e = engine(&world, |_| {});
     let command = emmc::switch(emmc::SwitchMode::WriteByte, 164, 1, 0);
-    // Longer than the controller's timer: then the card is asked.
+    // The command may last longer than the controller's timer, so the engine asks for the status.
     let id =
         e.submit(Request::new(Kind::LongCommand { command, timeout_ns: 1 << 40 }, DmaBuf::EMPTY), 0).unwrap();
     run(&mut e, 0);

@@ -31,7 +31,7 @@ fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<
     for _ in 0..100_000 {
         now += 1_000;
         if lost_at.is_some_and(|nth| world.borrow().log.len() >= nth) {
-            // It is found in `idle`, as after a brown-out.
+            // The status then shows `idle`, as after a brown-out.
             (lost_at, world.borrow_mut().stuck_state) = (None, Some(0));
             loses = true;
         }
@@ -83,7 +83,8 @@ fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
     if let Some(nth) = lost_at {
         world.borrow_mut().faults.insert(nth, (Cause::Timeout, Stage::Command, false));
     }
-    // One after the other, so that both wait for a flush at a time.
+    // The writes of a pair come one after the other, so that both wait for a flush at the same
+    // time.
     let pairs = [(8, 1, 1), (0, 16, 2), (20, 4, 3), (22, 1, 4)]
         .map(|(lba, blocks, fill)| write(&mut e, lba, blocks, fill));
     let (older, younger) = ([pairs[0], pairs[2]], [pairs[1], pairs[3]]);
@@ -157,7 +158,7 @@ fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
             let (older, younger) = (write(&mut e, 20, 4, 3), write(&mut e, 22, 1, 4));
             run(&mut e, &world, Some(lost));
             let [older, younger] = [older, younger].map(|id| e.take(id).unwrap().result);
-            // One of them may be told what the cache has lost, and then is not written.
+            // A write that reports the loss of the cache is not written.
             let told = [older, younger].iter().filter(|&&result| result == Err(Error::CacheLost)).count();
             let done = [older, younger].iter().filter(|result| result.is_ok()).count();
             assert!(done >= 1 && done + told == 2, "lost at {lost}: {older:?}, {younger:?}");

@@ -49,7 +49,7 @@ fn contiguous_requests_become_one_transfer() {
     let world = World::new(BLOCKS);
     let mut e = engine::<8>(&world);
     e.submit(read(100, 1), 0).unwrap();
-    // These wait behind the first; out of order on purpose.
+    // These requests wait behind the first one. They are not in ascending order on purpose.
     let ids: Vec<SlotId> = [(16, 8), (8, 8), (24, 8), (60, 4), (32, 8)]
         .map(|(lba, blocks)| e.submit(read(lba, blocks), 0).unwrap())
         .into();
@@ -72,7 +72,7 @@ fn a_barrier_is_not_passed() {
     e.submit(write(16, 8, 3), 0).unwrap();
     run(&mut e, 0);
     let commands: Vec<_> = world.borrow().log.iter().map(|s| (s.index, s.arg)).collect();
-    // Written, written, status before the flush is done, written, status.
+    // Two writes, their status before the flush is done, one write, its status.
     assert_eq!(commands, [(25, 0), (25, 8), (13, 1 << 16), (25, 16), (13, 1 << 16)]);
 }
 
@@ -110,7 +110,7 @@ fn a_late_error_goes_to_the_write_that_caused_it() {
     assert!(matches!(e.take(first).unwrap().result, Err(Error::Program(s)) if s & R1::CC_ERROR != 0));
     assert!(e.take(second).unwrap().result.is_ok());
 
-    // With no request behind, the engine asks by itself.
+    // If no request follows, the engine itself asks for the status.
     let alone = e.submit(write(0, 8, 1), 10_000).unwrap();
     let _ = e.on_irq(20_000);
     world.borrow_mut().next_status = R1::ERROR;
@@ -182,7 +182,7 @@ fn large_requests_go_in_pieces() {
     let sizes: Vec<_> = world.borrow().transfers().iter().map(|s| (s.arg, s.blocks)).collect();
     assert_eq!(sizes, [(3, 16), (19, 16), (35, 16), (51, 2)]);
 
-    // A failure in the third piece: everything before the bad block is done.
+    // A failure in the third transfer: all blocks before the bad block count as done.
     world.borrow_mut().bad.insert(40, Cause::Timeout);
     let id = e.submit(read(3, 50), 0).unwrap();
     run(&mut e, 1_000_000);
@@ -254,7 +254,7 @@ fn bad_requests_come_back_whole() {
     assert!(matches!(e.submit(read(u64::MAX, 2), 0).unwrap_err().0, Error::OutOfRange { .. }));
     let empty = e.submit(read(0, 0), 0).unwrap_err().0;
     assert_eq!(empty, Error::OutOfRange { lba: 0, sectors: BLOCKS });
-    // The card has that block: the text must not deny it.
+    // The card has the first block, so the text must not say that this block is outside.
     for (error, from) in [(error, BLOCKS - 1), (empty, 0)] {
         let text = error.to_string();
         assert!(text.contains("no blocks at all, or more than") && !text.contains("outside"), "{text}");
@@ -341,8 +341,9 @@ fn order_and_data_hold_for_random_loads() {
                     assert_eq!(&done.buf[..], &expected[..], "read of {} blocks at {}", p.blocks, p.lba);
                 }
                 let waited = e.stats().transfers - p.transfers_before;
-                // The pieces of every request before it, its own, the one whose status shows a
-                // write's fate, the one started before that is told.
+                // At most these transfers: the pieces of every earlier request, this request's own
+                // pieces, the transfer whose status shows that a write is programmed, and the one
+                // that the engine starts before it answers.
                 let bound = p.before + pieces(p.blocks) + 2;
                 assert!(waited <= bound, "waited for {waited}, at most {bound}");
                 false
@@ -452,7 +453,8 @@ fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
     e.submit(read(200, 1), 0).unwrap();
     e.submit(read(0, 8), 0).unwrap();
     e.submit(read(100, 4), 0).unwrap();
-    // These came after 100: one may join 0, the next would make it wait for more than the bound.
+    // Two later requests: one may join the read of block 0, two would exceed the bound for block
+    // 100.
     e.submit(read(8, 8), 0).unwrap();
     e.submit(read(16, 8), 0).unwrap();
     run(&mut e, 0);

@@ -139,7 +139,7 @@ fn sd_cards_erase_by_their_own_commands_and_long_addresses() {
     let mut e = engine(&world, |t| (t.erase, t.extended_address) = (sd, true));
     e.submit(erase(5, 100, Erase::Discard), 0).unwrap();
     run(&mut e, 0);
-    // A discard of whatever size takes its fixed time: one piece.
+    // A discard of any size takes the same fixed time, so it is one piece.
     assert_eq!(commands(&world), [(22, 0), (32, 5), (22, 0), (33, 104), (38, 1), (13, 1 << 16)]);
 }
 
@@ -183,7 +183,7 @@ fn zeroes_are_written_again_and_again_where_it_is_not() {
 fn an_erase_that_outlasts_its_declared_time_is_waited_for() {
     let world = World::new(BLOCKS);
     let mut e = engine(&world, |t| t.erase = TRIMS);
-    // CMD38 is answered, and the controller's time for its busy runs out.
+    // CMD38 gets its response, and then the controller's timeout ends during busy.
     world.borrow_mut().faults.insert(3, (Cause::Timeout, Stage::Busy, true));
     world.borrow_mut().stuck_state = Some(PROGRAMS);
     let id = e.submit(erase(0, 16, Erase::Discard), 0).unwrap();

@@ -311,11 +311,12 @@ fn same<P: Profile, const MAY_CONTINUE: bool>(
 
 #[test]
 fn both_paths_are_the_same() {
-    // Of five slots in use the last that waits was sent, and the fast path did not look at the
-    // early R1.
+    // Input that has found an error: five slots were in use and the last waiting request was
+    // already sent, but the fast path did not read the early R1.
     let fifo = |u: &mut Unstructured<'_>| same::<_, false>(u, Fifo, false).map(|_| ());
     arbtest::arbtest(fifo).seed(0x2848_2a2f_0001_0000).run();
-    // New parameters of the card, with CMD23, in the middle of a transfer that went without one.
+    // Input that has found an error: in the middle of a transfer without CMD23, the card got new
+    // parameters with CMD23.
     arbtest::arbtest(fifo).seed(0x9c49_3246_0000_1000).run();
     let mut fast = 0;
     fuzz::fuzz("both_paths_are_the_same", 4_000, |u| {
@@ -325,8 +326,8 @@ fn both_paths_are_the_same() {
     assert!(fast > 4_000, "the fast path was taken {fast} times");
 }
 
-/// Tests two facts that are known only at run time: the scheduler works in order, and the host
-/// cannot continue a transfer.
+/// Tests that the fast path is taken although the engine learns only at run time that the scheduler
+/// works in order, or that the host cannot continue a transfer.
 #[test]
 fn what_is_known_late_leads_to_the_same_path() {
     let mut fast = [0; 2];
@@ -369,7 +370,7 @@ fn a_scheduler_that_must_be_told_and_a_host_that_continues_keep_the_general_path
     let (caps, deadline) = (support::caps(), Deadline::new(DeadlineConfig::DEFAULT));
     assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |_| ()), [1, 1]);
     assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Deadline(deadline), |_| ()), [0, 0]);
-    // A scheduler that is set anew while the engine is on its way.
+    // The scheduler is exchanged for another one between the two reads.
     assert_eq!(
         fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |any| *any = Any::Deadline(deadline)),
         [1, 0]

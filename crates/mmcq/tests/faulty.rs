@@ -204,7 +204,7 @@ fn chance_is_the_same_for_the_same_seed() {
     assert!((60..140).contains(&count), "{count}");
     assert_eq!(first, hits(7, &[tenth]));
     assert_ne!(first, hits(8, &[tenth]));
-    // A shot at one event leaves the luck at the others alone.
+    // A fault at a chosen event does not change which other events are hit by chance.
     let more = hits(7, &[(Strike::Failed(Cause::Crc, Stage::Command), When::Nth(1)), tenth]);
     assert!(more[0] && more[1..] == first[1..]);
 }
@@ -265,7 +265,7 @@ fn the_engine_survives_every_strike_at_every_event() {
                 let begun = now;
                 let ids = [write, read].map(|request| engine.submit(request, now));
                 let [Ok(wrote), Ok(got)] = ids else {
-                    // Given up for good, and every request is told at once.
+                    // The card was given up, so both requests are refused at once.
                     assert!(ids.iter().all(Result::is_err) && engine.host().hits() > 0);
                     break;
                 };
@@ -276,7 +276,7 @@ fn the_engine_survives_every_strike_at_every_event() {
                 if wrote.result.is_ok() {
                     expected[range.clone()].fill(fill);
                 } else {
-                    // It may have been written all the same.
+                    // A failed write may have been written nevertheless.
                     expected[range.clone()].copy_from_slice(&world.borrow().medium[range.clone()]);
                 }
                 if got.result.is_ok() {

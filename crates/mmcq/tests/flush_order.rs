@@ -284,7 +284,7 @@ fn a_flush_gives_way_to_writes_of_clients_that_flush() {
     let now = run(&mut e, now);
     all_well(&mut e, &ids);
     assert_eq!(moves(&world), "WFWWWFWF", "once, and not to client 4");
-    // One client's own flush is its barrier.
+    // A client's own flush is a barrier for its later write.
     let third = [by(1, write(0, 8, 1)), by(1, flush()), by(1, write(16, 8, 1)), by(2, write(32, 8, 1))];
     let ids = third.map(|request| e.submit(request, now).unwrap());
     let now = run(&mut e, now);
@@ -321,7 +321,7 @@ fn flushes_that_give_way_stay_together() {
         by(2, flush()),
         by(3, write(16, 8, 1)),
         by(3, flush()),
-        // Its own flush is before it.
+        // Client 2 has sent its own flush before this write.
         by(2, write(32, 8, 1)),
     ];
     let ids = second.map(|request| e.submit(request, now).unwrap());

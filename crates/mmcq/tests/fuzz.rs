@@ -39,7 +39,7 @@ fn fuzz_registers() {
         );
         assert!(!shown.is_empty());
         for csd in [Csd::parse_sd(&words), Csd::parse_emmc(&words)].into_iter().flatten() {
-            // Slower is no SD clock; the times are then only required to be some number.
+            // With a clock below 100 kHz the times may have any value.
             let _ = (csd.read_timeout_ns(u.arbitrary()?), csd.write_timeout_ns(u.arbitrary()?));
             let hz = u.int_in_range(100_000..=u32::MAX)?;
             assert!(csd.read_timeout_ns(hz) < 1 << 40 && csd.write_timeout_ns(hz) < 1 << 45);

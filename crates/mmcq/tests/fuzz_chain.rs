@@ -16,9 +16,9 @@ use std::ptr::NonNull;
 const ENTRIES: usize = 5;
 const ACCESSES_MAX: u32 = 200;
 
-/// Registers with arbitrary values, except those without which the driver would stop at its
-/// beginning: mostly the version, idle lines, an end, and the addresses as after a chain of `done`
-/// transfers.
+/// Registers with arbitrary values. In seven of eight inputs (`honest`), those registers have fixed
+/// values whose arbitrary values would stop the driver at its beginning: the version, idle lines,
+/// an end, and the addresses as after a chain of `done` transfers.
 struct Controller {
     any: Anything,
     honest: bool,
@@ -41,7 +41,7 @@ impl Regs for Controller {
         match offset {
             0x44 if self.honest => 0x0800_0007,
             0x24 if self.honest => 0x01ff_0000,
-            // Of a block: a damaged one.
+            // The interrupt status of a block: the end, or an error for a damaged block.
             0x30 if self.honest && done > 0 => {
                 if said & 1 == 0 {
                     2
@@ -50,7 +50,7 @@ impl Regs for Controller {
                 }
             }
             0x78 if self.honest => self.list.get().wrapping_add(8 * done),
-            // Behind a descriptor of the transfer before.
+            // The address behind a descriptor of the transfer before.
             0x58 if self.honest => {
                 let each = 32 + 16 * 3;
                 self.list.get().wrapping_add(16 * ENTRIES as u32 + each * done).wrapping_sub(each - 40)
@@ -127,7 +127,8 @@ fn one(u: &mut Unstructured<'_>) -> Result<()> {
     let memory = Memory::default();
     let mut mapped: Vec<(Segment, Direction, DmaBuf)> = Vec::new();
     let entries = host.chain_caps().map_or(0, |caps| caps.entries);
-    // Described; the controller has them; and it has not failed.
+    // Number of described transfers; whether the controller has the chain; whether the chain still
+    // runs.
     let (mut count, mut has, mut runs) = (0u8, false, false);
     for _ in 0..300 {
         if u.is_empty() {

@@ -232,7 +232,8 @@ fn fuzz_sdhci() {
         let quirks = u.choose(&all)?.with(*u.choose(&all)?);
         let transfer =
             *u.choose(&[sdhci::TransferMode::Adma2, sdhci::TransferMode::Sdma, sdhci::TransferMode::Pio])?;
-        // Mostly capabilities with which one gets somewhere.
+        // One input in three has the capabilities of a good controller, so that bring-up gets
+        // further.
         let any = u.arbitrary()?;
         let capabilities = *u.choose(&[None, Some(0x0000_0007_016e_3281), Some(any)])?;
         let config = sdhci::SdhciConfig::new().quirks(quirks).transfer(transfer).capabilities(capabilities);
@@ -295,7 +296,7 @@ impl mshc::MshcBoard for Phases {
     }
 }
 
-/// Makes an MSHC driver with a register layout of choice and arbitrary settings.
+/// Makes an MSHC driver with the register layout `L` and arbitrary settings.
 fn any_mshc<L: mshc::MshcLayout>(
     regs: Anything,
     dma: AnyDma,

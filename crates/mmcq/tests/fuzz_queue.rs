@@ -20,9 +20,9 @@ const OFFSET: u16 = 0x200;
 /// a thousand times, and its state is read as many times.
 const ACCESSES_MAX: u32 = 3_000;
 
-/// Registers with arbitrary values, except those without which the driver would stop at its
-/// beginning: mostly the version, the clock, idle lines, and a configuration that reads as it was
-/// written.
+/// Registers with arbitrary values. In seven of eight inputs (`honest`), those registers have fixed
+/// values whose arbitrary values would stop the driver at its beginning: the version, the clock,
+/// idle lines, and a configuration that reads as it was written.
 struct Engine {
     any: Anything,
     honest: bool,
@@ -42,7 +42,7 @@ impl Regs for Engine {
             0x00 if self.honest => 0x510,
             0x04 if self.honest => 0x30c0,
             0x08 if self.honest => self.config.get(),
-            // Present State, at 24h: idle, but for a buffer that may have something.
+            // Present State, at 24h: idle lines; the read buffer may be full.
             _ if offset == 0x24 && self.honest => 0x01f0_0000 | said & 0x800,
             _ => said,
         }

@@ -1,6 +1,6 @@
 //! Tests how closely the parts of the engine depend on each other: the methods of `Engine`, the
-//! files that have them, the circles of their calls, and the callers of the loop. The numbers in
-//! this file may decrease, but must not increase.
+//! files that have them, the circles of their calls, and the callers of the engine's loop
+//! (`engine/turn.rs`). The numbers in this file may decrease, but must not increase.
 //!
 //! The test reads source text: a method is a function in an `impl` of `Engine`, a call is a
 //! method's name after `self.`, `Self::` or `engine.`.
@@ -144,8 +144,9 @@ fn the_engine_is_not_more_of_one_object() {
     assert!(circle.len() <= CIRCLE_MAX, "{} methods call each other: {circle:?}", circle.len());
 }
 
-/// Tests that only the loop chooses the next request and begins recovery: a part of the engine only
-/// notes that the bus may be free, or what has failed, and returns.
+/// Tests that only the engine's loop (`engine/turn.rs`) chooses the next request and begins
+/// recovery. Any other part of the engine only notes that the bus may be free, or what has failed,
+/// and returns.
 #[test]
 fn the_loop_alone_looks_what_is_next_and_begins_recovery() {
     let methods = engine();

@@ -13,8 +13,6 @@ use mmcq::spec::command::{self, Command, Resp};
 use mmcq::spec::response::R1;
 use support::{TestHost, World, buffer, target};
 
-/// Tests that one slot is kept free for the supervisor's requests only as long as there is a
-/// supervisor.
 /// Tests a command during bring-up, when the engine has no card yet, while the card-detect switch
 /// bounces: the command ends as usual.
 #[test]
@@ -36,7 +34,7 @@ fn one_damaged_block_is_one_more_try() {
     b.fault(1, Cause::Crc, Stage::Data, true);
     let id = b.read(0, 8);
     assert!(b.finish(id).result.is_ok());
-    // Asked for its state; it was in `tran`, so no CMD12.
+    // CMD13 shows the state `tran`, so no CMD12 is sent.
     assert_eq!(b.commands(), [18, 13, 18]);
     assert_eq!(b.steps(), [RecoveryStep::Classify, RecoveryStep::Status, RecoveryStep::Retry]);
     assert!(b.now < 2 * MS);
@@ -51,7 +49,7 @@ fn a_card_that_still_sends_is_stopped_and_one_that_ended_is_not() {
     b.world.borrow_mut().bad.clear();
     assert!(b.finish(id).result.is_ok());
     assert_eq!(b.commands(), [18, 13, 12, 13, 18]);
-    // The race: CMD12 is sent, and its answer lost; CMD13 says `tran`, and that is success.
+    // The card executes CMD12, but the response is lost. CMD13 then shows `tran`: that is success.
     b.world.borrow_mut().bad.insert(3, Cause::Crc);
     b.world.borrow_mut().log.clear();
     b.world.borrow_mut().faults.insert(3, (Cause::Timeout, Stage::Command, true));
@@ -129,7 +127,7 @@ fn a_lost_status_is_no_success() {
         let mut b = bench();
         let write = b.write(0, 8, 1);
         let read = b.read(100, 8);
-        // Programming fails, and the read's response, which says so, is damaged.
+        // The write is not programmed, and the response that shows this, of the read, is damaged.
         b.world.borrow_mut().next_status = 0;
         b.step();
         b.world.borrow_mut().medium[..4096].fill(0);
@@ -138,7 +136,7 @@ fn a_lost_status_is_no_success() {
         assert!(b.finish(read).result.is_ok());
         assert!(b.world.borrow().medium[..4096].iter().all(|&byte| byte == 1), "written again");
     }
-    // Lost a second time, it has failed.
+    // If the status is lost a second time, the write has failed.
     let mut b = bench();
     let write = b.write(0, 8, 1);
     b.step();
@@ -157,7 +155,7 @@ fn an_error_in_one_piece_of_a_write_is_the_writes() {
     let mut b = Bench { world, e, now: 1_000 };
     let id = b.write(0, 32, 1);
     b.step();
-    // The R1 of the second piece speaks of the first.
+    // The R1 of the second piece shows an error of the first piece.
     b.world.borrow_mut().next_status = R1::ERROR;
     assert!(matches!(b.finish(id).result, Err(Error::Program(_))));
 }
@@ -200,7 +198,7 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let id = b.submit(flush());
     assert!(b.finish(id).result.is_ok());
     assert_eq!(b.commands(), [6, 13, 6, 13]);
-    // The controller's timer gives up before the card is done: it is waited for.
+    // The controller's timeout ends before the card is ready: the engine waits for the card.
     let mut b = bench();
     cached(&mut b);
     b.fault(1, Cause::Timeout, Stage::Busy, true);
@@ -256,13 +254,13 @@ fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again(
         b.world.borrow_mut().rpmb = Some(Box::new(|_, _| {}));
         b.world.borrow_mut().medium[..512].fill(9);
         let id = b.submit(Request::new(kind, buffer(3, 0)));
-        // What comes later on the same blocks stays later.
+        // A later write of the same blocks must be executed later.
         let younger = b.write(0, 1, 5);
         while b.commands().iter().all(|&seen| seen != index) {
             b.step();
         }
         let sent = |b: &Bench| b.commands().iter().filter(|&&seen| seen == index).count();
-        // The answer is lost, and with it the card: it is found in `idle`.
+        // The response is lost, and the card has lost its state: its status shows `idle`.
         b.fault(0, Cause::Timeout, Stage::Command, true);
         b.world.borrow_mut().stuck_state = Some(0);
         assert_eq!(b.help(), ServiceRequest::Reinit);
@@ -290,7 +288,7 @@ fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
         let visit =
             PartitionAccess { config: 3, switch_ns: MS, lba: 0, out: 1, reliable: true, ask: true, back: 1 };
         let id = b.submit(Request::new(Kind::PartitionAccess(visit), buffer(3, 0)));
-        // CMD6, its CMD13, or CMD23.
+        // The lost response is that of CMD6, of the CMD13 after it, or of CMD23.
         b.fault(nth, Cause::Timeout, Stage::Command, true);
         b.world.borrow_mut().stuck_state = Some(0);
         assert_eq!(b.help(), ServiceRequest::Reinit);
@@ -303,10 +301,9 @@ fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
     }
 }
 
-/// Tests a supervisor that is dropped while the engine waits for its help, whether it has taken the
-/// request for help or not: the engine does not wait any longer.
-/// Tests a flush whose command cannot be sent because the CMD line stays in use: it is given up
-/// long before the 30 s of a flush, since no command uses the CMD line for longer than 70 ms.
+/// Tests a flush whose command cannot be sent because the CMD line stays in use: the engine gives
+/// up the start long before the time limit of the flush (1 s), since no command uses the CMD line
+/// for longer than 70 ms.
 #[test]
 fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     let mut b = kept();
@@ -371,7 +368,7 @@ fn writes_that_fail_say_nothing_of_the_next_write() {
     b.world.borrow_mut().bad_says = R1::ERROR;
     b.world.borrow_mut().bad.insert(0, Cause::Timeout);
     for round in 0..20 {
-        // What is queued beside it is written meanwhile.
+        // Requests that are queued together with the bad write succeed.
         let ids = [b.write(0, 1, 1), b.write(64, 8, 1), b.read(128, 8)];
         let [bad, other, read] = ids.map(|id| b.finish(id).result);
         assert!(matches!(bad, Err(Error::Program(_))), "{round}: {bad:?}");

@@ -24,6 +24,8 @@ fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
     assert_eq!(b.e.take_service_request(), Some(ServiceRequest::Dismissed));
 }
 
+/// Tests that one slot is kept free for the supervisor's requests only as long as there is a
+/// supervisor.
 #[test]
 fn a_supervisor_that_has_gone_keeps_no_slot() {
     let mut b = kept();
@@ -44,6 +46,8 @@ fn a_supervisor_that_has_gone_keeps_no_slot() {
     assert_eq!(fill(&mut b).len(), 8);
 }
 
+/// Tests a supervisor that is dropped while the engine waits for its help, whether it has taken the
+/// request for help or not: the engine does not wait any longer.
 #[test]
 fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
     for heard in [true, false] {
@@ -74,7 +78,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     b.world.borrow_mut().stuck_state = Some(0);
     assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
-    // The conversation passes whatever waits.
+    // An urgent request of the supervisor goes before all waiting requests.
     let log = b.world.borrow().log.len();
     let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
     let urgent = Request::new(Kind::Raw { prefix: None, phase, timeout_ns: MS }, DmaBuf::EMPTY).urgent();
@@ -91,7 +95,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
         (b.taken(RecoveryStep::Reinit), b.taken(RecoveryStep::PowerCycle), b.taken(RecoveryStep::Dead)),
         (1, 1, 0)
     );
-    // An answer without a question has no effect.
+    // A report of help that the engine has not requested has no effect.
     b.e.service_done(Err(Error::Silent), b.now);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
@@ -115,7 +119,7 @@ fn without_help_everything_is_dead_in_bounded_time() {
         assert_eq!(refused.0, Error::Dead);
     }
     assert_eq!(b.world.borrow().mapped(), 0);
-    // A new bring-up begins anew.
+    // A new bring-up makes the engine accept requests again.
     b.world.borrow_mut().stuck_state = None;
     b.e.set_card_params(None);
     b.e.set_card_params(Some(target(BLOCKS)));

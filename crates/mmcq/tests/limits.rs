@@ -62,7 +62,7 @@ fn a_transfer_is_no_larger_than_the_host_can() {
         (1 << 16, 4 * 512, vec![4, 4, 2]),
         (1 << 16, 4 * 512 + 511, vec![4, 4, 2]),
         (1 << 16, 1 << 20, vec![10]),
-        // What cannot be is a block at a time.
+        // Limits that allow no block at all: the engine sends one block at a time.
         (0, 1 << 20, vec![1; 10]),
         (1 << 16, 511, vec![1; 10]),
     ] {
@@ -133,7 +133,7 @@ fn a_start_that_is_refused_is_tried_again_soon() {
     let began = b.now;
     let id = b.read(0, 1);
     assert!(!b.world.borrow().running());
-    // An interrupt meanwhile, of something before, changes nothing.
+    // An interrupt of an earlier phase changes nothing.
     let _ = b.e.on_irq(b.now);
     assert_eq!(b.finish(id), Ok(512));
     assert_eq!(b.e.stats().start_retries, 3);

@@ -60,7 +60,8 @@ fn well(b: &mut Bench, reads: u32) {
 
 #[test]
 fn the_third_damage_in_64_transfers_is_one_too_many() {
-    // From the first damaged transfer to the third: two repetitions, and those that go well.
+    // Between the first damaged transfer and the third there are two repetitions and `between`
+    // reads.
     for (between, expected) in
         [(0, vec![ServiceRequest::Retune]), (59, vec![ServiceRequest::Retune]), (60, vec![])]
     {
@@ -88,7 +89,7 @@ fn soon_after_a_tuning_it_is_made_slower_and_later_tuned_again() {
     let mut b = kept();
     let asked: Vec<_> = (0..4).flat_map(|_| damaged_once(&mut b)).collect();
     assert_eq!(asked, [ServiceRequest::Retune, ServiceRequest::Slower]);
-    // In the new mode damages are counted anew.
+    // The count of damaged transfers begins again in the new mode.
     assert_eq!((damaged_once(&mut b), damaged_once(&mut b)), (vec![], vec![]));
     b.now += 1_000 * MS;
     assert_eq!(damaged_once(&mut b), [ServiceRequest::Retune]);
@@ -103,9 +104,9 @@ fn damage_that_stays_is_tuned_once_and_slowed_down_five_times() {
     let (asked, result) = helped_until(&mut b, id);
     assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == Cause::Crc));
     assert_eq!(asked, [&[ServiceRequest::Retune][..], &[ServiceRequest::Slower; 5]].concat());
-    // Three tries, one after the tuning, three in each slower mode.
+    // Three tries in the first mode, one after the tuning, three in each of five slower modes.
     assert_eq!(b.world.borrow().transfers().len(), 3 + 1 + 5 * 3);
-    // Each incident has measures of its own.
+    // A later incident begins with the first measure again.
     b.now += 1_000 * MS;
     let id = b.read(0, 1);
     assert_eq!(helped_until(&mut b, id).0, asked);
@@ -166,7 +167,7 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     assert!(b.world.borrow().medium[..24 * 512].iter().all(|&byte| byte == 7));
     let places: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.arg).collect();
     assert_eq!(places, [0, 8, 0, 8, 16]);
-    // Told once, and counted.
+    // The loss is reported by one flush, and counted once.
     let id = flush(&mut b);
     assert_eq!(b.finish(id).result, Err(Error::CacheLost));
     let id = flush(&mut b);
@@ -220,7 +221,7 @@ fn a_card_that_programs_for_ever_is_asked_for_three_seconds() {
     b.fault(1, Cause::Timeout, Stage::Busy, true);
     b.world.borrow_mut().stuck_state = Some(7 << 9);
     assert_eq!(b.help(), ServiceRequest::Reinit);
-    // A second and a half before the controller is reset, and as long again after.
+    // The engine waits 1.5 s for the card before the reset of the controller, and 1.5 s after it.
     assert!((3_000 * MS..3_100 * MS).contains(&b.now), "{} ns", b.now);
     assert_eq!((b.taken(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
     b.world.borrow_mut().stuck_state = None;
@@ -247,7 +248,7 @@ fn a_flush_has_the_time_that_the_card_asks_for() {
 
 #[test]
 fn requests_that_failed_together_stay_together_for_commands_longer_than_for_data() {
-    // Of a command five tries, all of them together.
+    // Faults of a command: five tries, each with all requests together.
     let mut b = bench();
     b.fault(2, Cause::Timeout, Stage::Command, false);
     for nth in 1..=4 {
@@ -259,7 +260,7 @@ fn requests_that_failed_together_stay_together_for_commands_longer_than_for_data
     }
     let sizes: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.blocks).collect();
     assert_eq!(sizes, [1, 16, 16, 16, 16, 16, 16]);
-    // Of data one more, then each alone.
+    // Faults of data: one more try together, and then each request alone.
     let mut b = bench();
     b.fault(2, Cause::Timeout, Stage::Data, true);
     b.fault(4, Cause::Timeout, Stage::Data, true);
@@ -290,7 +291,7 @@ fn an_abort_stops_what_moves_and_nothing_else() {
 
 #[test]
 fn help_that_fails_leads_to_the_next() {
-    // A mode that cannot be tuned or slowed down is gone on with.
+    // If tuning and slowing down fail, the engine continues in the present mode.
     let mut b = kept();
     b.world.borrow_mut().bad.insert(0, Cause::Crc);
     let id = b.read(0, 1);
@@ -332,7 +333,7 @@ fn a_card_that_bounces_is_believed_after_a_time_of_quiet() {
     b.world.borrow_mut().remove();
     let _ = b.e.on_irq(b.now);
     assert_eq!(b.finish(read).result, Err(Error::Removed));
-    // It bounces, and is believed after 50 ms of quiet.
+    // The contact bounces; the engine believes it after 50 ms without a change.
     for _ in 0..3 {
         b.now += 30 * MS;
         b.world.borrow_mut().insert();
@@ -373,8 +374,8 @@ fn a_lost_status_takes_the_pieces_before_with_it() {
 
 #[test]
 fn what_the_card_says_at_last_goes_to_its_owner() {
-    // The response to the second is lost, and the question after it finds the error of the first:
-    // known, so that is not made again.
+    // The response to the second write is lost. The next status request finds an error, which
+    // belongs to the first write: so the first write fails, and is not sent again.
     let mut b = bench();
     let (first, second) = (b.write(0, 8, 1), b.write(100, 8, 2));
     b.step();
@@ -384,7 +385,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
     assert!(b.finish(second).result.is_ok());
     let places: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.arg).collect();
     assert_eq!(places, [0, 100, 100]);
-    // After a read it is not known whose it was: the write is made again.
+    // If the next request is a read, the error may be that of the write, which is sent again.
     let mut b = bench();
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     b.step();
@@ -394,7 +395,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
     assert!(b.finish(read).result.is_ok());
     let writes = b.world.borrow().transfers().iter().filter(|seen| seen.index == 25).count();
     assert_eq!(writes, 2);
-    // What a read ran into is its own.
+    // An error that occurs during a read belongs to the read.
     let mut b = bench();
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     b.step();
@@ -402,7 +403,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
     b.world.borrow_mut().next_status = R1::CARD_ECC_FAILED;
     assert!(b.finish(write).result.is_ok());
     assert!(b.finish(read).result.is_ok());
-    // An error that belongs to no request is the next flush's, once.
+    // The next flush reports an error that belongs to no request, only one time.
     let mut b = bench();
     b.world.borrow_mut().next_status = R1::ERROR;
     let read = b.read(0, 1);
@@ -412,7 +413,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
     assert!(matches!(b.finish(id).result, Err(Error::Program(_))));
     let id = flush(&mut b);
     assert!(b.finish(id).result.is_ok());
-    // One that is a write's is no other request's.
+    // An error that belongs to a write fails no other request.
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     b.world.borrow_mut().next_status = 0;
     b.step();
@@ -434,7 +435,7 @@ fn a_lean_engine_knows_who_comes_and_goes() {
     b.world.borrow_mut().remove();
     let _ = b.e.on_irq(b.now);
     assert_eq!(b.finish(id).result, Err(Error::Removed));
-    // A write whose status was lost has not surely been made.
+    // A write whose status was lost may not have been programmed.
     let mut b = Bench::new(Lean(Fifo));
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     b.step();
@@ -499,7 +500,7 @@ fn a_retry_has_more_time_than_the_try() {
             if b.e.take(id).is_some() {
                 break;
             }
-            // The card is silent as long as it is asked for data, and answers all else.
+            // The card does not answer the read, and answers all other commands.
             let (index, sent) = {
                 let world = b.world.borrow();
                 (world.log.last().map(|seen| seen.index), world.log.len())
@@ -522,7 +523,7 @@ fn a_retry_has_more_time_than_the_try() {
         let id = b.read(3, 1);
         let waits = waits(&mut b, id);
         let [first, second, third, ..] = waits[..] else { panic!("{waits:?}") };
-        // The card's 100 ms, once, twice and four times; the engine's own slack does not grow.
+        // The card's time of 100 ms doubles with each try; the engine's own slack does not grow.
         assert_eq!((second - first, third - second), (100, 200), "{waits:?}");
     }
 }

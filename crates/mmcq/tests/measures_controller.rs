@@ -21,7 +21,8 @@ fn a_tuning_that_the_controller_asks_for_holds_the_queue_until_it_comes() {
     b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
     assert!(b.now - began < MS);
-    // A supervisor that takes it on and does not begin is not waited for: nothing is wrong.
+    // The engine does not wait for a supervisor that takes this request and does not begin: nothing
+    // is wrong.
     b.world.borrow_mut().retune = true;
     let (first, id) = (b.read(0, 1), b.read(64, 1));
     let began = b.now;

@@ -1,5 +1,5 @@
-//! Tests of the order of requests: requests that only touch do not overlap, and only a request that
-//! stays behind is overtaken.
+//! Tests of the order of requests: requests with adjacent blocks do not overlap, and the bound
+//! `fair_blocks` limits a merged transfer only if it overtakes another request.
 
 use crate::support;
 use mmcq::engine::{Config, Engine, Kind, Request};
@@ -92,7 +92,7 @@ fn requests_are_joined_past_older_ones_that_they_do_not_meet() {
 #[test]
 fn in_front_and_behind_in_whatever_order_they_came() {
     assert_eq!(in_order(vec![read(16, 8), read(8, 8), read(24, 8), read(0, 8)]), [(0, 32)]);
-    // A gap of one block is a gap.
+    // A gap of one block prevents a merge.
     assert_eq!(in_order(vec![read(16, 8), read(25, 8), read(7, 8)]), [(16, 8), (25, 8), (7, 8)]);
 }
 
@@ -100,15 +100,15 @@ fn in_front_and_behind_in_whatever_order_they_came() {
 fn the_bound_holds_where_a_request_stays_behind_and_only_there() {
     let config = Config::DEFAULT.fair_blocks(16).merge_blocks(24);
     let run = || (0..4).map(|i| read(8 * i, 8));
-    // No request does: as much as may be merged, and no block more.
+    // No request is overtaken: only the limit `merge_blocks` counts.
     assert_eq!(transfers(config, Fifo, run().collect()), [(0, 24), (24, 8)]);
-    // One that came last is not overtaken.
+    // The last request is not overtaken by those before it.
     let last = run().chain([read(100, 4)]).collect();
     assert_eq!(transfers(config, Fifo, last), [(0, 24), (24, 8), (100, 4)]);
-    // One that came after the first is.
+    // The second request is overtaken by the third.
     let second = run().take(1).chain([read(100, 4)]).chain(run().skip(1)).collect();
     assert_eq!(transfers(config, Fifo, second), [(0, 16), (100, 4), (16, 16)]);
-    // A request that is as large by itself goes alone.
+    // A first request that has the largest size is sent alone.
     let large = vec![read(0, 24), read(24, 8)];
     assert_eq!(transfers(config, Fifo, large), [(0, 24), (24, 8)]);
 }
@@ -119,7 +119,8 @@ fn the_bound_holds_where_a_request_stays_behind_and_only_there() {
 fn of_two_that_continue_a_batch_the_one_of_its_last_client_joins() {
     let of = |client, lba, blocks| read(lba, blocks).from(Origin { client, sync: true });
     assert_eq!(in_order(vec![of(1, 100, 1), of(2, 101, 2), of(1, 101, 1)]), [(100, 2), (101, 2)]);
-    // Neither is the last client's: one that leaves none of its own behind.
+    // No waiting request is of the batch's last client: the request joins whose client has no other
+    // one waiting.
     let torn = [of(2, 99, 2), of(2, 101, 2), of(3, 101, 1)];
     assert_eq!(in_order([of(1, 100, 1)].into_iter().chain(torn).collect()), [(100, 2), (99, 4)]);
 }
@@ -138,6 +139,6 @@ fn a_clients_short_reads_are_not_torn_apart_by_another_that_they_continue() {
     assert_eq!(all(read, 1, 1..5), [(80, 4), (81, 4)]);
     assert_eq!(all(write, 1, 1..5), [(-80, 5), (-81, 3)]);
     assert_eq!(all(read, 8, 1..5), [(80, 40), (88, 24)]);
-    // One that has no other waiting does join.
+    // A request whose client has no other request waiting does join.
     assert_eq!(all(read, 1, 4..5), [(80, 5)]);
 }

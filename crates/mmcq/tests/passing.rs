@@ -149,7 +149,7 @@ fn a_run_over_blocks_that_an_older_write_is_on_stays_behind_it() {
     assert_eq!(rig.went()[0], (2_004, 8));
 }
 
-/// Tests the written bound: at most 64 younger requests go before a request.
+/// Tests the documented bound: at most 64 younger requests go before a request.
 #[test]
 fn a_request_is_passed_by_so_many_and_no_more() {
     let mut rig = Rig::new(true, read(9_000));
@@ -157,7 +157,7 @@ fn a_request_is_passed_by_so_many_and_no_more() {
     for turn in 0u64.. {
         rig.submit(run(read, 10_000 + turn * 100));
         let before = rig.went().len();
-        // A run goes in two pieces here.
+        // A run goes in two transfers here.
         while rig.went().len() < before + 2 && !rig.went().contains(&(1_000, 8)) {
             rig.step();
         }
@@ -180,9 +180,9 @@ fn what_continues_an_open_transfer_goes_before_what_would_close_it() {
     assert_eq!(data, [(8, false), (16, false), (8, true), (8, false)], "9016 goes on where 9008 ended");
 }
 
-/// Tests the written bound of an open transfer: before a waiting request the engine sends requests
-/// that continue the transfer, together fewer blocks than four times [`Config::fair_blocks`]. All
-/// slots are in use, and some request always continues the transfer.
+/// Tests the documented bound of an open transfer: before a waiting request the engine sends
+/// requests that continue the transfer, together fewer blocks than four times
+/// [`Config::fair_blocks`]. All slots are in use, and some request always continues the transfer.
 #[test]
 fn an_open_transfer_passes_a_request_for_so_many_blocks_and_no_more() {
     let config = Config::DEFAULT.fair_blocks(32);
@@ -200,6 +200,6 @@ fn an_open_transfer_passes_a_request_for_so_many_blocks_and_no_more() {
     }
     let log = rig.world.borrow();
     let before: u32 = log.log.iter().take_while(|seen| seen.arg != 1_000).map(|seen| seen.blocks).sum();
-    // The first two were older.
+    // Two requests were submitted before that of block 1000.
     assert!((8 + 8 + 96..8 + 8 + 4 * 32).contains(&before), "{before} blocks");
 }

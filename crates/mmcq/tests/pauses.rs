@@ -32,7 +32,7 @@ fn slow_submitters_are_waited_for_up_to_the_limit() {
         (400_000, "23 18+8 18+8 +8 +8 +8 +8"),
         (3_000_000, "23 18+8 18+8 +8 +8 +8 +8"),
         (140_000_000, "23 18+8 18+8 +8 +8 +8 +8"),
-        // None of these comes in time, so none is waited for.
+        // No request comes in time, so the engine keeps no transfer open.
         (320_000_000, "23 18+8 23 18+8 23 18+8 23 18+8 23 18+8 23 18+8"),
     ] {
         let world = world(true);
@@ -44,7 +44,7 @@ fn slow_submitters_are_waited_for_up_to_the_limit() {
         }
         assert_eq!(log(&world), expected, "{pause_ns} ns");
     }
-    // A board may say less, and nothing at all.
+    // A board may configure a shorter time, or 0.
     for (hold_ns, expected) in [(1_000_000, "23 18+8 23 18+8 23 18+8"), (0, "23 18+8 23 18+8 23 18+8")] {
         let world = world(true);
         let mut e: TestEngine<4> = Engine::new(TestHost::new(&world), Config::DEFAULT.hold_ns(hold_ns));
@@ -80,7 +80,7 @@ fn what_pauses_have_shown_decides_whether_a_transfer_is_kept_open() {
         pair(&mut e, n);
     }
     assert_eq!(pair(&mut e, 60), "18+8 +8 12");
-    // A long run is seen again.
+    // When the requests form a long run, the engine keeps the transfer open again.
     for i in 0..40 {
         one(&mut e, read(800 + i * 4, 4), &mut now).unwrap();
         pass(&mut e, &mut now, 3_000_000);
@@ -154,7 +154,7 @@ fn the_status_of_complete_writes_is_not_owed_for_long() {
         assert_eq!((world.borrow().open, e.stats().unowned), (None, 0));
     }
     assert_eq!(Config::DEFAULT.owed_ns, 1_000_000_000, "what docs/durable.md says");
-    // Reads owe nothing.
+    // After reads no status is missing, so there is no such limit.
     let world = world(true);
     let mut e = engine::<4>(&world);
     let mut now = 0;
@@ -199,9 +199,9 @@ fn clients_that_take_turns_hear_of_their_writes_before_the_close() {
     }
     log(&world);
     one(&mut e, write(160, 8, 5), &mut now).unwrap();
-    // The next command tells the status of the one before.
+    // The next command shows the status of the write before.
     assert_eq!(log(&world), "12 25+8");
-    // The other one waits already.
+    // The other client's write waits already.
     pass(&mut e, &mut now, 3_000_000);
     let (first, second) =
         (e.submit(write(660, 8, 5), now).unwrap(), e.submit(write(168, 8, 5), now).unwrap());

@@ -86,7 +86,7 @@ fn the_card_is_asked_until_it_has_flushed() {
     assert_eq!(b.commands(), [write, (13, 1 << 16), read, read, read]);
     let asked = b.asked.borrow();
     assert_eq!((asked[0].1, asked[0].2 & 1), (Direction::Write, 1), "bit 0 starts it");
-    // A millisecond between two questions, and none wasted.
+    // The register is polled each millisecond.
     for pair in asked[1..].windows(2) {
         let pause = pair[1].0 - pair[0].0;
         assert!((MS..MS + 10_000).contains(&pause), "{pause} ns");
@@ -100,7 +100,7 @@ fn a_flush_that_never_ends_is_an_error_in_time() {
     assert!(matches!(b.finish(id), Err(Error::Protocol(_))));
     assert!((20 * MS..22 * MS).contains(&b.now), "{} ns", b.now);
     assert_eq!(b.asked.borrow().iter().filter(|asked| asked.1 == Direction::Write).count(), 1);
-    // The queue goes on.
+    // The requests after the flush are executed.
     let read = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 1));
     let id = b.e.submit(read, b.now).unwrap();
     assert_eq!(b.finish(id), Ok(()));
@@ -108,7 +108,7 @@ fn a_flush_that_never_ends_is_an_error_in_time() {
 
 #[test]
 fn a_flush_that_is_refused_or_damaged_has_failed_and_is_not_repeated() {
-    // The status of the start, and that of a question.
+    // The error shows in the status of the start, or in that of a poll.
     for steps in [0, 2] {
         let mut b = bench(2);
         let id = b.flush();
@@ -116,7 +116,7 @@ fn a_flush_that_is_refused_or_damaged_has_failed_and_is_not_repeated() {
         b.world.borrow_mut().next_status = R1::ERROR;
         assert!(matches!(b.finish(id), Err(Error::Card(status)) if status & R1::ERROR != 0), "{steps}");
     }
-    // Write-protected is another error, and bit 7 none at all on SD.
+    // WP_VIOLATION gives another error; bit 7 means nothing on an SD card.
     let mut b = bench(2);
     let id = b.flush();
     b.world.borrow_mut().next_status = R1::WP_VIOLATION;
@@ -141,7 +141,7 @@ fn without_a_page_or_a_card_there_is_no_flush() {
     let id = b.flush();
     assert_eq!(b.finish(id), Err(Error::Buffer { needed: BLOCK_BYTES, given: 256 }));
     assert_eq!(b.commands(), []);
-    // It goes between two questions.
+    // The card is removed between two polls.
     let mut b = bench(u32::MAX);
     let id = b.flush();
     while b.asked.borrow().len() < 3 {
@@ -152,7 +152,7 @@ fn without_a_page_or_a_card_there_is_no_flush() {
     let _ = b.e.on_irq(b.now);
     assert_eq!(b.finish(id), Err(Error::Removed));
     assert!(b.now - began < MS);
-    // Or the program says that there is none.
+    // The program reports that there is no card.
     let mut b = bench(u32::MAX);
     let id = b.flush();
     while b.asked.borrow().len() < 3 || b.world.borrow().running() {

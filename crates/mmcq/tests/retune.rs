@@ -30,7 +30,7 @@ fn a_tuning_that_a_reset_has_lost_is_made_again_in_the_same_incident() {
     let id = b.read(0, 1);
     assert_eq!(b.help(), ServiceRequest::Retune);
     b.e.service_done(Ok(target(BLOCKS)), b.now);
-    // The next failure's line reset hangs.
+    // The next failure leads to a reset of the lines, which hangs.
     b.world.borrow_mut().fails_resets = (true, false);
     let before = data_commands(&b);
     assert_eq!(b.help(), ServiceRequest::Retune, "{:?}", b.steps());
@@ -84,7 +84,7 @@ fn nothing_is_tuned_in_another_partition() {
             ask: true,
             back: 1,
         };
-        // From here on the card does not even tell its state.
+        // From here on the card does not even answer CMD13.
         for nth in damaged_at..damaged_at + 5 {
             b.fault(nth, Cause::Crc, Stage::Command, true);
         }

@@ -115,7 +115,7 @@ impl Model {
 
     fn asked(&mut self, frames: &mut [u8]) {
         if number(&self.answer, 510) == 4 << 8 {
-            // Data of as many units as are asked for; the MAC is over all of them.
+            // Sends as many frames of data as are requested; the MAC covers all of them.
             let one = self.answer.clone();
             let at = usize::from(number(&one, 504)) * 256;
             for (n, frame) in frames.chunks_mut(512).enumerate() {

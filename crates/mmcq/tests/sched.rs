@@ -1,5 +1,5 @@
-//! Tests of the schedulers' written bounds on a synthetic server. The checks use only the log of
-//! the server, and nothing of how a scheduler works.
+//! Tests of the bounds that the documentation of the schedulers promises, on a synthetic server.
+//! The checks use only the log of the server, and nothing of how a scheduler works.
 
 #[path = "sched/bounds.rs"]
 mod bounds;
@@ -171,7 +171,7 @@ fn deadline_goes_up_in_batches() {
         policy.sent(&w, MS);
         order.push(w.lba);
     }
-    // Two batches of three reads upwards pass over the writes, which are then due.
+    // Two batches of three reads each go before the writes; then the writes must be sent.
     assert_eq!(order, [8, 100, 300, 500, 700, 900, 20, 40]);
 }
 
@@ -183,7 +183,8 @@ fn fair_keeps_its_bounds_in_blocks() {
         let r = &mut Random(seed);
         let server = Server { longest_blocks: r.within(1..=600) as u32, cancels: r.below(100), ..FAST };
         let (config, told) = some_fair(r, &server);
-        // Budgets small against the time-out, and no idling: charges are blocks.
+        // The budgets are small against the time-out, and there is no idling, so clients pay in
+        // blocks.
         let config = config.with_budget(told.budget_blocks, 10_000 * MS).unwrap().with_idling(0, 0).unwrap();
         let log = serve(&mut Fair::new(config), &some_clients(r), server, seed);
         for sync in [false, true] {
@@ -233,8 +234,8 @@ fn weights_give_service_in_proportion() {
 
 #[test]
 fn who_is_slow_pays_for_time() {
-    // 8 blocks in 5 ms against 128 in 7.4 ms: by blocks alone the slow one would take 91 % of the
-    // card.
+    // The client `slow` transfers 8 blocks in 5 ms, the other client 128 blocks in 7.4 ms. With
+    // equal numbers of blocks, `slow` would have 91 % of the card's time.
     let slow = Client { sequential: false, ..Client::reader(0, 4, 2000, 8) };
     let clients = [slow, Client::reader(1, 4, 2000, 128)];
     let server = Server { block_ns: 20_000, transfer_ns: 4_840_000, ..FAST };
@@ -258,8 +259,8 @@ fn who_is_slow_pays_for_time() {
             apart_ns = apart_ns.max((time_ns[0] - time_ns[1]).abs());
         }
     }
-    // Both are slower than the rate: each turn is a time-out and one transfer at most, and two
-    // turns are as far as they may be apart.
+    // Both clients are slower than the rate budget / time-out. So each turn lasts for the time-out
+    // and one transfer at most, and the card times of the clients differ by at most two turns.
     let transfer_ns = 4_840_000 + 128 * 20_000;
     assert!(apart_ns <= 2 * (125_000_000 + transfer_ns), "{apart_ns}");
     assert!(apart_ns > 100_000_000, "turns are longer than that: {apart_ns}");
@@ -281,7 +282,7 @@ fn asynchronous_writes_wait_but_do_not_starve() {
     let log = serve(&mut Fair::new(config), &[writer.clone(), reader.clone()], server, 3);
     assert_eq!(check_fair_classes(&log, &told), Ok(()));
     assert!(check_fair_classes(&log, &Told { sync_turns: 0, ..told.clone() }).is_err());
-    // Written by a client that another waits for, it is a peer.
+    // If its writes are synchronous, the writer is treated like the reader.
     let log = serve(&mut Fair::new(config), &[Client { sync: true, ..writer }, reader], server, 3);
     assert!(check_fair_waiting(&log, &told, true).unwrap() > 0.1);
 }
@@ -304,7 +305,7 @@ fn asynchronous_writes_do_not_starve_behind_a_reader_that_is_waited_for() {
     }
 }
 
-/// Returns the idle time of the card while a request waited: the sum, and the longest idle time
+/// Returns how long the card was idle although a request waited: the sum, and the longest idle time
 /// between two transfers of the client `other`.
 fn idled(log: &[Event], other: u8) -> (u64, u64) {
     let (mut all, mut since, mut longest) = (0, 0, 0);
@@ -336,8 +337,8 @@ fn idling_is_for_the_quick_and_is_bounded() {
     let equal = [100; 8];
     let (all, longest) = run(&thinker, equal);
     assert!(all > 100 * MS, "a quick reader is worth it: {all}");
-    // Two turns in a row may be his, as far as the writer was ahead; all of it is card time that he
-    // pays for.
+    // The thinker may have two turns in a row, if the writer was ahead by a turn. The thinker pays
+    // for all of that card time.
     assert!(longest <= 2 * 40 * MS * (4096 + 127) / 4096, "{longest}");
     let jumps = Client { sequential: false, ..thinker.clone() };
     assert!(
@@ -374,10 +375,10 @@ fn idling_ends_when_no_request_comes() {
     policy.arrived(&other, now_ns);
     let Choice::IdleUntil(until_ns) = policy.pick([other].into_iter(), now_ns) else { panic!("no idling") };
     assert!(until_ns > now_ns && until_ns <= now_ns + 8 * MS);
-    // Asking again does not begin again.
+    // A second call of `pick` does not extend the idle time.
     assert_eq!(policy.pick([other].into_iter(), until_ns - 1), Choice::IdleUntil(until_ns));
-    // He comes at the last moment and is served; then it begins again, and this time he does not
-    // come.
+    // The client's request comes at the last moment, and is sent. Then the idle time begins again,
+    // and this time no request comes.
     let w = own(80, until_ns - 1);
     policy.arrived(&w, until_ns - 1);
     assert_eq!(policy.pick([other, w].into_iter(), until_ns - 1), Choice::Go(0));
@@ -415,7 +416,8 @@ fn nobody_is_waited_for_among_readers_that_ask_alike() {
     let follow = |count: u64| move |nth: u64| if nth + count > 9 { 8 * nth } else { 5000 + nth * 100 };
     let chance = |nth: u64| if nth == 9 { random(8) + 8 } else { random(nth) };
     assert_eq!(choice(&chance, &|w| w, equal), Choice::Go(9));
-    // Otherwise he is waited for: a longer read, a write, another weight, or a stream of his own.
+    // Otherwise it waits for client 0: if the other request is longer or a write, if the weights
+    // differ, or if client 0 has a stream.
     let idles = |choice| matches!(choice, Choice::IdleUntil(_));
     assert!(idles(choice(&follow(3), &|w| w, equal)));
     assert!(idles(choice(&random, &|w| Waiting { blocks: 64, ..w }, equal)));

@@ -37,7 +37,7 @@ fn a_card_with_three_functions() {
     assert_eq!(second.manufacturer, card.manufacturer());
     assert!(card.function(0).is_none() && card.function(4).is_none() && card.function(8).is_none());
     let world = world.borrow();
-    // 4 lines, DAT3's pull-up off; high speed; asynchronous interrupt.
+    // Four lines, the pull-up at DAT3 disconnected; high speed; asynchronous interrupt.
     assert_eq!((world.f0[7], world.f0[0x13], world.f0[0x16]), (0x82, 3, 3));
     assert_eq!(world.bus, (Timing::HighSpeed, Width::W4, 50_000_000, false));
     assert!(world.log.iter().all(|(_, command)| command.index != 13), "I/O cards do not know CMD13");
@@ -55,13 +55,13 @@ fn uhs_with_tuning_and_what_is_left_without() {
     assert_eq!(world.borrow().f0[0x13] & 0x0e, 3 << 1);
     assert_eq!(world.borrow().bus, (Timing::Sdr104, Width::W4, 208_000_000, true));
 
-    // No sampling point: SDR104 is left out. SDR50 goes without, where the host does not ask for
-    // one.
+    // No sampling point is found, so SDR104 is left out. SDR50 is used without tuning, because the
+    // host does not require tuning for it.
     world.borrow_mut().tuning_blocks = None;
     let (_, card) = brought_up::<2>(&world);
     assert_eq!((card.timing, world.borrow().f0[0x13] & 0x0e), (Timing::Sdr50, 2 << 1));
 
-    // Where it does, SDR50 is left out as well, and DDR50 needs none.
+    // If the host requires tuning for SDR50, this mode is left out too. DDR50 needs no tuning.
     world.borrow_mut().caps.timings |= Caps::SDR50_TUNED;
     let (_, card) = brought_up::<2>(&world);
     assert_eq!((card.timing, world.borrow().f0[0x13] & 0x0e), (Timing::Ddr50, 4 << 1));
@@ -277,7 +277,7 @@ fn refusals_have_names() {
     let refused = run(&stack, function.read_u8(0x77, Chain::Last)).unwrap_err();
     assert_eq!(refused, IoError::Refused { function: 2, addr: 0x77, why: Refusal::OutOfRange });
     assert_eq!(refused.to_string(), "function 2, register 0x00077: the card refuses: argument out of range");
-    // Data for a function that is not enabled.
+    // A read of a function that is not enabled.
     let (result, buf) = run(&stack, function.read(At::From(0), 10, memory(64), Chain::Last));
     assert_eq!(result, Err(IoError::Refused { function: 2, addr: 0, why: Refusal::General }));
     assert_eq!(buf.len_bytes(), 64);
@@ -315,8 +315,8 @@ fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
     let (size, mut pieces) = (u32::from(split.block_bytes), Vec::new());
     while left > 0 {
         let most = u32::from(split.bytes_max);
-        // The longest that is allowed, blocks before bytes; what does not end the transfer keeps
-        // its successor aligned.
+        // The next piece is the longest that is allowed; a piece in block mode is preferred to one
+        // in byte mode. A piece that is not the last one keeps the next piece aligned.
         let fits = |bytes: u32| bytes == left || bytes.is_multiple_of(split.align);
         let alone = |bytes: u32| fits(bytes) && (!split.powers_of_two || bytes.is_power_of_two());
         let blocks = (1..=u32::from(split.blocks_max)).rev().map(|n| n * size);
@@ -540,7 +540,7 @@ fn functions_and_memory_share_the_bus() {
     assert_eq!(written, Some(99));
     let world = world.borrow();
     let order: Vec<u8> = world.log[from..].iter().map(|(_, command)| command.index).collect();
-    // A chain keeps the bus between its steps, but no more than so many while memory waits.
+    // A chain keeps the bus between its steps, up to `io_burst` commands while memory waits.
     let runs = order.split(|&index| index != 52).filter(|run| !run.is_empty());
     let longest = runs.clone().map(<[u8]>::len).next().unwrap();
     assert!(longest <= usize::from(Config::DEFAULT.io_burst) + 1, "{order:?}");

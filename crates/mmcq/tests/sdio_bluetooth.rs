@@ -61,12 +61,12 @@ fn a_packet_takes_its_steps_and_no_more() {
             (52, 1, 0x13, false),
             (52, 1, 0x13, true),
             (53, 1, 0, false),
-            // 2044 bytes: three blocks, and the rest.
+            // 2044 bytes are three blocks and a remainder.
             (53, 1, 0, false),
             (53, 1, 0, false),
             (52, 1, 0x10, true),
         ];
-        // With one function that may interrupt, the card is not asked which.
+        // If only one function may interrupt, INTx is not read.
         if both {
             steps.insert(0, (52, 0, 5, false));
         }
@@ -115,7 +115,7 @@ fn a_broken_packet_is_asked_for_again() {
     let (world, stack, mut irq, bluetooth) = opened(1);
     arrives(&world, 4, &bytes(100));
     let nth = world.borrow().data_phases;
-    // Its header, then its payload.
+    // The header is damaged first, then the payload.
     world.borrow_mut().faults.extend([(nth, Cause::Crc), (nth + 2, Cause::Crc)]);
     let (result, buf) = run(stack, bluetooth.receive(&mut irq, memory(256)));
     assert_eq!((result, &buf[..100]), (Ok(Packet { kind: 4, bytes: 100 }), &bytes(100)[..]));
@@ -137,7 +137,7 @@ fn a_packet_that_never_gets_better_is_given_up() {
         let (result, buf) = run(stack, bluetooth.receive(&mut irq, buf));
         assert_eq!((result, &buf[..4]), (Ok(Packet { kind: 2, bytes: 4 }), &b"good"[..]));
     }
-    // One that the buffer cannot hold.
+    // A packet that is larger than the buffer.
     let (world, stack, mut irq, bluetooth) = opened(1);
     arrives(&world, 2, &[5; 65]);
     let (result, _) = run(stack, bluetooth.receive(&mut irq, memory(64)));
@@ -164,8 +164,8 @@ fn receiving_may_be_dropped_at_every_poll() {
             }
         }
         settle(stack);
-        // Was it acknowledged to the future that was dropped? If not, the card has it still, and
-        // tells.
+        // If the packet was not acknowledged before the future was dropped, the card still has it
+        // and reports it again.
         let first_left = world.borrow().type_a.incoming.len();
         arrives(&world, 2, b"second");
         let mut buf = memory(64);
@@ -191,7 +191,7 @@ fn the_level_stays_until_it_is_acknowledged() {
     assert!(poll_once(pin!(irq.wait())).is_none(), "no function may interrupt yet");
     run(stack, irq.enable(2)).unwrap();
     run(stack, irq.wait()).unwrap();
-    // The waiter is gone; the next one finds it still there, and nothing is reported a second time.
+    // The interrupt stays pending until it is acknowledged, so the next wait finds it at once.
     assert!(poll_once(pin!(irq.wait())).is_some());
     assert!(!step(stack), "masked");
     assert_eq!(run(stack, irq.pending()), Ok(4));
@@ -200,7 +200,7 @@ fn the_level_stays_until_it_is_acknowledged() {
     world.borrow_mut().asserts = 0;
     irq.ack();
     assert!(poll_once(pin!(irq.wait())).is_none());
-    // An acknowledge of nothing does nothing.
+    // An acknowledgement without an interrupt does nothing.
     let listened = world.borrow().listened;
     irq.ack();
     assert_eq!(world.borrow().listened, listened);
@@ -224,7 +224,7 @@ fn no_interrupt_is_lost_in_any_interleaving() {
         while turns < 40 || world.borrow().asserts & may != 0 {
             turns += 1;
             assert!(turns < 2000, "an interrupt is lost: {:#x} is asserted", world.borrow().asserts);
-            // Serves one interrupt, or is dropped somewhere on the way.
+            // Serves one interrupt, or is dropped after some events.
             let patience = if turns < 40 { u.int_in_range(0..=8)? } else { 100 };
             let mut serve: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(async {
                 irq.wait().await.unwrap();

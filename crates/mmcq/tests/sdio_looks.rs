@@ -94,7 +94,7 @@ fn attention_is_found_by_asking() {
     let late_ns = NOW_NS.get() - asserted_ns;
     println!("found after {late_ns} ns");
     assert!(late_ns <= LONGEST_NS + MS, "{late_ns}");
-    // It stays until it is acknowledged, and then it is found anew.
+    // The interrupt stays pending until it is acknowledged. Then a poll finds it again.
     run(&stack, irq.wait()).unwrap();
     irq.ack();
     run(&stack, irq.wait()).unwrap();
@@ -102,7 +102,7 @@ fn attention_is_found_by_asking() {
     irq.ack();
     let quiet_ns = NOW_NS.get();
     assert!(!run_until(&stack, irq.wait(), quiet_ns + 30 * MS), "nothing asks any more");
-    // No function may interrupt: the card is left alone.
+    // If no function may interrupt, the engine does not poll the card.
     run(&stack, irq.disable(2)).unwrap();
     assert_eq!(stack.with(|engine| engine.next_deadline_ns()), None);
 }
@@ -145,7 +145,7 @@ fn a_waiter_that_is_dropped_loses_nothing() {
     run(&stack, irq.enable(2)).unwrap();
     world.borrow_mut().asserts = 4;
     for patience in 0..12 {
-        // Dropped after so many events, in the middle of a look too.
+        // Dropped after `patience` events, also in the middle of a poll.
         {
             let mut wait = pin!(irq.wait());
             for _ in 0..patience {
@@ -173,7 +173,7 @@ fn a_card_that_cannot_be_asked_is_an_error_and_not_a_wait_for_ever() {
 
 #[test]
 fn drivers_say_whether_they_hear_the_card() {
-    // What they do not implement is not promised.
+    // Drivers that do not implement the card interrupt must not declare it.
     const { assert!(!<pl181::Pl181<Mmio> as Host>::CARD_IRQ) };
     const { assert!(!<mmcq::host::rtsx::Rtsx<Mmio, NoDma> as Host>::CARD_IRQ) };
     const { assert!(<mmcq::host::sdhci::Sdhci<Mmio, NoDma, 8> as Host>::CARD_IRQ) };

@@ -114,13 +114,13 @@ fn a_queued_run_is_one_open_transfer() {
     let world = world(true);
     let mut e = engine::<8>(&world);
     let mut now = 0;
-    // Each is as large as a transfer may be: merging cannot help.
+    // Each read has the largest size of a transfer, so no reads can be merged.
     let ids: Vec<_> = (0..5).map(|i| e.submit(read(i * 16, 16), 0).unwrap()).collect();
     for id in ids {
         assert_eq!(finish(&mut e, id, &mut now), Ok(16 * 512));
     }
     rest(&mut e, &mut now);
-    // The first went out before there was another.
+    // The first read was sent before the second had come.
     assert_eq!(log(&world), "23 18+16 18+16 +16 +16 +16 12");
     assert_eq!((e.stats().continued, closed(&e, Close::Idle)), (3, 1));
 }
@@ -131,7 +131,7 @@ fn a_long_request_goes_on_in_its_own_transfer() {
     world.borrow_mut().caps.busy = BusyDetect::Status;
     let mut e = engine::<4>(&world);
     let mut now = 0;
-    // Its length is known: CMD23 says it, and the card ends by itself.
+    // The length is known: CMD23 sets it, and the card ends the transfer by itself.
     assert_eq!(one(&mut e, read(64, 40), &mut now), Ok(40 * 512));
     rest(&mut e, &mut now);
     assert_eq!(log(&world), "23 18+16 +16 +8");
@@ -139,7 +139,7 @@ fn a_long_request_goes_on_in_its_own_transfer() {
     rest(&mut e, &mut now);
     assert_eq!(log(&world), "23 25+16 +16 +8 13");
     assert!(world.borrow().medium[64 * 512..104 * 512].iter().all(|&b| b == 3));
-    // Halted on the way, it is stopped, and goes on later from where it was.
+    // A halt stops the read in the middle; later the read continues from there.
     let id = e.submit(read(200, 40), now).unwrap();
     e.halt();
     for _ in 0..10 {
@@ -169,14 +169,14 @@ fn a_run_of_single_requests_is_seen_and_held() {
         now += 50_000;
     }
     assert_eq!(log(&world), "23 18+8 18+8 +8 +8");
-    // No request comes: it is held for as long as it may be.
+    // No further request comes: the transfer stays open for the longest time that is allowed.
     let held_until = e.next_deadline_ns().unwrap();
     assert_eq!(held_until, now - 50_000 + Config::DEFAULT.hold_ns);
     let _ = e.poll(held_until - 1);
     assert_eq!(log(&world), "");
     rest(&mut e, &mut now);
     assert_eq!((log(&world), closed(&e, Close::Idle)), ("12".to_owned(), 1));
-    // The same with writes; they are complete before the close, and the close asks the card.
+    // Writes are complete before the close; the close asks the card for their status.
     for i in 0..4 {
         one(&mut e, write(i * 8, 8, 9), &mut now).unwrap();
         now += 50_000;
@@ -224,7 +224,7 @@ fn everything_else_closes_first() {
     let raw = Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 };
     one(&mut e, Request::new(raw, DmaBuf::EMPTY), &mut now).unwrap();
     assert_eq!(log(&world), "12 13");
-    // Suspend and halt, at once.
+    // Suspend and halt close the transfer at once.
     for halt in [false, true] {
         let (mut e, mut now) = held::<4>(&world, true);
         if halt {
@@ -286,7 +286,7 @@ fn where_only_a_response_shows_the_end_of_busy_writes_are_stopped_by_us() {
     let mut now = 0;
     one(&mut e, write(100, 8, 1), &mut now).unwrap();
     one(&mut e, write(300, 40, 1), &mut now).unwrap();
-    // A busy card is not asked: one CMD13 each, for the status.
+    // A card that is still busy is not asked: each write has one CMD13, for its status.
     assert_eq!(log(&world), "25+8 12 13 25+16 +16 +8 12 13");
     one(&mut e, read(100, 8), &mut now).unwrap();
     assert_eq!((log(&world), e.stats().busy_polls), ("23 18+8".to_owned(), 0));
@@ -307,19 +307,20 @@ fn the_end_of_the_card_closes() {
 #[test]
 fn a_late_error_of_a_run_is_told_once() {
     let world = world(true);
-    // No client waits any more: the next flush is told, and only that.
+    // All writes are complete, so only the next flush reports the error.
     let (mut e, mut now) = held::<4>(&world, true);
     world.borrow_mut().next_status = R1::ERROR;
     assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(status)) if status & R1::ERROR != 0));
     assert_eq!(one(&mut e, flush(), &mut now), Ok(0));
-    // Programming fails after the close: CMD13 says so, the flush is told.
+    // Programming fails after the close: CMD13 shows it, and the flush reports it.
     let (mut e, mut now) = held::<4>(&world, true);
     let id = e.submit(flush(), now).unwrap();
     now += 1_000;
     let _ = e.on_irq(now);
     world.borrow_mut().next_status = R1::ERROR;
     assert!(matches!(finish(&mut e, id, &mut now), Err(Error::Program(_))));
-    // One that is not complete yet is written again; the earlier ones of its run tell the flush.
+    // A write that is not complete yet is sent again; the flush reports the error for the earlier
+    // ones.
     let (mut e, mut now) = held::<4>(&world, true);
     let last = e.submit(write(24, 8, 7), now).unwrap();
     let other = e.submit(read(500, 1), now).unwrap();
@@ -338,12 +339,12 @@ fn a_card_that_dies_in_a_run_tells_the_flush() {
     let (mut e, mut now) = held::<4>(&world, true);
     world.borrow_mut().bad.insert(24, Cause::Timeout);
     world.borrow_mut().next_status = 0;
-    // The next piece fails: its own owner gets it when it has been tried often enough; what was
-    // complete before was programmed, says the card.
+    // The next write of the run fails after all its tries, and its own client gets the error. The
+    // card's status shows that the earlier writes were programmed, so the flush succeeds.
     let id = e.submit(write(24, 8, 7), now).unwrap();
     assert!(matches!(finish(&mut e, id, &mut now), Err(Error::Host(_))));
     assert_eq!(one(&mut e, flush(), &mut now), Ok(0));
-    // The same, but the card has an error to report when it is asked.
+    // In this case the card's status shows an error.
     world.borrow_mut().bad.clear();
     let (mut e, mut now) = held::<4>(&world, true);
     world.borrow_mut().bad.insert(24, Cause::Timeout);
@@ -428,7 +429,7 @@ fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
         one(&mut e, read(i * 16, 16), &mut now).unwrap();
     }
     assert_eq!(log(&world), "23 18+16 23 18+16 23 18+16 23 18+16");
-    // One failure alone is forgiven.
+    // After a single failure the engine still keeps transfers open.
     let world = self::world(true);
     let (mut e, mut now) = held::<4>(&world, true);
     world.borrow_mut().refuse_continue = 1;
@@ -515,7 +516,7 @@ fn a_first_transfer_that_was_to_go_on_is_counted_as_closed() {
     e.submit(read(500, 16), 0).unwrap();
     let first = e.submit(read(0, 16), 0).unwrap();
     let second = e.submit(read(16, 16), 0).unwrap();
-    // The first is under way, and the second, which should continue it, goes.
+    // While the first read is under way, the second, which should continue it, is cancelled.
     while !world.borrow().log.last().is_some_and(|seen| seen.arg == 0 && seen.blocks == 16) {
         now += 1_000;
         let _ = e.on_irq(now);

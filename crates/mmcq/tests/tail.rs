@@ -173,7 +173,7 @@ fn closed_loop(direction: Direction, depth: u64) -> Loop<Fifo> {
 #[test]
 fn a_closed_loop_goes_in_whole_batches() {
     for direction in [Direction::Read, Direction::Write] {
-        // As many as there are slots, too: those that are complete are about to leave theirs.
+        // Depth 16 uses all slots: then the slots of complete requests are about to become free.
         for depth in [2, 4, 8, 16] {
             let merging = closed_loop(direction, depth).merging(400);
             assert!(merging > 0.95 * depth as f64, "{direction:?} depth {depth}: {merging:.2}");
@@ -215,9 +215,9 @@ fn a_closed_loop_goes_in_whole_batches_in_an_open_transfer_too() {
     }
 }
 
-/// Tests the alignment of batches to the card's pages. The first request goes alone, so that all
-/// batches begin one block after the begin of a page, until the end of one batch is left for the
-/// next batch.
+/// Tests the alignment of batches to the card's pages. The first request goes alone, so all batches
+/// begin one block after the begin of a page, until the engine leaves the end of one batch to the
+/// next.
 #[test]
 fn batches_of_short_requests_come_to_lie_on_pages() {
     for (direction, depth) in [(Direction::Read, 8), (Direction::Write, 8), (Direction::Read, 4)] {
@@ -275,7 +275,7 @@ fn a_client_that_stays_away_is_waited_for_once() {
         client.turn(false);
     }
     assert_eq!(client.engine.holds().count, held + 1);
-    // One that sends single requests from where it stopped.
+    // The client then sends single requests from where it stopped.
     for _ in 0..20 {
         let lba = client.next;
         client.next += u64::from(REQUEST);
@@ -322,7 +322,8 @@ fn a_request_that_leaves_what_is_held_does_not_go() {
         let id = client.flying.remove(leaves);
         assert!(client.engine.cancel(id).is_some(), "it is still in the queue");
         let phases = client.phases;
-        // As many as the tail has continue the last; one may get the slot that has become free.
+        // As many requests as the tail has continue the last one; one may get the slot that is free
+        // now.
         for _ in 0..6 {
             let lba = client.next;
             client.next += u64::from(REQUEST);

@@ -179,7 +179,7 @@ fn straight_line_code_runs_in_the_interrupt() {
     });
     task.scope(chain, &waker, || {
         for _ in 0..10 {
-            // One interrupt ends one command and starts the next, in this very call.
+            // One interrupt ends a command and starts the next one, in the same call.
             let before = world.borrow().log.len();
             stack.on_irq();
             assert_eq!(world.borrow().log.len(), before + 1);
@@ -268,7 +268,7 @@ fn any_memory_goes_through_a_bounce_buffer() {
     let partial = stack.block_on(device.read(7, &mut back[1..]), |_| ()).unwrap_err();
     assert_eq!(partial.blocks_done, 5, "all before the bad block");
 
-    // Dropped while the controller has the bounce buffer: it is found again.
+    // A future is dropped while the controller has the bounce buffer: the buffer comes back.
     {
         let mut context = Context::from_waker(Waker::noop());
         assert!(pin!(device.read(60, &mut back[1..513])).poll(&mut context).is_pending());

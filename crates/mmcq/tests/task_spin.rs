@@ -144,7 +144,7 @@ fn a_clock_that_stands_does_not_keep_it_spinning() {
     TICK.set(0);
     READS.set(0);
     assert!(once(stack.request_with(&advance, status())).0.is_pending());
-    // 100 us by looks of 250 ns; each reads the clock three times.
+    // 100 us of spinning, with a poll each 250 ns; each poll reads the clock three times.
     assert!((1_200..1_300).contains(&READS.get()), "{}", READS.get());
 }
 

@@ -121,7 +121,7 @@ fn a_call_that_unwinds_between_the_requests_of_a_transfer_comes_to_its_end() {
             });
             let unwound = std::panic::catch_unwind(lends).is_err();
             CALLS_LEFT.set(u32::MAX);
-            // The other's may have begun again, or is done.
+            // The other request may have been started again, or has ended.
             assert!(stack.with(|engine| engine.slots_in_use()) <= 1, "after {calls} calls");
             assert!(stack.blocking(read(9), |_| ()).result.is_ok(), "after {calls} calls");
             unwound

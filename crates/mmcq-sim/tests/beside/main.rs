@@ -1,5 +1,6 @@
-//! Tests of CMD52 during data transfers, on the SDHCI model: memory of a combo card or a function's
-//! CMD53 keeps the DAT lines busy for a MiB while registers are read.
+//! Tests of CMD52 during data transfers, on the SDHCI model: registers are accessed while a
+//! transfer of about a MiB uses the DAT lines. The transfer is one of a combo card's memory, or a
+//! CMD53 of a function.
 
 mod rig;
 #[path = "../timed/mod.rs"]

@@ -166,8 +166,8 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.writes(1..=8) + (0..rounds).map(|_| self.reads(1..=8)).sum::<usize>()
     }
 
-    /// Submits reads, `writes` writes and a flush, all at the same time, after
-    /// [`rounds`](Self::rounds). Returns how many requests failed.
+    /// Submits reads, `writes` writes and a flush, all at the same time. The places must have the
+    /// content that [`rounds`](Self::rounds) has written. Returns how many requests failed.
     pub fn mixed(&self, writes: u64, byte: u8) -> usize {
         let mut ids: Vec<_> = (0..4).map(|n| self.read(n * 1_000, n as u8 + 1)).collect();
         ids.extend((0..writes).map(|n| self.write(9_000 + 100 * n, byte)));
@@ -177,9 +177,9 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.finish(&ids)
     }
 
-    /// Makes the `nth` time that the card reads or programs its medium fail, counted from this
-    /// call, among eight reads and two pairs of writes. Returns how many requests failed, at most
-    /// one.
+    /// Makes one access of the card to its medium (a read or the programming of a block) fail: the
+    /// `nth` one after this call. Runs eight reads and two pairs of writes meanwhile. Returns how
+    /// many requests failed, at most one.
     pub fn late_error(&self, nth: u64) -> usize {
         assert_eq!(self.rounds(1), 0);
         self.faults(Plan::none().shot(Point::Medium, nth, Strike::Fail));

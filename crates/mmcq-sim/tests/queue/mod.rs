@@ -285,7 +285,8 @@ impl Rig {
         assert_eq!(self.host.ring(slots), slots);
     }
 
-    /// Waits for the next events of the engine, for at most a second.
+    /// Waits for the next events of the engine. Each of at most four waits for an interrupt takes
+    /// at most a second.
     pub fn events(&mut self) -> QueueEvents {
         for _ in 0..4 {
             assert!(self.interrupt(1_000_000_000), "nothing happens: {:?}", self.host.queue_state());

@@ -7,7 +7,7 @@ use mmcq::card::{Options, Strength};
 use mmcq::host::{Caps, Timing, sdhci};
 use mmcq_sim::sdhci::SdhciConfig;
 
-/// What the stack sent to the card, and the result.
+/// Result of a bring-up, and the settings that the stack sent to the card.
 struct Told {
     timing: Timing,
     /// The XPC bit in the argument of the last ACMD41.

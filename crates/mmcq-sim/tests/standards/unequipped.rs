@@ -1,4 +1,5 @@
-//! Tests of the error of calls that need `enable_extended_ops` first.
+//! Tests that erase and discard, without an earlier call of `enable_extended_ops`, return an error
+//! that names this function.
 
 use super::machine::{Rig, buffer};
 use mmcq::block::BlockDevice;

@@ -11,7 +11,8 @@ use mmcq::spec::response::{R1, Response};
 pub const BLOCKS: usize = 64;
 /// Number of partitions: the user area and the first boot area.
 pub const AREAS: usize = 2;
-/// Number by which the blocks of a transfer are divided if a fault cuts it off in the middle.
+/// A fault in the middle of a transfer lets only the first `blocks / PARTS` blocks of its data
+/// through.
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 
@@ -376,7 +377,8 @@ impl Card {
         let counted = self.counted;
         let noisy = self.noise && line.timing == Timing::Hs200;
         if bad == Some(Bad::ResponseDamaged) || line.garbled {
-            // The controller stops at the response: of a write no data come.
+            // The controller stops at the response. So a write sends no data, and the transfer
+            // stays open.
             if write || !single {
                 (self.state, self.open) = (open_state, Some(data.direction));
             }

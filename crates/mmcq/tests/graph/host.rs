@@ -195,7 +195,7 @@ fn alternatives(phase: &Phase, card: &Card, helping: bool, board: &Board) -> ([B
         add(Bad::ResponseDamaged);
     }
     add(Bad::Silence);
-    // A conversation's step that fails by these is like one whose command is lost: it begins anew.
+    // A supervisor's command that fails by these faults has the same effect as a lost command.
     let few = helping && board.thrifty;
     if phase.data.is_some() && !few {
         add(Bad::DataDamaged);

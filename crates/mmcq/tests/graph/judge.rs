@@ -4,7 +4,7 @@ use crate::card::{BLOCKS, Blocks, Card, Tag};
 use crate::choice::Bad;
 use mmcq::engine::Error;
 
-/// What one request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     Write,

@@ -11,8 +11,8 @@ use mmcq::engine::{Error, RecoveryStep};
 /// Longest time of an incident in nanoseconds: 12 s, the card's own times for a read and a write,
 /// and a second for the supervisor's last commands.
 const INCIDENT_NS: u64 = 12_000 * MS + 600 * MS + 1_000 * MS;
-/// Longest time of a long operation in nanoseconds: a flush takes up to 30 s, an erase twice as
-/// long; a new card is brought up in 30 s.
+/// Time in nanoseconds that a run with another card may take longer, for the bring-up of that card.
+/// A run with an erase, or with flushes of a cache, may take twice this time longer.
 const LONG_NS: u64 = 30_000 * MS;
 
 impl Run<'_> {
@@ -30,7 +30,7 @@ impl Run<'_> {
         let flushes = judge.asked.iter().any(|asked| matches!(asked.work, Work::Flush | Work::Durable));
         let erases = judge.asked.iter().any(|asked| asked.work == Work::Erase);
         let long = if erases || flushes && self.start.workload.cache { 2 * LONG_NS } else { 0 };
-        // What stays damaged meets every request; each has an incident of its own.
+        // Noise damages the data of every request, and each request has an incident of its own.
         let incidents = if noise { judge.asked.len() as u64 } else { 1 };
         let budget = INCIDENT_NS * incidents + long + if changes { LONG_NS } else { 0 };
         if judge.rest_ns.unwrap_or(*now) > last + budget {
@@ -57,16 +57,17 @@ impl Run<'_> {
                     | Bad::Replaced
             )
         }) || self.start.workload.reset_unpowers && self.taken(RecoveryStep::Reset) > 0;
-        // A card that twice does not obey on the way back from another partition is in another
-        // state.
+        // The recovery may initialise a card that twice does not obey the switch back from another
+        // partition: such a card is in another state than the engine expects.
         let astray = judge.bad.len() >= 2 && judge.asked.iter().any(|asked| asked.area != 0);
-        // It may be asked for where no supervisor is left to do it.
+        // Without a supervisor nobody executes a request for initialisation, so the card counts
+        // too.
         let initialised = reinit + cycles > 0 && card.initialised > 0;
         if initialised && !state_lost && !astray && judge.bad_in_help == 0 {
             judge.violation("a card that was well was initialised again");
         }
-        // An incident has a time as well; questions to a card that does not end its flush use it
-        // up.
+        // An incident also has a time limit. Status requests to a card that does not end its flush
+        // may use all of that time.
         let dead_ns = self.stack.with(|engine| {
             engine.incidents().filter(|step| step.step == RecoveryStep::Dead).map(|step| step.at_ns).last()
         });
@@ -76,7 +77,8 @@ impl Run<'_> {
         let in_help = judge.bad_in_help > 0 || changes || noise;
         let wedged = judge.wedged;
         let gone = judge.has(|bad| bad == Bad::Gone);
-        // Once initialised, once power-cycled in an incident: the next card that is lost stays so.
+        // After one initialisation and one power cycle in an incident, a card that fails again is
+        // given up.
         let lost = |bad: &Bad| matches!(bad, Bad::Mute | Bad::Stuck | Bad::BrownOut | Bad::Swapped);
         let twice = reinit > 0 && cycles > 0 && judge.bad.iter().filter(|(_, bad)| lost(bad)).count() > 1;
         let dead_answers = judge.asked.iter().any(|asked| asked.fate == Fate::Answered(Err(Error::Dead)));

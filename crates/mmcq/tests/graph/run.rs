@@ -62,7 +62,8 @@ impl Start {
         let card = result.expect("all is well");
         let mut card = card;
         if let FlushBy::EmmcCache { timeout_ns } = &mut card.params.flush {
-            // As long as the standard allows, it is asked for so often that runs take too long.
+            // With the standard's time limit, the engine would poll so often that the runs take too
+            // long.
             *timeout_ns = FLUSH_NS;
         }
         let world = world.borrow();
@@ -92,7 +93,8 @@ impl Room {
     }
 }
 
-/// What one execution of the stack on the scripted card and host gave, for one choice of answers.
+/// Result of one run: the number of alternatives at each choice point, the violations, the faults
+/// with their times, and a trace.
 pub struct Outcome {
     pub points: Vec<u8>,
     pub violations: Vec<&'static str>,
@@ -212,7 +214,7 @@ impl Run<'_> {
             } else if self.users.is_empty() && self.is_quiet(&supervisor) {
                 match last {
                     None => {
-                        // From here on all is well; one more flush tells what has been lost.
+                        // No more faults from here on. One more flush reports what was lost.
                         self.at_first_rest();
                         self.world.borrow_mut().chooser.closed = true;
                         self.submit(Do::Flush);
@@ -405,7 +407,7 @@ impl Run<'_> {
     fn offer_cancels(&mut self) {
         let (ended, helping) = {
             let world = self.world.borrow();
-            // In the middle of a conversation is like at its beginning.
+            // A cancellation during the supervisor's commands is tried only at their beginning.
             (if world.judge.helping { self.thought.0 } else { world.ended }, world.judge.helping)
         };
         let thought = (ended, self.users.len(), helping);
@@ -449,7 +451,7 @@ impl Run<'_> {
     /// Advances the run: to an interrupt, or to the next time at which anything happens.
     fn turn(&mut self, supervisor: &mut Supervisor<'_>) {
         self.step(supervisor);
-        // A busy card is asked thousands of times: nothing else happens meanwhile.
+        // A busy card is polled thousands of times, while nothing else happens.
         for _ in 0..100_000 {
             if !self.world.borrow().only_asks() || self.flag.is_set() {
                 return;

@@ -340,7 +340,7 @@ fn a_late_alarm_is_not_the_cards_fault() {
             assert!(polls < 10);
             if !bench.irq() {
                 NOW_NS.set(NOW_NS.get() + 4 * LATE_NS);
-                // No command is over in no time.
+                // The poll finds the command still running: no command ends in no time.
                 world.borrow_mut().silent = true;
                 bench.stack.poll();
                 world.borrow_mut().silent = false;
@@ -357,7 +357,7 @@ fn a_late_alarm_is_not_the_cards_fault() {
 
 #[test]
 fn a_lost_buffer_is_noticed() {
-    // The judge itself: a buffer that does not come back is missed.
+    // Tests the bench itself: `end` must notice a buffer that does not come back.
     let (bench, _) = memory_card(support::caps());
     let _lost = bench.buffer(512, 0);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.end())).is_err());

@@ -76,7 +76,7 @@ impl<'a> Task<'a> {
 
     fn judge(&mut self, kind: Kind, fill: u8, done: Completion) {
         if done.result == Err(Error::Full) {
-            // Those whose owners have gone have the slots; this one was never accepted.
+            // Cancelled requests have all the slots, so this request was refused.
             return self.bench.back(done.buf);
         }
         assert!(done.result.is_ok(), "{kind:?}: {:?}", done.result);
@@ -131,15 +131,15 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
     for task in &mut tasks {
         task.begin(u)?;
     }
-    // This controller's card is busy by the number of questions, which the engine would answer with
-    // ever longer pauses: so not for ever.
+    // The number of events is bounded. The card stays busy for a number of polls, and the engine
+    // polls it at ever longer intervals, so a run without this bound would take very long.
     for _ in 0..EVENTS_MAX {
         if u.is_empty() {
             break;
         }
         *events += 1;
-        // A client that gives up on buffers takes them back in time, or they make room for new
-        // requests.
+        // A client that cancels requests takes their buffers back at once. If it did not, new
+        // requests would take the slots of these buffers, and the buffers would be lost.
         while let Some(buf) = bench.reclaimed() {
             bench.back(buf);
         }

@@ -101,8 +101,8 @@ fn command_errors_with_data() {
 
 #[test]
 fn data_errors() {
-    // By PIO, because the transfer is still going on when the error comes: complete and timed out
-    // means complete.
+    // By PIO, because then the transfer is still going on when the error comes. Data Timeout Error
+    // together with Transfer Complete would mean that the transfer is complete.
     decodes(
         TransferMode::Pio,
         Some(Close::Stop),

@@ -72,7 +72,7 @@ pub struct Qtest {
 struct Clock {
     /// Whether the clock is QEMU's virtual clock, which QEMU's timers follow.
     is_virtual: bool,
-    /// The time in nanoseconds: as QEMU reported it last, or the sum of the requested turns.
+    /// The time in nanoseconds: as QEMU reported it last, or the sum of the times of all steps.
     now_ns: Mutex<u64>,
 }
 

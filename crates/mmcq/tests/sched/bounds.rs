@@ -1,4 +1,4 @@
-//! Checks of the schedulers' written bounds on the log of a server.
+//! Checks of the bounds that the documentation of the schedulers promises, on the log of a server.
 
 use super::server::{Event, is_sync};
 use mmcq::host::Direction::{Read, Write};

@@ -22,7 +22,7 @@ impl Anything {
     fn byte(&self) -> u8 {
         let at = self.at.get() + 1;
         self.at.set(at);
-        // Goes round with a twist, so that no wait sees the same for ever.
+        // Repeats the input with changed values, so that no wait sees the same values for ever.
         self.bytes[at % self.bytes.len()].wrapping_add((at / self.bytes.len() * 7) as u8)
     }
 

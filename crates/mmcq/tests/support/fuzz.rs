@@ -9,8 +9,8 @@ use arbtest::arbitrary::{Result, Unstructured};
 use core::ops::Range;
 
 /// Returns `MMCQ_FUZZ_MS`, the length of a search in ms with input that differs from run to run;
-/// `None` if it is not set. The project's `check` does not set it, so it has the same result each
-/// time.
+/// `None` if it is not set. Of the project's `check`, only the part `fuzz` sets it, so every other
+/// part has the same result each time.
 fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }
@@ -21,8 +21,8 @@ pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Res
     sized(name, inputs, 32..4_096, f);
 }
 
-/// Runs `run` twice with each of 500 seeds, and checks that both runs of a seed give the same
-/// result.
+/// Runs `run` with each of 500 arbitrary seeds to find panics, and with one more seed twice, to
+/// check that both results are the same.
 pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) -> T) {
     fuzz(name, 500, |u| {
         run(u.arbitrary()?);
@@ -40,8 +40,8 @@ pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) 
 }
 
 /// Calls `f` as [`fuzz`] does, with input lengths that grow from the smallest of `bytes` to the
-/// largest, again and again. An input that is too short for `f` is left out; enough other inputs
-/// must be long enough.
+/// largest, again and again. An input that is too short for `f` is left out; at least one other
+/// input must be long enough.
 pub fn sized(
     name: &str,
     inputs: u64,

@@ -411,7 +411,8 @@ impl World {
                 let left = self.tuning_blocks.map(|left| left.saturating_sub(1));
                 self.tuning_blocks = left;
                 if left != Some(0) {
-                    // The sampling point is bad: what the card hears of it shows in its next R5.
+                    // The sampling point is bad: the card receives a damaged command, which shows
+                    // in its next R5.
                     self.flags = 0x8000;
                     return Some(Err(Cause::Crc));
                 }

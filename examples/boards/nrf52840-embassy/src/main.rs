@@ -1,8 +1,9 @@
-//! A logger under embassy on an nRF52840-DK: FAT on an SD card in SPI mode, on SPIM3 by DMA.
-//! The driver was judged by QEMU's lm3s6965evb and by a model. This program has not met hardware.
+//! A logger under embassy on an nRF52840-DK: FAT on an SD card in SPI mode, on SPIM3 by DMA. The
+//! driver was tested on QEMU's lm3s6965evb and on a model. This program was built, but never tried
+//! on hardware.
 //!
-//! The file system blocks, so it has the main thread. All else are tasks of an executor in an
-//! interrupt, which go on meanwhile:
+//! The calls of the file system block, so it runs in the main thread. Everything else is a task of
+//! an executor that runs in an interrupt, so the tasks continue while the file system waits:
 //!
 //! | task | what it does |
 //! |---|---|
@@ -10,10 +11,10 @@
 //! | `deadlines` | calls the stack at its deadlines |
 //! | `supervisor` | initialises a card that lost its state, and brings up the next one |
 //! | `sampler` | makes a record each 10 ms |
-//! | `reader` | reads from the card beside the logger, by the same queue |
+//! | `reader` | reads from the card while the logger writes, through the same stack |
 //!
-//! Wires: P1.12 chip select, P1.13 MOSI, P1.14 MISO, P1.15 SCK; a pull-up of 10 kOhm on each line
-//! of the card. LED 1 is on while records reach the card.
+//! Wires: P1.12 chip select, P1.13 MOSI, P1.14 MISO, P1.15 SCK; a pull-up resistor of 10 kOhm on
+//! each line of the card. LED 1 is on while records reach the card.
 #![no_std]
 #![no_main]
 
@@ -44,10 +45,11 @@ bind_interrupts!(struct Irqs {
     SPIM3 => spim::InterruptHandler<peripherals::SPI3>;
 });
 
-/// What the wires of a breadboard bear, in hertz.
+/// Highest clock in hertz that the wires of a breadboard allow.
 const FASTEST_HZ: u32 = 8_000_000;
 
-/// A request that finds all slots taken waits two seconds for one.
+/// Lock of the stack. A request that finds all slots in use waits for a slot, for two seconds at
+/// most.
 type Lock = WaitQueue<CriticalSection, 4>;
 type Board = (Lock, Spi<SpiPort<'static, 'static>>);
 type Stack = mmcq::task::Stack<Board, 8>;
@@ -64,9 +66,9 @@ static BOUNCE: Buffer<8> = Buffer::new();
 static READS: Buffer<8> = Buffer::new();
 
 static TASKS: InterruptExecutor = InterruptExecutor::new();
-/// Records on their way to the card: 2.5 s of them, as long as a card may be busy.
+/// Records on their way to the card. There is room for 2.5 s, in which the card may be busy.
 static RECORDS: Channel<CriticalSectionRawMutex, Record, 256> = Channel::new();
-/// Records that found no room.
+/// Number of records that found no room in [`RECORDS`] and were dropped.
 static LOST: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Copy)]
@@ -75,7 +77,7 @@ struct Record {
     value: u32,
 }
 
-/// The interrupt of the tasks.
+/// Handler of the interrupt in which the executor runs the tasks.
 #[unsafe(no_mangle)]
 extern "C" fn EGU1_SWI1() {
     // SAFETY: called by this interrupt alone.
@@ -84,7 +86,7 @@ extern "C" fn EGU1_SWI1() {
 
 #[entry]
 fn main() -> ! {
-    // A product tells of the error. A debugger sees it here.
+    // A product would report the error. Here a debugger can show it.
     let _error = run();
     loop {
         cortex_m::asm::wfi();
@@ -104,7 +106,7 @@ fn run() -> Result<(), Error> {
     let stack = mmcq::task::Stack::new(lock, Clock::<0>::TIMER, host, Config::DEFAULT);
     let stack = STACK.put(stack).ok_or(Error::Full)?;
 
-    // Below the interrupts of bus and timer, above the main thread.
+    // The priority is below that of the interrupts of bus and timer, and above the main thread.
     interrupt::EGU1_SWI1.set_priority(Priority::P6);
     let spawner = TASKS.start(interrupt::EGU1_SWI1);
     spawner.spawn(bus(stack, runner).map_err(|_| Error::Full)?);
@@ -121,13 +123,14 @@ fn run() -> Result<(), Error> {
         led.set_low();
         disk = log(stack, disk).0;
         led.set_high();
-        // The card was taken out, say. When there is one again, it is mounted anew.
+        // The log ends when the card is taken out, for example. A card that is inserted later is
+        // mounted.
         stack.block_on(Timer::after_secs(1), sleep);
         let _no_card_yet = disk.rebind();
     }
 }
 
-/// Writes records to the log until a write fails. The disk comes back.
+/// Writes records to the log until a write fails. Returns the disk, and the result.
 fn log(stack: &'static Stack, disk: Disk) -> (Disk, Result<(), Failed>) {
     let volumes: VolumeManager<_, _> = VolumeManager::new(disk, NoCalendar);
     let result = (|| {
@@ -136,7 +139,7 @@ fn log(stack: &'static Stack, disk: Disk) -> (Disk, Result<(), Failed>) {
         let file = root.open_file_in_dir("LOG.CSV", Mode::ReadWriteCreateOrAppend)?;
         let flushed = BlockDevice::new(stack);
         loop {
-            // A second of records: one write of the file for each block of text.
+            // Records of a second. Each block of text is one write to the file.
             let mut text = Text::default();
             for _ in 0..100 {
                 let record = stack.block_on(RECORDS.receive(), sleep);
@@ -145,11 +148,11 @@ fn log(stack: &'static Stack, disk: Disk) -> (Disk, Result<(), Failed>) {
                     text = Text::default();
                 }
                 let lost = LOST.load(Relaxed);
-                // There is room for it.
+                // The text has room for one more record.
                 let _ = writeln!(text, "{},{},{lost}", record.at_ms, record.value);
             }
             file.write(text.bytes())?;
-            // What is in the directory, and then what is in the card's cache: survives a power cut.
+            // The directory is written first, and then the card's cache: both survive a power cut.
             file.flush()?;
             let durable = flushed.flush_blocking(sleep);
             durable.map_err(|error| Failed::DeviceError(BlockError { error, blocks_done: 0 }))?;
@@ -179,7 +182,7 @@ async fn sampler() {
     loop {
         every.next().await;
         let at_ms = Instant::now().as_millis();
-        // A sensor is read here.
+        // A product would read its sensor here.
         let record = Record { at_ms, value: at_ms as u32 ^ 0x5a };
         if RECORDS.try_send(record).is_err() {
             LOST.fetch_add(1, Relaxed);
@@ -187,7 +190,7 @@ async fn sampler() {
     }
 }
 
-/// Reads the first blocks of the card each second: a display, say, that shows a picture.
+/// Reads the first blocks of the card each second, as a display would that shows a picture.
 #[embassy_executor::task]
 async fn reader(stack: &'static Stack, mut buf: DmaBuf) {
     let mut device = BlockDevice::new(stack);
@@ -201,7 +204,7 @@ async fn reader(stack: &'static Stack, mut buf: DmaBuf) {
     }
 }
 
-/// The fastest clock of the port that is not above this.
+/// Sets the fastest clock of the port that is not above `hz`.
 fn set_clock(bus: &mut Spim<'static>, hz: u32) {
     let mut config = spim::Config::default();
     config.frequency = match hz {
@@ -211,18 +214,19 @@ fn set_clock(bus: &mut Spim<'static>, hz: u32) {
         250_000.. => Frequency::K250,
         _ => Frequency::K125,
     };
-    // The port takes every configuration.
+    // The port supports every configuration.
     let _ = bus.set_config(&config);
 }
 
-/// Waits for an interrupt. One that comes between the question and `wfe` ends the `wfe` at once.
+/// Sleeps until an interrupt, unless the call may not sleep any more. An interrupt between this
+/// check and `wfe` ends the `wfe` at once.
 fn sleep(idle: &Idle) {
     if idle.may_sleep() {
         cortex_m::asm::wfe();
     }
 }
 
-/// This board has no calendar.
+/// A source of file times for a board that has no calendar: it always returns the same time.
 struct NoCalendar;
 
 impl TimeSource for NoCalendar {
