@@ -182,7 +182,7 @@ cat <<'END'
 
 reader: driver, queue, bring-up of SD and eMMC, read, write, flush; sd_reader: the same for SD alone;
 spi_reader: that by SPI;
-transfer: the same without bring-up, all four without the ladder of recovery (sched::Lean); kept: the reader with it, and with card::keep; all with their board's few lines. runtime: the part of text that is the compiler's own (memcpy, 64-bit division),
+transfer: the same without bring-up, all four without the ladder of recovery (sched::Lean); kept: the reader with it, and with card::supervise; all with their board's few lines. runtime: the part of text that is the compiler's own (memcpy, 64-bit division),
 which other code of a firmware shares. data+bss: 8 slots, table, one block, scratch. engineN: N slots with the
 driver in it.
 bring_up: the future, on the stack while a card is brought up.
