@@ -1,4 +1,5 @@
-//! Transfers of I/O functions that end with a callback, so that the caller does not wait.
+//! Data transfers of a function of an I/O card (`mmcq_io_submit`). A callback reports the end of
+//! each transfer, so no thread waits for it.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -90,9 +90,10 @@ fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     lines
 }
 
-/// Returns readable text: the first difference, and the gaps between transfers for each direction.
-/// `wake_ns`: a command that starts sooner than this after an interrupt cannot have needed a
-/// thread.
+/// Returns text for a person: the first data command that differs between the two logs, then
+/// figures about the gaps between transfers, for reads and for writes. One figure is the share of
+/// transfers whose next transfer began less than `wake_ns` after their last interrupt, too soon for
+/// a thread to have been woken.
 pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let mut out = match Difference::first(one, other) {
         Some(difference) => format!("first difference: {difference}\n"),

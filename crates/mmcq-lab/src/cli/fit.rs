@@ -160,7 +160,9 @@ impl Fit {
         })
     }
 
-    /// Returns the loads to whose figures the values are fitted, and the loads that are held out.
+    /// Returns two lists of loads. The values are fitted to the figures of the first list. The
+    /// figures of the second list (`--holdout`, and the block sizes that `--fit-blocks` does not
+    /// name) are not used for the fit.
     fn loads(&self) -> Result<(Vec<Load>, Vec<Load>), Error> {
         let job = self.job.as_deref().map(|path| jobs(Some(path), &[])).transpose()?;
         let wanted = Wanted { percentiles: &self.percentiles, job: job.as_ref() };

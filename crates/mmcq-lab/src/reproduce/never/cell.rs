@@ -133,9 +133,9 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the board with the wake-up costs that Linux's worker would have if a thread took as
-    /// long to wake as in the cell. The part of a wake-up cost that exceeds the waking of a thread
-    /// stays as on the board.
+    /// Returns the board with the cell's wake-up time of a thread (`wake_us`) as its `job_wake`. The
+    /// costs `wake` and `hop` keep their distance from `job_wake` on the board, but are at least 0.
+    /// (`platform` instead sets all three costs to `wake_us`.)
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);

@@ -78,7 +78,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Saves the phase's own response and status bits before the first command during its data.
+    /// Called before the first other command is sent during a phase's data. Saves the phase's own
+    /// response, which that command would overwrite, and acknowledges its Command Complete.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {
             self.port.write32(INT_STATUS, INT_COMMAND);
