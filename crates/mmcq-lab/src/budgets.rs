@@ -83,8 +83,8 @@ pub struct Kept {
     pub budget: f64,
     /// Value of the figure that the run measured.
     pub measured: f64,
-    /// Distance of the measured value from the limit, in percent of the limit; above 0 if the
-    /// budget is kept.
+    /// Distance of the measured value from the limit, in percent of the limit; not below 0 if the
+    /// budget is kept. `None`: the limit is 0.
     pub room_percent: Option<f64>,
     /// Whether the measured value keeps the budget.
     pub kept: bool,
@@ -196,7 +196,7 @@ fn known(figure: &str) -> Result<(), String> {
 pub struct Checked {
     /// All budgets with their measured values.
     pub kept: Vec<Kept>,
-    /// Changes (`--set`) of a load that had no effect, one line each.
+    /// Changes (`--set`) that had no effect on the load for which they were given, one line each.
     pub idle: Vec<String>,
 }
 

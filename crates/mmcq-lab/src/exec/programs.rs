@@ -216,7 +216,8 @@ impl Programs {
         }
     }
 
-    /// Returns the next I/O that a job, which has posted a command, had put into its ring.
+    /// Returns the next I/O in the ring of a job that has posted a command; `None`: the ring has no
+    /// more.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);

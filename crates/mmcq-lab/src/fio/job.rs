@@ -257,8 +257,8 @@ pub struct Job {
     pub iodepth: u32,
     pub iodepth_batch: u32,
     pub iodepth_batch_complete_min: u32,
-    /// Largest number of completions that the job collects in one call; 0: the same as the smallest
-    /// number.
+    /// Largest number of completions that the job collects in one call; 0: as
+    /// `iodepth_batch_complete_min`.
     pub iodepth_batch_complete_max: u32,
     /// Number of outstanding transfers down to which the job waits, after it has reached `iodepth`,
     /// before it submits again; 0: as `iodepth`.
@@ -324,8 +324,8 @@ pub struct Job {
     pub significant_figures: u8,
     pub bwavgtime_ms: u64,
     pub iopsavgtime_ms: u64,
-    /// Prefix of the names of the log files; an empty prefix means the job's name. `None`: the job
-    /// writes no such log.
+    /// Prefix of the names of the bandwidth log's files; empty: the job's name. `None`: the job
+    /// writes no such log. The same is true of the next two options and their logs.
     pub write_bw_log: Option<String>,
     pub write_lat_log: Option<String>,
     pub write_iops_log: Option<String>,

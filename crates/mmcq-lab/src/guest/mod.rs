@@ -92,7 +92,7 @@ pub struct Machine {
     pub platform: String,
     /// Name of the card in the slot; `None`: the board's own.
     pub card: Option<String>,
-    /// Setting in the report: `none`, `hsq-tag` or `cqe`; for an image its name.
+    /// Setting that the user chose: `none`, `hsq-tag` or `cqe`; for an image any name.
     pub setting: String,
     /// Driver that the guest uses for the slot.
     pub driver: Driver,

@@ -302,8 +302,8 @@ fn on_lane(
     platform.card_changes.extend(without_chance(&board::profile(run.platform, run.card)?));
     platform.stack.queue_engine = lane == Lane::Engine;
     platform.stack.chains = lane == Lane::Chains;
-    // Only a certain continuation keeps a transfer open: the rest of a long request, or a queued
-    // request.
+    // On all lanes but `Lane::Open`, a transfer stays open only if it is certain that it goes on:
+    // for the rest of a long request, or for a queued request.
     let (streams, hold_ns) = match lane {
         Lane::Open => (StaysOpen::Always, u64::MAX),
         _ => (StaysOpen::WherePays, 0),

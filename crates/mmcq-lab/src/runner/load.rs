@@ -245,8 +245,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns what a job must do while it waits, if it has transferred more than its share of its
-    /// flow (fio's `flow=`); `None`: the job need not wait.
+    /// Returns what a job must do while it waits, if it has begun more I/Os than its share of those
+    /// of its flow (fio's `flow=`); `None`: the job need not wait.
     fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {

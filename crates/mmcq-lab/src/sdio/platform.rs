@@ -57,8 +57,9 @@ pub struct Board {
     pub pclk_hz: u32,
     /// Bus clock in Hz.
     pub clock_hz: u32,
-    /// Rate in kcycles/s of the experiment's counter on a CPU that is idle all the time. The counter
-    /// counts only while the CPU is idle; one cycle is one system call of the measuring loop.
+    /// Rate in kcycles/s of the experiment's counter on a CPU that is idle all the time. The
+    /// counter counts only while the CPU is idle; one cycle is one system call of the measuring
+    /// loop.
     pub idle_kcycles: f64,
     /// CPU costs of Linux on this board.
     pub cost: Costs,

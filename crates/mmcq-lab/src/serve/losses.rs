@@ -156,8 +156,8 @@ impl Losses {
         here || !self.left_unflushed.is_empty()
     }
 
-    /// Returns how many times the card has lost written data so far. A request that began before the last loss may have
-    /// written data that this loss destroyed.
+    /// Returns how many times the card has lost written data so far. A request that began before
+    /// the last loss may have written data that this loss destroyed.
     pub fn count(&self) -> u64 {
         self.last
     }

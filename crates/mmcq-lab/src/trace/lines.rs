@@ -107,8 +107,8 @@ pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     out
 }
 
-/// Returns the time in ps at which a token ends: by its last bit, by an abort, or by a change of
-/// the clock.
+/// Returns the time in ps up to which bits of a token or block may be drawn: to an abort, or to the
+/// next change of the clock, whichever is first; [`u64::MAX`] if neither comes.
 fn limit_ps(grid: &Grid, place: &Place, event: &Event) -> u64 {
     let cut_ps =
         if matches!(event.what, What::Block { cut: true, .. }) { event.end_ns * 1_000 } else { u64::MAX };

@@ -305,8 +305,9 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// Returns the remarks in words: a host that broke its promise, starts that were held, and the
-/// conclusion.
+/// Returns the remarks in words, each if it applies: a host that broke its promise to continue
+/// data, starts that were held, requests that were not merged, the slowest request, requests that
+/// starved. The conclusion comes last.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";

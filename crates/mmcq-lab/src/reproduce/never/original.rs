@@ -89,8 +89,8 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
                 return Err(format!("line {number}: {} MiB/s: expected a rate", load.mib_per_s));
             }
             let (bytes, depth, jobs) = (load.bytes, load.depth, load.jobs);
-            // Any depth is allowed, not only those of the sweep, since these results are not
-            // stored.
+            // Any depth from 1 to 32 is allowed, not only those of the sweep, since these results
+            // are not stored.
             if !Grid::FULL.sizes.contains(&bytes) || !(1..=32).contains(&depth) || jobs == 0 {
                 let sizes = [bytes, u64::from(depth), u64::from(jobs)];
                 return Err(format!("line {number}: bytes, depth, jobs {sizes:?}: no cell of the sweep"));
