@@ -21,9 +21,9 @@ pub struct Param {
     /// Kind of the source. For a number: spec, prior, fit, val, measured. For a value without a
     /// source: board (its file has it) or default (the model's own). Else empty.
     pub kind: String,
-    /// Smallest and largest value that the source allows.
+    /// Smallest and largest value that the source allows; `None`: the file has no range for it.
     pub range: Option<[f64; 2]>,
-    /// Lower and upper end of the 95 % interval that `mmcq fit` found.
+    /// Lower and upper end of the 95 % interval that `mmcq fit` found; `None`: the file has none.
     pub interval: Option<[f64; 2]>,
     /// Source of the value in words.
     pub source: String,

@@ -110,10 +110,10 @@ pub struct Quantity {
     pub kind: Kind,
     /// Origin of the number in words.
     pub source: String,
-    /// Smallest and largest value that the source allows.
+    /// Smallest and largest value that the source allows; `None`: the file has no range for it.
     #[serde(default)]
     pub range: Option<[f64; 2]>,
-    /// Ends of the 95 % interval, as `mmcq fit` found them.
+    /// Ends of the 95 % interval, as `mmcq fit` found them; `None`: the file has no interval.
     #[serde(default)]
     pub interval: Option<[f64; 2]>,
 }

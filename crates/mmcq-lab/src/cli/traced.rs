@@ -97,7 +97,7 @@ impl Traced {
     }
 
     /// Returns the name of the first option about traces that the user gave, to refuse it for a
-    /// load that is not a trace.
+    /// load that is not a trace; `None`: the user gave none.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--format", self.format.is_some()),

@@ -150,7 +150,7 @@ pub struct Cell {
     pub is_durable: bool,
     /// Kind of the load (reads, writes or flushed writes).
     pub kind: Kind,
-    /// Depth of the load; with a durable load, number of jobs.
+    /// Depth of the load; with a durable load, number of jobs. `None`: as in the user's job file.
     pub depth: Option<u32>,
     /// Results of the settings that ran, in order. The first one is the setting with which the
     /// others are compared.

@@ -236,6 +236,7 @@ impl Elevator {
     /// Returns the index of the waiting request that an I/O can merge into, and whether the I/O
     /// comes behind it (true) or before it (false). The request that grew last is tried first, then
     /// the most recent one that ends where the I/O begins, then one that begins where the I/O ends.
+    /// `None`: the I/O cannot merge.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
         let requests = &self.sorted[dir];
         let io_end = io.lba + u64::from(io.blocks);

@@ -135,7 +135,8 @@ fn starved(all: &Stats) -> Vec<String> {
     lines
 }
 
-/// Returns the index, among the settings compared, of the page's own setting.
+/// Returns the index, among the settings compared, of the page's own setting; `None`: it is not
+/// among them.
 fn mine(compared: &Compared) -> Option<usize> {
     compared.settings.iter().position(|one| one.setting == compared.setting)
 }

@@ -203,9 +203,10 @@ impl std::str::FromStr for Moment {
 pub struct Reading {
     /// Format of the trace; `None`: detected from the start of the file.
     pub format: Option<Format>,
-    /// Map of the columns, for [`Format::Csv`].
+    /// Map of the columns, for [`Format::Csv`]; `None`: the user gave none.
     pub columns: Option<String>,
-    /// Length in ns of the trace's unit of time, where the format does not define it.
+    /// Length in ns of the trace's unit of time, where the format does not define it; `None`: the
+    /// default of the format.
     pub unit_ns: Option<u64>,
     /// Event of a request whose time counts as the request's time.
     pub moment: Moment,

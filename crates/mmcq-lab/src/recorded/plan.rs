@@ -319,7 +319,7 @@ struct Thread {
     /// and index.
     under_way: Vec<(u64, u32)>,
     /// Latest recorded end of a request before the start of the newest one: time in ns, and index
-    /// of the request that ended.
+    /// of the request that ended. `None`: no request had ended before.
     last_end: Option<(u64, u32)>,
 }
 

@@ -63,7 +63,7 @@ pub(super) struct Load<'a> {
     planned: u64,
     moved: u64,
     told: u64,
-    /// Time in ns at which the first job began.
+    /// Time in ns at which the first job began; `None`: none has begun yet.
     origin_ns: Option<u64>,
     waiting: Waiting,
     pub(super) steady: Steady,

@@ -76,7 +76,8 @@ pub struct Ours<'a> {
     pub advance: WaitStrategy,
     /// Times of the driver's polls for packets, if the driver polls.
     pub looks: Rc<Looks>,
-    /// What the engine waits for at the controller, and since which time in ns.
+    /// What the engine waits for at the controller, and since which time in ns; `None`: it waits
+    /// for nothing.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
 }

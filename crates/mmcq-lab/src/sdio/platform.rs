@@ -63,7 +63,8 @@ pub struct Board {
     pub idle_kcycles: f64,
     /// CPU costs of Linux on this board.
     pub cost: Costs,
-    /// CPU costs of Linux on a fast CPU, which the comparison of ways to wait uses.
+    /// CPU costs of Linux on a fast CPU, which the comparison of ways to wait uses; `None`: the
+    /// board's file has none.
     pub fast: Option<Costs>,
     /// Driver of another device that takes the CPU away; `None`: the board has none.
     pub thief: Option<Thief>,

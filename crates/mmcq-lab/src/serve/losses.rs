@@ -28,13 +28,14 @@ use std::collections::HashMap;
 struct Connection {
     /// Number of the last loss of which the connection is known to be told.
     told: u64,
-    /// Number of the loss for which a flush was refused. `written`: the refusal has been written to
-    /// the client's socket.
+    /// Number of the loss for which a flush was refused; `None`: no refusal is waiting to be read.
     refused: Option<u64>,
+    /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
     /// Number of the loss for which a durable write of this connection was refused.
     refused_write: u64,
-    /// Number of the connection's newest acknowledged write that no flush has covered.
+    /// Number of the connection's newest acknowledged write that no flush has covered; `None`:
+    /// flushes have covered all.
     unflushed: Option<u64>,
     /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
@@ -42,7 +43,7 @@ struct Connection {
     heir: bool,
 }
 
-/// Losses of acknowledged writes, and the connections that were told of them.
+/// Losses of acknowledged writes, and which connections were told of them.
 #[derive(Debug, Default)]
 pub struct Losses {
     /// Number of the last loss, counted from 1; 0: no loss yet.

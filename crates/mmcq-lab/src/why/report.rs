@@ -197,7 +197,8 @@ fn not_continued(c: &Counters) -> &'static str {
     }
 }
 
-/// Returns the reason for which most requests were not merged, in one line.
+/// Returns how many requests were not merged, and the most frequent reason, in one line; `None`:
+/// all were merged.
 fn unmerged(why: &Why) -> Option<String> {
     let c = &why.counters;
     let (name, count) = c.chances.reasons(c.stack.merged()).into_iter().max_by_key(|(_, count)| *count)?;

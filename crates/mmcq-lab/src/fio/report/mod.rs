@@ -45,7 +45,8 @@ pub struct Context {
     pub elapsed_ns: u64,
     /// Options of `[global]` as written in the job file.
     pub global_options: Vec<(String, String)>,
-    /// Facts about what ran, in parts of the report that fio does not have.
+    /// Facts about what ran, in parts of the report that fio does not have; `None`: the report has
+    /// fio's parts alone.
     pub origin: Option<Origin>,
 }
 

@@ -50,7 +50,8 @@ pub struct Io {
     pub offset: u64,
     /// Length of the transfer in bytes.
     pub bytes: u64,
-    /// Identity of a write's content, which a read of the verify phase must find again.
+    /// Identity of a write's content, which a read of the verify phase must find again; `None` for
+    /// other reads, and for the requests of a script.
     pub stamp: Option<Stamp>,
     /// Whether the data of a read must be passed to [`JobState::complete`], where they are checked.
     pub check: bool,

@@ -14,8 +14,8 @@ const LONGER_PERCENT: f64 = 2.0;
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
 /// Differences in percent of the 99th percentile that are too near to the border
 /// ([`LONGER_PERCENT`]), for each length of a run. With few requests under way the percentile is a
-/// sum of few service times, and the next such sum may be half as long again: one request in 3072
-/// decides.
+/// sum of few service times, and the next such sum may be half as long again. So a single request
+/// of a run decides.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;

@@ -42,7 +42,7 @@ impl Judged {
     }
 
     /// Returns the difference in percent of the rate of the model of Linux from that of unmodified
-    /// Linux, with this setting.
+    /// Linux, with this setting; `None`: one of them did not run with it.
     pub fn error_percent(&self, setting: Setting) -> Option<f64> {
         let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
@@ -56,7 +56,7 @@ impl Judged {
     }
 
     /// Returns how much faster `mmcq.ko` is than the better of unmodified Linux's settings, in
-    /// percent.
+    /// percent; `None`: `mmcq.ko` did not run the cell.
     pub fn module_percent(&self) -> Option<f64> {
         Some(100.0 * (self.of(MODULE)? / self.best().max(f64::MIN_POSITIVE) - 1.0))
     }
