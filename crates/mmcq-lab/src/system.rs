@@ -312,7 +312,8 @@ impl System {
         self.cpu.defer(core, self.time.now(), cost_ns, Action::Step(step), &mut self.queue);
     }
 
-    /// Runs the machine until every job has finished. Returns the time in ns at the end.
+    /// Runs the machine until every job has finished, or until the load ends the run
+    /// ([`Workload::is_over`]). Returns the time in ns at the end.
     pub fn run<F: Front>(
         &mut self,
         front: &mut F,

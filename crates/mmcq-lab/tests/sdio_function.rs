@@ -9,7 +9,7 @@ use mmcq_lab::sdio::{Run, Way};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Bluetooth function of the thread, written as a file with its six steps.
+/// The Bluetooth function of the SDIO thread, written as a file with its six steps.
 const TYPE_A: &str = r#"
 description = "Bluetooth Type-A"
 per_second = 250

@@ -164,7 +164,8 @@ fn every_setting_and_a_uhs_card_can_be_traced() {
     assert!(list.contains("CMD0 GO_IDLE_STATE") && list.contains("ACMD41"), "{list}");
 }
 
-/// Job file of a sequential load of depth 8, whose batches wait for their tails.
+/// Job file of a sequential load of depth 8, for which mmcq holds starts until the tail of a batch
+/// has come.
 const STREAM: &str =
     "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4m\nrw=write\nioengine=libaio\niodepth=8\n";
 

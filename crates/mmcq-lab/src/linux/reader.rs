@@ -41,7 +41,7 @@ pub enum Close {
     Late,
 }
 
-/// Operation that the work item must do: a transfer, a status poll or a flush.
+/// Operation that the work item must do: a transfer or a status poll.
 enum Task {
     Transfer(Request),
     Status,

@@ -235,8 +235,9 @@ impl<'a> Load<'a> {
         self.areas.iter().flatten().any(|area| *area > 0)
     }
 
-    /// Returns whether a worker may start: after a stonewall, only when all workers before it have
-    /// finished.
+    /// Returns whether a worker may start: after a stonewall, only when all workers before the
+    /// stonewall have finished; with `wait_for=`, only when all workers of the job of this name
+    /// have finished.
     fn may_run(&self, job: usize) -> bool {
         let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
         let before = wall.is_none_or(|wall| self.finished[..wall].iter().all(|f| *f));

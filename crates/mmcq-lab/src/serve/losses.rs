@@ -10,9 +10,9 @@
 //! its heir. New connections are also told while an open connection has lost writes and has not
 //! been told.
 //!
-//! A connection counts as told when it sends another request after the refusal has been written to
-//! it, or when it disconnects in order. A loss does not count if all acknowledged writes had been
-//! flushed before.
+//! A connection counts as told when the refusal has been written to it, and it then sends another
+//! request (a disconnect in order is one, too). A loss does not count if all acknowledged writes
+//! had been flushed before.
 //!
 //! This knowledge lasts as long as the server. A loss that no client was told of is not forgotten
 //! when connections close or the card is initialised again. A server that ends reports what no
@@ -186,9 +186,9 @@ impl Losses {
         untold
     }
 
-    /// Returns whether a durable write of this client must be refused: once for each loss. The
-    /// client's next flush is refused as well, since the refusal of one write does not report other
-    /// writes.
+    /// Returns whether a durable write of this client must be refused: once for each loss, and no
+    /// more once a flush was refused for it. The client's next flush is refused as well, since the
+    /// refusal of one write does not report other writes.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last
