@@ -289,8 +289,8 @@ fn changes(vcd: &str, name: &str) -> Vec<(u64, bool)> {
     found
 }
 
-/// Checks a long waveform, which is drawn in parts: each part must equal a window of its own over
-/// the same time.
+/// Checks a long waveform, which is drawn in parts: the waveform of a short window must be in it,
+/// exactly once.
 #[test]
 fn a_long_waveform_with_a_gated_clock_has_the_same_bits() {
     let folder = Folder::new();

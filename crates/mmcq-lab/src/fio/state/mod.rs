@@ -13,7 +13,7 @@
 //!     }
 //!     // at each completion: state.complete(io, times, result, data) or state.complete_sync(..)
 //! }
-//! let stats = state.finish(now);
+//! //! let stats = state.finish(now, cpu);
 //! ```
 //! The times in successive calls never decrease. At most [`crate::fio::Job::depth`] transfers and
 //! flushes are outstanding.
@@ -560,7 +560,7 @@ impl JobState {
         self.stop = true;
     }
 
-    /// Returns the errors of the verify phase, at most [`VERIFY_ERRORS_KEPT`].
+    /// Returns the errors that verification found in read data, at most [`VERIFY_ERRORS_KEPT`].
     pub fn verify_errors(&self) -> &[VerifyError] {
         &self.verify_errors
     }
