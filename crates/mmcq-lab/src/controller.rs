@@ -415,7 +415,7 @@ macro_rules! driver {
 // SAFETY: all calls go to one inner driver, in the same order and with unchanged segments.
 
 unsafe impl Host for Driver {
-    // One kind of driver can continue data; its capabilities tell which.
+    // Several kinds of driver can continue data; the capabilities of the driver say whether it can.
     const CONTINUES: bool = true;
     const ALWAYS_CONTINUES: bool = false;
     const CONTINUES_BY_REQUEST: bool = true;

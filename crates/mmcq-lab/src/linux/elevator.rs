@@ -25,8 +25,8 @@ pub struct Request {
     arrival: u64,
     /// Time in ns at which the oldest of the request's I/Os arrived.
     came_ns: u64,
-    /// Time in ns at which the request expires. From then on the scheduler dispatches it before
-    /// requests that have not expired.
+    /// Time in ns at which the request expires. A batch that begins later than that begins with the
+    /// oldest request of its direction if that one has expired, whatever the addresses are.
     expires_ns: u64,
     /// Number that the request got when it was last entered into the hash of end addresses; later
     /// entries have higher numbers.

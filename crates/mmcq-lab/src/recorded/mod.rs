@@ -232,8 +232,8 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
 }
 
-/// Returns the events of all files, sorted by time, and the format of the first file. The path `-`
-/// means standard input.
+/// Returns the events of all files, merged by time, and the format of the first file. If the times
+/// in one file decrease, its order stays. The path `-` means standard input.
 pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
     let (mut all, mut first) = (Vec::new(), None);
     for path in paths {
@@ -342,7 +342,8 @@ fn detect(head: &[u8]) -> Result<Format, String> {
     })
 }
 
-/// Returns the format of a trace file; `None`: the file does not begin like a trace.
+/// Returns the format of a trace file; `None`: the file does not begin like a trace, or cannot be
+/// read.
 pub fn format(path: &Path) -> Option<Format> {
     let mut head = Vec::new();
     let file = std::fs::File::open(path).ok()?;
