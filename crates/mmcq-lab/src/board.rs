@@ -213,8 +213,8 @@ pub fn card_with(
 pub enum Price {
     /// The costs in the board's file, which are those of Linux.
     Linux,
-    /// The CPU costs of mmcq's own code (path length and register accesses). All other code of the
-    /// kernel costs as much as in the board's file.
+    /// The CPU costs of mmcq's own code and register accesses. All other code of the kernel costs
+    /// as much as in the board's file, except the dispatch of Linux's queue, which costs nothing.
     Own,
     /// No costs: only the times of wire and card remain.
     Nothing,
@@ -455,7 +455,7 @@ impl<const N: usize> Board<N> {
     }
 
     /// Enables the card's command queue for reads and writes. Returns the queue's depth in tasks;
-    /// 0: the card has no queue. On an SD card the cache is enabled, too.
+    /// 0: the card has no queue. On an SD card, its cache is enabled, too, if it has one.
     pub fn enable_task_queue(&self) -> Result<u8, String> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);

@@ -111,7 +111,8 @@ pub enum CheckError {
     },
 }
 
-/// Reads a file of budgets. Jobs, boards and cards are built-in names, or files in the same folder.
+/// Reads a file of budgets. A job is a file; a board or a card is a built-in name or a file
+/// (`.toml`). Paths count from the folder of the file of budgets.
 ///
 /// # Errors
 /// The file is wrong; the error is one line with the line's number and what was expected.

@@ -1,12 +1,14 @@
-//! HSQ: how much Linux's software queue gains with a card without a hardware queue. Figures are
-//! means of five runs, as published.
+//! HSQ: how much Linux's software queue gains with a card without a hardware queue. The published
+//! figures are means of five runs. The model has five runs, too, or one longer run where it gives
+//! the same mean; on other boards than the experiment's own it has two.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Number of runs whose mean is shown for a cell, as in the publication.
+/// Number of runs whose mean is shown for a cell, as in the publication; some cells have fewer
+/// runs.
 const RUNS: u64 = 5;
 
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.

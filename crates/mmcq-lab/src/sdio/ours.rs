@@ -83,7 +83,7 @@ pub struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    /// Makes the handler of an engine whose card is not brought up yet.
+    /// Makes the handler of this engine, which has brought its card up.
     pub fn new(
         stack: &'a Stack,
         host: Priced,

@@ -108,8 +108,8 @@ pub struct Why {
     pub counters: Counters,
     /// Counters of the same job at its physical limit.
     pub limit: Counters,
-    /// Counters of the same job with two requests at a time, if it is one job with one request at a
-    /// time.
+    /// Counters of the same job with two requests at a time. `None`: the run is not one job with
+    /// one request at a time, or it does not lose most by waiting for its job.
     pub deeper: Option<Counters>,
     /// Times of the run's requests in scheduler, driver and card; `None`: they were not recorded.
     pub requests: Option<Requests>,

@@ -119,8 +119,8 @@ impl Measured {
         rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns Linux's setting with the shortest 99th percentile, among the settings with which no
-    /// request starves; also the percentile in us.
+    /// Returns Linux's setting with the shortest 99th percentile; also the percentile in us.
+    /// Settings with which requests starve are left out, unless requests starve with all settings.
     pub fn shortest(&self) -> (Setting, f64) {
         self.shortest_of(&self.longer_side())
     }
