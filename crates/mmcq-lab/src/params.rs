@@ -180,7 +180,7 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     }
 }
 
-/// Adds to these parameters the ranges that a card's tables give.
+/// Adds to these parameters the ranges and the intervals that a card's tables give.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {

@@ -156,7 +156,7 @@ pub enum Verify {
     Crc7,
     /// A header with a CRC-16 of the data.
     Crc16,
-    /// A header with a CRC-32 (IEEE) of the data.
+    /// A header with a CRC-32 of the data: IEEE 802.3's polynomial, without bit reflection.
     Crc32,
     /// A header with a CRC-32C (Castagnoli) of the data.
     Crc32c,
@@ -199,7 +199,7 @@ pub enum Sequencer {
 /// Content of a write's buffer when `verify=` does not determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// Each write contains the same random bytes, which are generated once.
+    /// Each write contains random bytes of its own. (fio would generate them once for all writes.)
     Random,
     /// Each write contains random bytes of its own, generated for this write.
     Refill,

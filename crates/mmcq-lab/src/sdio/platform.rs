@@ -323,7 +323,7 @@ impl Board {
     }
 
     /// Returns the costs of mmcq's own code: times from its path lengths instead of Linux's times.
-    /// The costs of a packet's work and of FIFO words stay Linux's.
+    /// All other costs, such as a packet's work and FIFO words, stay Linux's.
     pub fn own_costs(&self) -> Costs {
         let Own { cycle_ns, cycles_per_instruction, entry, exit, step, fifo, .. } = self.own;
         let Own { register_ns, register_write_ns, .. } = self.own;

@@ -263,7 +263,7 @@ impl Report {
     }
 }
 
-/// Returns `amount` per second if it took `ms` milliseconds; 0 if `ms` is 0.
+/// Returns `amount` per second if it took `ms` milliseconds; 0 counts as 1 ms.
 fn rate(amount: u64, ms: u64) -> u64 {
     u64::try_from(u128::from(amount) * 1000 / u128::from(ms.max(1))).unwrap_or(u64::MAX)
 }
