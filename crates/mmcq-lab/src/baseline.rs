@@ -1,5 +1,6 @@
-//! Uses the report of an earlier run as the budget for a new run of the same load. Compares each
-//! figure of which it is known whether higher or lower is better.
+//! Uses the report of an earlier run as the budget for a new run of the same load. Compared are the
+//! figures for which a lower or a higher value is known to be better, such as rates, latencies and
+//! counters per request.
 
 use crate::budgets::{Kept, Side};
 use crate::finished;
@@ -9,7 +10,7 @@ use crate::scene::Scene;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// A figure of a report, with the side on which it must not become worse.
+/// A figure of a report, and whether a lower or a higher value of it is worse.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
     /// What the figure belongs to: the run, or a direction of a job.

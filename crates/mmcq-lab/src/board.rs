@@ -213,8 +213,8 @@ pub fn card_with(
 pub enum Price {
     /// The costs in the board's file, which are those of Linux.
     Linux,
-    /// The CPU costs of mmcq's own code (path length and register accesses). All other code of the
-    /// kernel costs as much as in the board's file.
+    /// The CPU costs of mmcq's own code and register accesses. All other code of the kernel costs
+    /// as much as in the board's file, except the dispatch of Linux's queue, which costs nothing.
     Own,
     /// No costs: only the times of wire and card remain.
     Nothing,
@@ -302,8 +302,8 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
         // A task needs three calls (describe, ring, acknowledge), which together cost as much as
         // starting and acknowledging a transfer. Measured by `tools/guest-time.sh queues`: a random
         // read at depth 8 needs 1267 instructions, 2 register reads and 6 writes in the single
-        // lane, and 1391, 2 and 3 with the queue engine. At this board's costs that is 1.81 us and
-        // 1.82 us.
+        // lane, and 1391, 2 and 3 with the queue engine. At the costs of the board `hsq-sprd` that
+        // is 1.81 us and 1.82 us.
         queue_ns: (costs.start_ns + costs.irq_ns) / 3,
     };
     (costs, calls, registers)
@@ -363,8 +363,8 @@ impl<const N: usize> Board<N> {
         let (config, scheduler) = (platform.stack.config(), platform.stack.scheduler);
         // Linux has its own scheduler in front of the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
-        // The costs of a queue engine's calls were measured in the general path, which rings the
-        // doorbell for several tasks at once.
+        // The costs of a queue engine's calls were measured in the general path, which rings
+        // several tasks at once. So a board with a queue engine uses that path.
         let scheduler = Scheduler::new(scheduler, platform.stack.queue_engine);
         let stack =
             Stack::with_policy(NoLock::new(), TIMER, host, config, crate::platform::profile(scheduler));
@@ -425,8 +425,8 @@ impl<const N: usize> Board<N> {
         result.map_err(|e| e.to_string())
     }
 
-    /// Enables packed commands: writes of different places, or reads, as one transfer. Returns
-    /// false if the card does not support them or its controller cannot send them.
+    /// Enables packed commands: one transfer for several writes, or several reads, of different
+    /// places. Returns false if the card or its controller does not support them.
     pub fn enable_packed(&self) -> Result<bool, String> {
         let page = self.pages.borrow_mut().piece(mmcq::card::SCRATCH_BYTES as usize);
         let future = mmcq::card::enable_packed(&self.stack, &self.card, page);
@@ -455,7 +455,7 @@ impl<const N: usize> Board<N> {
     }
 
     /// Enables the card's command queue for reads and writes. Returns the queue's depth in tasks;
-    /// 0: the card has no queue. On an SD card the cache is enabled, too.
+    /// 0: the card has no queue. On an SD card, its cache is enabled, too, if it has one.
     pub fn enable_task_queue(&self) -> Result<u8, String> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);

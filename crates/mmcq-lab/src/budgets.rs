@@ -83,8 +83,8 @@ pub struct Kept {
     pub budget: f64,
     /// Value of the figure that the run measured.
     pub measured: f64,
-    /// Distance of the measured value from the limit, in percent of the limit; above 0 if the
-    /// budget is kept.
+    /// Distance of the measured value from the limit, in percent of the limit; not below 0 if the
+    /// budget is kept. `None`: the limit is 0.
     pub room_percent: Option<f64>,
     /// Whether the measured value keeps the budget.
     pub kept: bool,
@@ -111,7 +111,8 @@ pub enum CheckError {
     },
 }
 
-/// Reads a file of budgets. Jobs, boards and cards are built-in names, or files in the same folder.
+/// Reads a file of budgets. A job is a file; a board or a card is a built-in name or a file
+/// (`.toml`). Paths count from the folder of the file of budgets.
 ///
 /// # Errors
 /// The file is wrong; the error is one line with the line's number and what was expected.
@@ -196,7 +197,7 @@ fn known(figure: &str) -> Result<(), String> {
 pub struct Checked {
     /// All budgets with their measured values.
     pub kept: Vec<Kept>,
-    /// Changes (`--set`) of a load that had no effect, one line each.
+    /// Changes (`--set`) that had no effect on the load for which they were given, one line each.
     pub idle: Vec<String>,
 }
 

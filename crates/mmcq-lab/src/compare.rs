@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 /// A number that both compared reports have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Group of figures that this one belongs to: a job, the phases, or the counters.
+    /// Group of figures that this one belongs to, such as the run, a job, the phases, or the
+    /// counters.
     pub group: String,
     /// Name of the figure.
     pub name: String,
@@ -41,7 +42,8 @@ const OF_EACH: [&str; 6] =
 const ORIGINS: [&str; 6] = ["platform", "card", "setting", "seed", "set", "replay"];
 /// Options of the reports' first job that are shown beside the fields in [`ORIGINS`].
 const OPTIONS: [&str; 6] = ["filename", "rw", "bs", "size", "iodepth", "runtime"];
-/// Largest number of other differing fields that are named; further ones are only counted.
+/// Largest number of names in the line about differing fields that are shown nowhere else; further
+/// fields are only counted.
 const NAMED: usize = 12;
 
 /// Comparison of two reports.
@@ -53,7 +55,7 @@ pub struct Comparison {
     pub both: Vec<(String, String)>,
     /// All figures that both reports have, including equal ones.
     pub figures: Vec<Figure>,
-    /// Names of fields that only one of the reports has.
+    /// Names of counters and jobs that only one of the reports has.
     pub alone: Vec<String>,
     /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,

@@ -1,7 +1,8 @@
 //! Controllers that a board can have, each with its model and its driver.
 //!
-//! All code that depends on the kind of controller is in this file and in `platform/controller.rs`.
-//! A new kind needs one more variant in each of the three enums.
+//! Models and drivers of all kinds are made in this file; `platform/controller.rs` reads their
+//! descriptions. A new kind needs one more variant in [`Controller`], in `Kind` and in
+//! [`ControllerConfig`].
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -299,8 +300,8 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
-/// Returns which transfers the driver of DesignWare's controller leaves open, for the value `told`
-/// in the board's file.
+/// Returns which transfers the driver of DesignWare's controller leaves open, if the board's file
+/// has the value `told` for `driver.continue_data`.
 fn open_transfers(told: Continue) -> mshc::OpenTransfers {
     let (reads, writes) = (told != Continue::No, told == Continue::Yes);
     mshc::OpenTransfers::NONE.reads(reads).writes(writes)
@@ -414,7 +415,7 @@ macro_rules! driver {
 // SAFETY: all calls go to one inner driver, in the same order and with unchanged segments.
 
 unsafe impl Host for Driver {
-    // One kind of driver can continue data; its capabilities tell which.
+    // Several kinds of driver can continue data; the capabilities of the driver say whether it can.
     const CONTINUES: bool = true;
     const ALWAYS_CONTINUES: bool = false;
     const CONTINUES_BY_REQUEST: bool = true;

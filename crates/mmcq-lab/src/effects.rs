@@ -4,7 +4,7 @@ use crate::fio::stats::Stats;
 use crate::runner::{self, Counters, Outcome};
 use crate::scene::{Loaded, Scene};
 
-/// Figures of a run by which the effect of a change shows: jobs, times and all counters.
+/// Figures of a run that show whether a change has an effect: jobs, times and all counters.
 #[derive(Clone, Debug)]
 pub struct Figures {
     stats: Vec<Stats>,
@@ -47,8 +47,8 @@ pub fn idle<E>(
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 
-/// Returns a line that says that the change at `index` has no effect, where the user gave it, and
-/// what to try instead.
+/// Returns a line that says that the change at `index` made no difference, where it made none
+/// (`place`, such as "in this run"), and what to try instead.
 pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }

@@ -83,7 +83,8 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Returns one line for each setting with the step that takes most of a packet's time.
+    /// Returns one line for each setting with the largest part of a packet's time: the latency
+    /// before the first step, the latencies of completions, or the bus and the card.
     pub fn conclusions(&self) -> String {
         let line = |(setting, seen): &(&str, Seen)| {
             let whole_ns = (first_ns(seen) + seen.means.whole_ns).max(1.0);

@@ -13,8 +13,8 @@ const FILES_KIB: (u64, u64) = (64, 512 << 10);
 const RECORDS_KIB: (u64, u64) = (4, 16 << 10);
 /// Size of the file and of a record if `-a` is not given, in KiB.
 const ONE_KIB: (u64, u64) = (512, 4);
-/// File size in KiB above which `-a` leaves out records below [`LARGE_KIB`], unless a size or `-z`
-/// is given.
+/// File size in KiB above which `-a` leaves out records below [`LARGE_KIB`], unless `-r`, `-s`,
+/// `-y`, `-q` or `-z` is given.
 const CROSSOVER_KIB: u64 = 16 << 10;
 const LARGE_KIB: u64 = 64;
 /// Largest file and record that a command line may give, in KiB.
@@ -51,15 +51,15 @@ pub struct Iozone {
 }
 
 /// Returns the number of words before the options of a pasted command line: `iozone`, or a path
-/// that ends in it.
+/// that ends in it, and `sudo` before it. 0: the line has only options.
 fn program_words(words: &[String]) -> usize {
     let is = |word: &str, name: &str| Path::new(word).file_name().is_some_and(|last| last == name);
     let sudo = usize::from(words.first().is_some_and(|word| is(word, "sudo")));
     if words.get(sudo).is_some_and(|word| is(word, "iozone")) { sudo + 1 } else { 0 }
 }
 
-/// Returns whether these words are an iozone command line: its name is the first word, or there are
-/// options that fio does not have, such as `-az` and `-i0`.
+/// Returns whether these words are an iozone command line: its name is the first word (or follows
+/// `sudo`), or there are options that fio does not have, such as `-az` and `-i0`.
 pub fn is_line(words: &[String]) -> bool {
     if program_words(words) > 0 {
         return true;

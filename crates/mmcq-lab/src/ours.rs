@@ -8,11 +8,11 @@
 //!   real-time thread. That context calls the engine and unmasks the line.
 //! - No interrupt is used. The first job that would sleep until one of its I/Os is done becomes the
 //!   spinner and keeps its core. The spinner polls the controller's status in a loop, calls the
-//!   engine (also at deadlines), and completes I/Os of all jobs, until an I/O of its own is done.
-//!   Other jobs that wait in this time sleep. When the spinner leaves, it wakes one of the jobs
-//!   whose I/Os are still under way, which becomes the next spinner. If there is none, no job polls
-//!   the controller until a job waits again. A spinner does not yield its core to other threads, so
-//!   the machine needs a core to spare.
+//!   engine (also at deadlines), and completes I/Os of all jobs, until an I/O of its own is done or
+//!   its own time to wait is over. Other jobs that wait in this time sleep. When the spinner leaves
+//!   and has no I/O under way, it wakes one of the jobs whose I/Os are still under way, which becomes
+//!   the next spinner. If there is none, no job polls the controller until a job waits again. A
+//!   spinner does not yield its core to other threads, so the machine needs a core to spare.
 
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
@@ -343,8 +343,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Ends the spinning of this job, whose I/O is done. If the job has no other I/O under way,
-    /// another waiting job is woken to poll.
+    /// Ends the spinning of this job: an I/O of the job is done, or its time to wait is over. If
+    /// the job has no other I/O under way, another waiting job is woken to poll.
     fn leave(&mut self, sys: &mut System, job: u32) {
         self.spinner = None;
         let jobs = self.outstanding.len() as u32;

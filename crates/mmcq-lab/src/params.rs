@@ -21,9 +21,9 @@ pub struct Param {
     /// Kind of the source. For a number: spec, prior, fit, val, measured. For a value without a
     /// source: board (its file has it) or default (the model's own). Else empty.
     pub kind: String,
-    /// Smallest and largest value that the source allows.
+    /// Smallest and largest value that the source allows; `None`: the file has no range for it.
     pub range: Option<[f64; 2]>,
-    /// Lower and upper end of the 95 % interval that `mmcq fit` found.
+    /// Lower and upper end of the 95 % interval that `mmcq fit` found; `None`: the file has none.
     pub interval: Option<[f64; 2]>,
     /// Source of the value in words.
     pub source: String,
@@ -180,7 +180,7 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     }
 }
 
-/// Adds to these parameters the ranges that a card's tables give.
+/// Adds to these parameters the ranges and the intervals that a card's tables give.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {

@@ -3,6 +3,7 @@
 //! `[stack] advance` says which context calls mmcq's engine: `"irq"` (the default), `"tasklet"`,
 //! `"thread"` or `"spin"`, see [`Advance`]. A file may leave out these costs:
 //!
+//! - `cost.each_us`: a job's time for each I/O after the first one if several I/Os end together.
 //! - `cost.entry_us`: the part of `cost.irq_us` for interrupt entry and exit. Without it, the whole
 //!   `cost.irq_us` counts as entry.
 //! - `cost.tasklet_us`: the time from the hard interrupt to the deferred one. Only a board that
@@ -68,7 +69,7 @@ pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
 ];
 
-/// Largest number of board files in a row of which each extends the next.
+/// Largest number of board files of which each extends the next one.
 const DEPTH_MAX: usize = 8;
 
 /// Error in a board's file; one line of text.
@@ -109,10 +110,10 @@ pub struct Quantity {
     pub kind: Kind,
     /// Origin of the number in words.
     pub source: String,
-    /// Smallest and largest value that the source allows.
+    /// Smallest and largest value that the source allows; `None`: the file has no range for it.
     #[serde(default)]
     pub range: Option<[f64; 2]>,
-    /// Ends of the 95 % interval, as `mmcq fit` found them.
+    /// Ends of the 95 % interval, as `mmcq fit` found them; `None`: the file has no interval.
     #[serde(default)]
     pub interval: Option<[f64; 2]>,
 }
@@ -187,7 +188,7 @@ pub struct Platform {
     pub description: String,
     /// Name of the board's card.
     pub card: String,
-    /// Changes of the card in the slot that the board makes, `key=value` without the prefix
+    /// Changes of the card in the slot (`--set card.KEY=VALUE`), as `key=value` without the prefix
     /// `card.`.
     pub card_changes: Vec<String>,
     /// How the driver learns that the card's busy has ended.
@@ -253,7 +254,8 @@ pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
 /// Names of the tables of a board's file that contain quantities.
 pub(crate) const QUANTITIES: [&str; 3] = ["cost", "share", "own"];
 const SHARES: [&str; 2] = ["tail", "migration"];
-/// Quantities of mmcq's own code: `cycle` and registers are times, all others are instructions.
+/// Quantities of mmcq's own code: the cycle and the register accesses are times, all others are
+/// numbers of instructions.
 const OWN: [&str; 8] = [
     "cycle_ns",
     "interrupt_instructions",

@@ -219,7 +219,7 @@ pub enum RunError {
         /// Number of bytes that other files leave on the card for this file.
         left: u64,
     },
-    /// A job names a partition other than the user area.
+    /// A job names a partition other than the user area, and cannot use it.
     #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
         /// Path of the partition's device.
@@ -227,8 +227,8 @@ pub enum RunError {
         /// Reason why the job cannot use the partition, and what it can use instead.
         why: String,
     },
-    /// The setting cannot do the flush that the job asks for. The reader's settings cannot flush a
-    /// card with a cache, and no setting of Linux can flush an SD card.
+    /// The setting cannot do the flush that the job asks for. If the card has a cache, the reader's
+    /// settings cannot flush it, and no setting of Linux can flush an SD card.
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
@@ -270,7 +270,7 @@ pub enum RunError {
         /// What the host lacks, and which setting to use instead.
         misses: &'static str,
     },
-    /// The card has no command queue.
+    /// The card has no command queue, or the controller has no engine that the setting needs.
     #[error(
         "card {card}, setting {setting}: no command queue: {found}; expected an eMMC with one (emmc-queue, say)"
     )]
@@ -370,8 +370,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds the counts of another run on the same board to these counters. The elapsed time, the
-    /// waiting times and the rates stay those of this run.
+    /// Adds the counts of another run on the same board to these counters. All else, such as the
+    /// elapsed time, the waiting times and the rates, stays that of this run.
     fn add(&mut self, other: &Counters) {
         self.ios += other.ios;
         self.flushes += other.flushes;
@@ -410,7 +410,7 @@ impl Counters {
 pub struct Outcome {
     /// Statistics of each worker, in the order of [`Run::workers`].
     pub stats: Vec<Stats>,
-    /// Errors that the workers' verify phases found, as text.
+    /// Differences that the workers' verification found, as text.
     pub verify_errors: Vec<String>,
     /// fio's log files: name and content.
     pub logs: Vec<(String, String)>,

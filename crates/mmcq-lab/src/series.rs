@@ -70,7 +70,7 @@ impl Series {
     }
 
     /// Returns the time in ns of the first submission in the step that is nearest to the middle of
-    /// the run and has one.
+    /// the run and has one; `None`: no step has one.
     pub fn middle_ns(&self) -> Option<u64> {
         let middle = self.steps.len() / 2;
         let comes = self.steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.first_ns?)));

@@ -128,11 +128,14 @@ pub struct System {
     pub buffers: Buffers,
     /// State of the controller's interrupt line when the present action began.
     pub line: Line,
-    /// Function that is called at each submission of an I/O, and at each completion.
+    /// Function that is called at each submission of an I/O, and at each completion; `None`: no
+    /// function is called.
     pub log: Option<IoLog>,
-    /// Function that is called when the driver takes an I/O from the scheduler.
+    /// Function that is called when the driver takes an I/O from the scheduler; `None`: no function
+    /// is called.
     pub driver_log: Option<DriverLog>,
-    /// Function that is called when a hold for the tail of a batch ends.
+    /// Function that is called when a hold for the tail of a batch ends; `None`: no function is
+    /// called.
     pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
@@ -162,7 +165,7 @@ struct JobThread {
     thread: Thread,
     asleep: bool,
     asleep_since_ns: u64,
-    /// An I/O that the job has prepared and will submit next.
+    /// An I/O that the job has prepared and will submit next; `None`: none is prepared.
     pinned: Option<Io>,
     done: Vec<(Io, bool)>,
 }
@@ -309,7 +312,8 @@ impl System {
         self.cpu.defer(core, self.time.now(), cost_ns, Action::Step(step), &mut self.queue);
     }
 
-    /// Runs the machine until every job has finished. Returns the time in ns at the end.
+    /// Runs the machine until every job has finished, or until the load ends the run
+    /// ([`Workload::is_over`]). Returns the time in ns at the end.
     pub fn run<F: Front>(
         &mut self,
         front: &mut F,

@@ -478,7 +478,7 @@ fn an_image_has_one_writer_or_many_readers() {
     assert_eq!(end(&mut reader, "TERM"), Some(0));
 }
 
-/// Checks that a sum over only some of the shards does not count as passed.
+/// Checks that `mmcq torture --merge` does not count as passed if the report of a shard is missing.
 #[test]
 fn a_merge_without_a_shard_fails() {
     let folder = tempfile::tempdir().unwrap();

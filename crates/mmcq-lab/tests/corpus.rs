@@ -9,8 +9,8 @@ const FOLDER: &str = "/usr/share/doc/fio/examples";
 /// package.
 const COPY: &str = "target/judges/fio-examples/usr/share/doc/fio/examples";
 
-/// fio's examples that use a block device. `Some`: the option for which the laboratory must refuse
-/// the job.
+/// fio's examples that use a block device. `None`: the laboratory must run the job; `Some`: the
+/// option for which it must refuse the job.
 const JOBS: [(&str, Option<&str>); 36] = [
     ("1mbs_clients", Some("'ratemin'")),
     ("aio-read", None),

@@ -64,8 +64,8 @@ fn dd_writes_and_reads_the_card_and_its_clock_is_the_cards() {
     let out = std::fs::read(folder.join("out")).unwrap();
     assert!(out.len() == 74 * 4096 && out[..bytes.len()] == bytes, "{}", out.len());
     assert!(out[bytes.len()..].iter().all(|&byte| byte == 0));
-    // A program that reads by the C library's streams; then one that makes a descriptor direct
-    // later.
+    // `sha256sum` reads by the C library's streams; the Python program makes its descriptor direct
+    // after it has opened it.
     let mut part = vec![0; out.len()];
     std::fs::File::open(&image).unwrap().read_exact(&mut part).unwrap();
     std::fs::write(folder.join("same"), &part).unwrap();
@@ -336,8 +336,8 @@ for n in range(64): os.pwrite(fd, b'N' * (1 << 18), n << 18)
     assert!(torn_all > 0 && cuts > 0, "{torn_all} {cuts}");
 }
 
-/// Returns the number of I/Os and the milliseconds of each job and direction in a report of fio or
-/// of the laboratory.
+/// Returns the number of I/Os and the I/Os per second of each job and direction in a report of fio
+/// or of the laboratory.
 fn rates(report: &str) -> Vec<(u64, f64)> {
     let json: serde_json::Value =
         serde_json::from_str(report.get(report.find('{').unwrap()..).unwrap()).unwrap();
@@ -425,8 +425,9 @@ fn fio_itself_measures_what_our_jobs_measure_and_twice_the_same() {
     }
 }
 
-/// Checks that the samples of fio's helper do not depend on when the helper wakes up. At the end of
-/// its ramp time, a job writes to the helper.
+/// Checks that fio's reports and averaged logs are the same in each run, whenever fio's helper
+/// thread wakes up to take its samples. At the end of its ramp time, a job also writes to the
+/// helper thread.
 #[test]
 fn a_ramp_and_averaged_logs_are_the_same_each_time() {
     let folder = tempfile::tempdir().unwrap();

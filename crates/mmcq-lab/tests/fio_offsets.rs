@@ -2,9 +2,10 @@
 //! itself where it is installed.
 //!
 //! The records are the `queue:` lines of `fio --name=a --filename=F0:F1.. --debug=io OPTIONS` on
-//! sparse files. A record is `file bytes,.. options`, then up to 256 steps `rF:OFFSET+LENGTH` (read
-//! of file F, hexadecimal), `w`, `sF` (fsync) or `dF` (fdatasync), then `= number of all steps`, or
-//! `= any`.
+//! sparse files. A record begins with a line of the files' sizes in bytes (with commas) and the
+//! options. Then it has up to 256 steps: `rF:OFFSET+LENGTH` (read of file F; offset and length are
+//! hexadecimal), `wF:OFFSET+LENGTH` (write), `sF` (fsync) or `dF` (fdatasync). At its end is `= `
+//! and the number of all steps, or `= any` for a job that ends at a fixed time.
 
 use mmcq_lab::fio::state::{Io, JobState, Next, Times};
 use mmcq_lab::fio::{Dir, System, expand, parse_command_line};

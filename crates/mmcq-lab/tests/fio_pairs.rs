@@ -1,12 +1,13 @@
-//! Tests options of fio in combinations of two and three: `mmcq run` against fio itself on the same
-//! card.
+//! Tests options of fio in random combinations of three or more: `mmcq run` against fio itself on
+//! the same card.
 
 use crate::watchdog;
 use mmcq_sim::world::Stream;
 use std::path::Path;
 use std::process::Command;
 
-/// Options of fio to combine. A combination takes one entry of two or more of these lists.
+/// Options of fio to combine. A combination takes one entry of each of the first three lists, and
+/// of some of the others.
 const AXES: &[&[&str]] = &[
     &["--rw=randwrite", "--rw=write", "--rw=randread", "--rw=randrw", "--rw=rw --rwmixread=30"],
     &["--bs=4k", "--bs=64k", "--bs=16k", "--bssplit=4k/60:16k/30:64k/10", "--bsrange=4k-64k"],

@@ -15,8 +15,8 @@ enum Doing {
     Sync(Sync),
 }
 
-/// Disk that serves all transfers at the same time, each in `service_ns`. Some offsets fail or
-/// return wrong data.
+/// Disk that serves all transfers at the same time, each in `service_ns`. A transfer at the offset
+/// `fails_at` fails; one at `spoils_at` returns wrong data.
 struct Disk {
     service_ns: u64,
     image: Vec<u8>,

@@ -32,8 +32,8 @@ fn loads(jobs: &[(&str, &str, u32)]) -> Vec<Load> {
     measured::read_text("rows", &text, Wanted::default()).unwrap()
 }
 
-/// Sets the figures to the model's results with the hidden values, each changed by a normally
-/// distributed relative error.
+/// Sets the figures to the model's results with the hidden values, each with a random relative
+/// error (normal distribution with this standard deviation).
 fn measure(bench: &Bench, loads: &mut [Load], hidden: &[(&str, f64)], deviation: f64, seed: u64) {
     let point: Vec<String> = hidden.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
     let figures = bench.figures(loads, &[point]).unwrap().remove(0);
@@ -65,8 +65,8 @@ const JOBS: [(&str, &str, u32); 10] = [
     ("write", "1M", 1),
 ];
 
-/// Fits with this number of seeds. Returns how often each hidden value was within its interval, and
-/// in how many fits all of them were.
+/// Measures and fits this many times, each with another seed. Returns how often each hidden value
+/// was within its interval, and in how many fits all of them were.
 fn within(tries: u64) -> ([u64; 4], u64) {
     let bench = bench("hsq-sprd", None, &[], 400);
     let wanted: Vec<String> = HIDDEN.iter().map(|(key, _)| (*key).to_owned()).collect();
@@ -139,7 +139,8 @@ fn table(name: &str, blocks: &[u64]) -> (Vec<Load>, Vec<Load>) {
     (part(true), part(false))
 }
 
-/// Fits a card of the article to the card's rates of two block sizes.
+/// Fits a card of the article to the card's rates of two block sizes. `scatters`: the model's card
+/// takes additional time for scattered writes, and this time is fitted, too.
 fn of_article(name: &str, scatters: bool) -> Fit {
     let card = if name == "eMMC" { "emmc-hs200" } else { "sdxc-64g-a2" };
     let mut changes = vec!["card.flash.write.cache_kib=0"];
@@ -361,8 +362,8 @@ fn a_fitted_card_has_the_intervals_of_its_values() {
         assert!(ends[0] < 140.0 && 140.0 < ends[1] && ends[1] < 1.5 * ends[0], "{ends:?}");
         ends
     };
-    // When the file is fitted again, it still has one interval, which does not become a bound of
-    // the next fit.
+    // The first fit writes its interval into the card's file. A second fit of that file replaces
+    // the interval, and does not take it as a bound.
     let first = fit("hbg4a2", "once.toml");
     let again = fit("once.toml", "twice.toml");
     assert!((first[0] / again[0] - 1.0).abs() < 0.05, "{first:?} {again:?}");

@@ -33,7 +33,7 @@ fn refused(line: &str) -> String {
     text
 }
 
-/// Returns the JSON of the report of a run.
+/// Returns the part `mmcq` of the JSON report of a run; it says what ran, and with which values.
 fn origin(line: &str) -> serde_json::Value {
     let report: serde_json::Value = serde_json::from_str(&well(line).0).unwrap();
     report["mmcq"].clone()

@@ -1,4 +1,5 @@
-//! Tests the command lines of the four threads, exactly as in the mails.
+//! Tests the command lines of the threads HSQ, FIFO and STREAM, as in the mails but mostly with
+//! less data.
 
 use crate::watchdog;
 use mmcq_lab::fio::report::CAPPED;
@@ -11,7 +12,7 @@ const HSQ: &str = "./fio --filename=/dev/mmcblk0p30 --direct=1 --iodepth=20 --rw
 /// Command line of FIFO: eight readers on a phone.
 const FIFO: &str = "fio -name=Rand_Read_IOPS_Test -group_reporting -rw=random -bs=4K -numjobs=8 \
                     -directory=/data/data -size=1G -io_size=64M -nrfiles=1 -direct=1 -thread";
-/// Command line of STREAM, one of eight.
+/// Command line of STREAM; the mail has eight of them.
 const STREAM: &str = "sudo fio -filename=/dev/mmcblk0 -direct=1 -numjobs=1 -thread -group_reporting \
                       -ioengine=psync -iodepth=1 -size=1G -name=mytest -bs=1M -rw=randread";
 

@@ -147,8 +147,8 @@ fn a_run_and_a_replay_leave_a_page_too() {
     let page = folder.read("replay.html");
     well_formed(&page);
     assert!(page.contains("The recorded load") && page.contains("blktrace"));
-    // The controller of this board has no probe for pictures, and other settings of Linux apply to
-    // it.
+    // The laboratory cannot trace the controller of this board, so the page has no picture of its
+    // bus. Also, the board has other settings of Linux.
     folder.well("report job.fio -o reader.html --platform stream-rtsx --setting patch");
     let page = folder.read("reader.html");
     assert!(page.contains("No picture: the controller cannot be traced") && page.contains(">close<"));

@@ -366,7 +366,8 @@ fn an_image_that_is_a_pipe_is_refused() {
 }
 
 /// Checks a program that prints the number of each write that has ended, and then loses the power:
-/// all printed writes must be on the medium.
+/// all printed durable writes must be on the medium. Some of the other writes must be lost, or the
+/// test would show nothing.
 #[test]
 fn durable_writes_are_on_the_medium_when_they_end() {
     let folder = tempfile::tempdir().unwrap();

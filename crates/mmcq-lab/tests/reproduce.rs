@@ -298,8 +298,8 @@ fn merging_brings_sequential_4_kib_near_the_limit_where_nothing_can_be_continued
         let commands = |depth: u32| {
             find(&rows, &format!("commands: {pattern} 4k, depth {depth} @hsq-sprd"), "mmcq").model
         };
-        // Of 32 writes, the first goes alone, and one more. The card's programming is the limit, so
-        // an additional transfer costs no time, and no start is held.
+        // Of each 32 writes, two have a transfer of their own: the first, and one more. The card's
+        // programming is the limit, so an additional transfer costs no time, and no start is held.
         let most = if pattern == "read" { 64.0 } else { 70.0 };
         assert!(commands(1) >= 512.0 && commands(32) <= most, "{} {}", commands(1), commands(32));
         for depth in [1, 4, 32] {

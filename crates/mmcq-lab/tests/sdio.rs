@@ -63,7 +63,9 @@ fn the_thief_holds_up_threads_and_not_the_interrupt() {
     }
 }
 
-/// Checks each cell of the table, and the clocks on both sides of the crossover, in both contexts.
+/// Checks the policy in each cell of the table of waits and at the two bus clocks next to the
+/// crossover, and the bus clock from which spinning pays. The other way than spinning is `leave` in
+/// the interrupt handler, and `sleep` in a thread.
 #[test]
 fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
     let waits = parts(rows()).pop().unwrap();
@@ -81,7 +83,7 @@ fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
             let best = of(cell, "spin").min(of(cell, other));
             let excess = 100.0 * (of(cell, policy) / best - 1.0);
             assert!(excess <= worst, "{cell}, {policy}: {excess} %, worst {worst} %");
-            // At the ends of the table, the policy chooses what suits the bus clock.
+            // At the slowest bus clock of the table, the policy does not spin.
             assert!(!cell.starts_with("CMD52, 0.4 MHz") || of(cell, policy) == of(cell, other), "{cell}");
         }
     }
@@ -116,7 +118,7 @@ fn another_board_has_no_published_figures() {
     assert!(rows.iter().any(|row| row.cell == LATENCY && row.model < 330.0));
 }
 
-/// Checks what was remarked in the thread: on a fast PC the CPU load does not matter, and the
+/// Checks what was remarked in the SDIO thread: on a fast PC the CPU load does not matter, and the
 /// latency gets slightly better.
 #[test]
 fn on_a_fast_pc_the_load_does_not_matter_and_the_latency_gets_better() {
@@ -137,7 +139,7 @@ fn on_a_fast_pc_the_load_does_not_matter_and_the_latency_gets_better() {
     assert!(table[0].iter().all(|row| row.cell.contains("@sdio-pc")));
 }
 
-/// Checks that with DMA the CPU handles two commands less, and is free while DMA moves the data.
+/// Checks that DMA leaves more CPU time to other programs than the FIFO does, at the same latency.
 #[test]
 fn dma_gives_the_cpu_what_the_fifo_took() {
     let board = Board::load(BOARDS[0]).unwrap();

@@ -9,7 +9,7 @@ use mmcq_lab::sdio::{Run, Way};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Bluetooth function of the thread, written as a file with its six steps.
+/// The Bluetooth function of the SDIO thread, written as a file with its six steps.
 const TYPE_A: &str = r#"
 description = "Bluetooth Type-A"
 per_second = 250
@@ -113,7 +113,8 @@ fn a_polled_function_is_found_by_looking() {
     assert!(wakes > 18.0, "a look and its result wake the thread: {wakes}");
 }
 
-/// Checks a function that is too fast for the CPU: packets are lost, and the report says so.
+/// Checks a function that is too fast for the CPU: packets are lost with the tasklet, and mmcq
+/// handles more of them.
 #[test]
 fn a_function_that_is_too_fast_loses_packets() {
     let load = Load::of(&TYPE_A.replace("per_second = 250", "per_second = 3000")).unwrap();

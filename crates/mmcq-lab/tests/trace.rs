@@ -164,7 +164,8 @@ fn every_setting_and_a_uhs_card_can_be_traced() {
     assert!(list.contains("CMD0 GO_IDLE_STATE") && list.contains("ACMD41"), "{list}");
 }
 
-/// Job file of a sequential load of depth 8, whose batches wait for their tails.
+/// Job file of a sequential load of depth 8, for which mmcq holds starts until the tail of a batch
+/// has come.
 const STREAM: &str =
     "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4m\nrw=write\nioengine=libaio\niodepth=8\n";
 
@@ -288,8 +289,8 @@ fn changes(vcd: &str, name: &str) -> Vec<(u64, bool)> {
     found
 }
 
-/// Checks a long waveform, which is drawn in parts: each part must equal a window of its own over
-/// the same time.
+/// Checks a long waveform, which is drawn in parts: the waveform of a short window must be in it,
+/// exactly once.
 #[test]
 fn a_long_waveform_with_a_gated_clock_has_the_same_bits() {
     let folder = Folder::new();

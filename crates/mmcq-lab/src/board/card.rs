@@ -23,12 +23,13 @@ pub const SPREAD: [&str; 10] = [
     "flash.spread.slc_free_mib_s",
 ];
 
-/// Returns the names of the built-in cards.
+/// Returns the names of the built-in cards, without the I/O card.
 pub fn card_names() -> impl Iterator<Item = &'static str> {
     cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
 }
 
-/// Returns the profile of the board's own card, or of the card named by `card` instead.
+/// Returns the profile of the board's own card, or of the card named by `card` instead, with the
+/// changes that the board carries for its card.
 pub fn profile(platform: &Platform, card: Option<&str>) -> Result<CardProfile, BoardError> {
     let (name, changes) = (card.unwrap_or(&platform.card), &platform.card_changes);
     platform.profiles.get_or(name, changes, || changed(name, changes))
@@ -60,7 +61,7 @@ fn read_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError>
     Ok(with(&card_text(name)?, changes)?.parse().unwrap_or_default())
 }
 
-/// Builds a card for the slot of a machine with drivers of its own: a storage card as in
+/// Builds a card for a slot whose driver is that of a virtual machine's guest: a storage card as in
 /// [`card_with`], or a card with functions, which cannot have an image.
 pub fn slot_card(
     platform: &Platform,

@@ -5,7 +5,8 @@ use mmcq_sim::stats::BusEvent;
 use serde_json::json;
 use std::fmt::{self, Write};
 
-/// Index and argument of a command that transfers data or announces their length (CMD23).
+/// Index and argument of a command that belongs to a transfer: a data command, CMD23 before it, or
+/// CMD12 after it.
 type Data = (u8, u32);
 
 /// First difference between the data commands of two bus logs.
@@ -45,8 +46,8 @@ fn shown(command: Option<(u8, u32, u64)>) -> String {
     }
 }
 
-/// Returns the commands that transfer data or announce their length (CMD23), with their starts in
-/// ns.
+/// Returns the commands that belong to transfers (data commands, CMD23 and CMD12), with their
+/// starts in ns.
 fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     let data = |event: &BusEvent| match *event {
         BusEvent::Command { index: index @ (12 | 17 | 18 | 23 | 24 | 25), arg, start_ns, .. } => {

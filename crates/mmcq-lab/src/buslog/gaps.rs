@@ -32,7 +32,7 @@ struct Transfer {
 /// transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// Number of transfers that another transfer follows, so that there is a gap after them.
+    /// Number of transfers that another one of the same direction follows after a gap.
     pub transfers: u64,
     /// Number of data bytes that these transfers carried.
     pub bytes: u64,

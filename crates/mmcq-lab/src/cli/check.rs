@@ -83,8 +83,8 @@ impl Check {
         Ok(code(&all))
     }
 
-    /// Compares a report with that of an earlier run: the report that was given, or the report of a
-    /// new run.
+    /// Compares the report of an earlier run, in the file `path`, with the report that the user
+    /// gave as the new one, or else with the report of a run that is done now.
     fn against(&self, path: &Path) -> Result<ExitCode, Error> {
         let old = super::compare::read(path)?;
         let name = path.display().to_string();

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Output file: it was checked before the work that it can be written, and is written after the
-/// work.
+/// Output file of a command. The command checks at its start that the file can be written, and
+/// writes the file at its end.
 pub struct Place {
     path: PathBuf,
     /// Whether the path is a device. An ordinary file is written under another name and then moved

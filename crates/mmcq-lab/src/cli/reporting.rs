@@ -241,7 +241,8 @@ fn table_of(table: &Iozone, report: &Report) -> String {
     title + &table.table(report.entries.iter().map(|entry| &entry.stats))
 }
 
-/// Converts the error of a run into bad input or a run that did not end.
+/// Converts the error of a run. A run that did not end, or that accessed wrong memory, is an error
+/// of the run; any other error is bad input.
 fn failed(error: RunError) -> Error {
     match error {
         RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),

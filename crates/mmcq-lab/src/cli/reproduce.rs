@@ -129,7 +129,8 @@ fn failed(error: RunError) -> Error {
     }
 }
 
-/// Runs an experiment on block devices and converts its error.
+/// Makes the function that runs an experiment on one block device's board. It has the same
+/// signature for all experiments, and converts the experiment's error.
 macro_rules! blocks {
     ($board:path) => {
         |name, _, amount, progress| $board(name, amount, progress).map_err(failed)
@@ -376,7 +377,9 @@ impl Reproduce {
         Ok(if slower { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Runs the sweep of `never`. The exit code is 1 if the promise does not hold in a cell.
+    /// Runs the sweep of `never`. The exit code is 1 if the sweep's promise
+    /// ([`never::Summary::holds`]) is broken, such as by a cell in which mmcq is slower than the
+    /// best of Linux.
     fn never(&self) -> Result<ExitCode, Error> {
         if self.full || self.all || !self.set.is_empty() || self.plot.is_some() || self.report.is_some() {
             return Err(Error::Input(

@@ -27,16 +27,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Fast set: number of requests, number of power cuts, share of faults, and length of the programs.
+/// Fast set: number of requests, number of power cuts, probability of a fault, and length in
+/// requests of the longest program (sequence of requests) of the campaign `exhaustive`.
 const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
-/// Long set (`--long`): number of requests, number of power cuts, and length of the programs.
+/// Long set (`--long`): number of requests, number of power cuts, and length in requests of the
+/// longest program of the campaign `exhaustive`.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
-/// Divisor of the number of random requests for readers, hosts and card queues when all campaigns
-/// run.
+/// When all campaigns run, each of `streams`, `hosts`, `sdmmc`, `corners` and `queues` has the
+/// number of requests of `swarm` divided by this.
 const STREAMED: u64 = 5;
-/// Divisor of the number of random requests in SPI mode and of large requests when all campaigns
-/// run.
+/// When all campaigns run, each of `spi` and `large` has the number of requests of `swarm` divided
+/// by this.
 const WIRED: u64 = 100;
 
 /// Names of the campaigns of random runs.
@@ -199,8 +201,8 @@ impl Mode {
         self == Mode::Swarm || self.draws().is_some()
     }
 
-    /// Returns the function that draws the campaign's case of a seed; `None`: the case depends on
-    /// more than the seed.
+    /// Returns the function that draws the campaign's case of a seed. `None`: the campaign is no
+    /// random one, or (the swarm) a case depends on more than the seed.
     fn draws(self) -> Option<fn(u64) -> Case> {
         match self {
             Mode::Streams => Some(streams::draw),

@@ -57,7 +57,7 @@ pub struct Traced {
     without: Vec<String>,
 }
 
-/// Default of `--depth`: the largest number of requests of a process under way.
+/// Default of `--depth`: largest number of requests under way, of a closed loop or of each process.
 const DEPTH: u32 = 64;
 
 /// Parses the name of a unit of time, such as `us`. Returns the unit in ns.
@@ -96,8 +96,8 @@ impl Traced {
         self.format.is_some() || self.columns.is_some() || known()
     }
 
-    /// Returns the name of the first of these options that the user gave, to refuse it for a load
-    /// that is not a trace.
+    /// Returns the name of the first option about traces that the user gave, to refuse it for a
+    /// load that is not a trace; `None`: the user gave none.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--format", self.format.is_some()),
@@ -134,8 +134,8 @@ impl Traced {
         }
     }
 
-    /// Returns why no request of a trace may be left, as far as the user's options are the reason;
-    /// otherwise `None`.
+    /// Returns the option of the user that may be the reason why a trace has no requests to replay,
+    /// and what is wrong with it; `None`: no option explains it.
     fn why_nothing(&self, files: &[PathBuf]) -> Option<String> {
         let looks =
             files.first().filter(|file| !recorded::is_fifo(file)).and_then(|file| recorded::format(file));

@@ -1,5 +1,6 @@
-//! A driver whose command queue engine (CQHCI) polls the card at Linux's interval, not at the
-//! interval that mmcq's engine sets.
+//! Passes the calls for the command queue engine (CQHCI) on to the board's driver. In the setting
+//! `linux-cqe` it replaces the interval at which mmcq's engine lets the queue engine poll the card
+//! by Linux's interval.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

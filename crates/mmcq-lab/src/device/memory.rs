@@ -103,8 +103,9 @@ impl GuestMemory {
         self.0.borrow_mut().bus_master = on;
     }
 
-    /// Returns the number of device accesses to addresses without memory, and a text about the
-    /// first such access.
+    /// Returns the number of device accesses that failed, and a text about the first one. An access
+    /// fails if the device may not access memory, at an address without memory, against the range's
+    /// permission, or if its file cannot be accessed.
     pub fn refused(&self) -> (u64, Option<String>) {
         let inner = self.0.borrow();
         (inner.refused, inner.first_refused.clone())
@@ -143,8 +144,8 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns the piece of an access that begins after its first `done` bytes, as far as one
-    /// mapped range reaches.
+    /// Returns one piece of an access: it begins after the access's first `done` bytes, and ends
+    /// with the access or with the mapped range.
     fn piece(
         &self,
         write: bool,

@@ -75,8 +75,7 @@ pub struct Summary {
     pub stats: BusStats,
     /// Number of the guest driver's violations of the standard.
     pub violations: u64,
-    /// Number of device accesses to addresses without memory, and a text about the first such
-    /// access.
+    /// Number of device accesses to the guest's memory that failed, and a text about the first one.
     pub refused: (u64, Option<String>),
     /// Reason why the connection ended, if the client did not close it.
     pub error: Option<String>,

@@ -50,7 +50,7 @@ pub fn writable_now(file: &File) -> io::Result<bool> {
 }
 
 /// Waits at most `limit` for one of these poll events at the descriptor. Returns false if the time
-/// has passed. Errors and a closed connection always count as events.
+/// has passed, or if a signal has come. Errors and a closed connection always count as events.
 fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: descriptor, events, revents: 0 };
     let limit = limit.map(|limit| libc::timespec {

@@ -20,8 +20,8 @@ pub struct Lost {
 pub struct Supply {
     /// Time in ns after the program's start at which the power is cut; `None`: at no time.
     pub at_ns: Option<u64>,
-    /// Number of flushes that the card completes before the power is cut. The program gets no
-    /// answer to the last of them.
+    /// Number of flushes that the card completes before the power is cut; `None`: no flush cuts it.
+    /// The program gets no answer to the last of them.
     pub after_flush: Option<u64>,
     controller: Controller,
     luck: Stream,

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval between two checks whether a program has ended that a signal interrupted.
+/// Interval between two checks whether the program has ended, after a signal came.
 const STEP: Duration = Duration::from_millis(50);
 /// Number of checks before the signal is forwarded to the program. A program on a terminal has
 /// received the signal already.

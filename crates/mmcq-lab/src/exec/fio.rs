@@ -143,15 +143,15 @@ pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
     Ok(asked)
 }
 
-/// Returns the file names that fio's job files give in the section common to all jobs. `--showcmd`
-/// shows these names as if each were a job.
+/// Returns the names (`name=`) that fio's job files give in the section common to all jobs.
+/// `--showcmd` shows these names as if each were a job.
 fn names_of_all(arguments: &[OsString]) -> Vec<String> {
     let files = arguments.iter().filter(|word| !word.as_bytes().starts_with(b"-"));
     let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
     texts.flat_map(|text| names_in(&text)).collect()
 }
 
-/// Returns the file names in the common section of one job file's text.
+/// Returns the names (`name=`) in the common section of one job file's text.
 fn names_in(text: &str) -> Vec<String> {
     let mut of_all = false;
     let mut names = Vec::new();

@@ -4,8 +4,9 @@ use std::cell::Cell;
 
 /// Number of polls of the other process's action before this process sleeps.
 const SPINS: u32 = 3000;
-/// Largest credit of polling, and its start value. A wait whose polling is in vain costs two, one
-/// whose polling succeeds gains one. Without credit the process sleeps after one poll.
+/// Largest credit of polling, and its start value. A wait in which all polls find nothing costs
+/// two; a wait in which a poll finds the action gains one. Without credit the process sleeps after
+/// one poll.
 const LUCK: u32 = 8;
 /// Number of waits after which a process without credit tries to poll again.
 const RETRY: u32 = 64;

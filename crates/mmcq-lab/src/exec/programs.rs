@@ -48,26 +48,28 @@ struct Job {
     under_way: Vec<(Key, Asked)>,
     /// Number of I/Os that the laboratory has taken out of the job's ring.
     taken: u32,
-    /// Number of the job's I/Os that the card has done.
+    /// Number of the job's I/Os that have ended at the card or were refused.
     done: u32,
-    /// Number of the job's I/Os that the card has done since the job last ran.
+    /// Number of such I/Os since the job last ran.
     ready: u64,
     finished: bool,
 }
 
-/// Largest number of threads that a program may have.
+/// Largest number of threads that a program may have at the same time.
 pub const JOBS_MAX: u32 = 64;
 
 /// How much a program has used the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Numbers of reads, writes and flushes that the program requested.
+    /// Numbers of reads, writes and flushes that the program requested, without those that the
+    /// laboratory refused.
     pub ios: [u64; 3],
-    /// Number of bytes that the program transferred, `[read, written]`.
+    /// Number of bytes of the program's I/Os that have ended, also of failed ones: `[read,
+    /// written]`.
     pub bytes: [u64; 2],
-    /// Number of the program's flushes that the card has done.
+    /// Number of the program's flushes that have ended.
     pub flushed: u64,
-    /// Number of the program's I/Os that failed.
+    /// Number of the program's I/Os that failed at the card.
     pub failed: u64,
     /// The last virtual time in ns that the program saw.
     pub now_ns: u64,
@@ -216,7 +218,8 @@ impl Programs {
         }
     }
 
-    /// Returns the next I/O that a job, which has posted a command, had put into its ring.
+    /// Returns the next I/O in the ring of a job that has posted a command; `None`: the ring has no
+    /// more. I/Os that the laboratory refuses get their error at once and are skipped.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);

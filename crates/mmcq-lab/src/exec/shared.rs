@@ -57,8 +57,8 @@ const STATE_KNOWN: u32 = 3;
 pub enum Word {
     /// Counter that increases when a job may begin.
     Ready = 5,
-    /// Not 0 if the program has ended, or if the laboratory has refused an operation of the
-    /// program.
+    /// Not 0 if the program has ended, or if the library that is loaded into the program has
+    /// refused an operation of it.
     Over = 6,
     /// Number of jobs that have not ended; fio's helper does not count.
     Front = 8,
@@ -145,7 +145,7 @@ impl Shared {
     /// Makes shared memory for this number of jobs, and for fio's helper.
     ///
     /// # Errors
-    /// The system has no memory for it.
+    /// The system has no memory for it, or cannot make the files' stand-ins.
     pub fn new(jobs: u32, of_fio: bool, parts: &[Part]) -> io::Result<Self> {
         let bytes = SLOTS_AT + (jobs as usize + 1) * (SLOT_BYTES + RING as usize * CELL_BYTES as usize);
         let file = File::from(memfd_create("mmcq", MemfdFlags::CLOEXEC)?);
@@ -274,7 +274,7 @@ impl Shared {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Returns the IDs of the processes that have used the shared memory.
+    /// Returns for each slot in which a job has begun the ID of the last such job's process.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
@@ -295,7 +295,7 @@ impl Shared {
     }
 
     /// Waits until a word has another value than `seen`. Returns false if it has not within the
-    /// time `at_most`.
+    /// time `at_most`. A return of true may also come early, without a change of the word.
     pub fn wait(&self, word: &AtomicU32, seen: u32, at_most: Duration) -> bool {
         if word.load(Ordering::SeqCst) != seen {
             return true;

@@ -156,7 +156,7 @@ pub enum Verify {
     Crc7,
     /// A header with a CRC-16 of the data.
     Crc16,
-    /// A header with a CRC-32 (IEEE) of the data.
+    /// A header with a CRC-32 of the data: IEEE 802.3's polynomial, without bit reflection.
     Crc32,
     /// A header with a CRC-32C (Castagnoli) of the data.
     Crc32c,
@@ -199,7 +199,7 @@ pub enum Sequencer {
 /// Content of a write's buffer when `verify=` does not determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// Each write contains the same random bytes, which are generated once.
+    /// Each write contains random bytes of its own. (fio would generate them once for all writes.)
     Random,
     /// Each write contains random bytes of its own, generated for this write.
     Refill,
@@ -257,8 +257,8 @@ pub struct Job {
     pub iodepth: u32,
     pub iodepth_batch: u32,
     pub iodepth_batch_complete_min: u32,
-    /// Largest number of completions that the job collects in one call; 0: the same as the smallest
-    /// number.
+    /// Largest number of completions that the job collects in one call; 0: as
+    /// `iodepth_batch_complete_min`.
     pub iodepth_batch_complete_max: u32,
     /// Number of outstanding transfers down to which the job waits, after it has reached `iodepth`,
     /// before it submits again; 0: as `iodepth`.
@@ -324,8 +324,8 @@ pub struct Job {
     pub significant_figures: u8,
     pub bwavgtime_ms: u64,
     pub iopsavgtime_ms: u64,
-    /// Prefix of the names of the log files; an empty prefix means the job's name. `None`: the job
-    /// writes no such log.
+    /// Prefix of the names of the bandwidth log's files; empty: the job's name. `None`: the job
+    /// writes no such log. The same is true of the next two options and their logs.
     pub write_bw_log: Option<String>,
     pub write_lat_log: Option<String>,
     pub write_iops_log: Option<String>,

@@ -2,7 +2,7 @@
 //!
 //! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without
 //! `log_avg_msec` there is one line for each transfer. With it there is one line for each window
-//! and direction, with the mean, and without bytes and offset. The I/O log has fio's version 3:
+//! and direction, with the mean; its bytes and offset are 0. The I/O log has fio's version 3:
 //! microseconds, file, action, offset, bytes.
 
 use super::job::{Dir, Job};

@@ -13,6 +13,8 @@
 //!    [`report::json::json`] and [`report::terse()`] write it. [`logs::Logs::files`] returns the
 //!    log files.
 //!
+//! A *pass* of a worker is one time through its `size=`; `loops=` and `time_based` repeat it.
+//!
 //! The rules are those of fio 3.33, with which the tests compare: the same offsets for the same
 //! job, the same bytes of a report for the same measurements, and contents that either program can
 //! verify.

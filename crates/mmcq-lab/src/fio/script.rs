@@ -138,7 +138,8 @@ impl Script {
     /// Checks that the load fits on a card of this size.
     ///
     /// # Errors
-    /// The load is larger than the card, and its addresses must not be mapped.
+    /// The load is larger than the card, and its addresses must not be mapped; or a single request
+    /// is larger than the card.
     pub fn fit(&self, capacity: u64) -> Result<(), ParseError> {
         let (end, place) = &self.extent;
         if self.remap == Remap::Refuse && *end > capacity {

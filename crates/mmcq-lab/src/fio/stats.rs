@@ -217,7 +217,7 @@ pub struct Stats {
     pub cpu: Cpu,
     /// Time in ns from the worker's start to its end.
     pub job_runtime_ns: u64,
-    /// The first error of the worker.
+    /// The first error of the worker; `None`: no error.
     pub error: Option<WorkerError>,
     /// Number of all errors, including those after which the job continued.
     pub total_errors: u64,

@@ -51,7 +51,8 @@ pub fn header_bytes(verify: Verify) -> Option<u64> {
     checksum_kind(verify).map(|(_, bytes)| (HEADER + bytes) as u64)
 }
 
-/// Returns fio's number of this kind of verification, and the number of bytes of its checksum.
+/// Returns fio's number of this kind of verification, and the number of bytes of its checksum;
+/// `None`: this kind has no header.
 fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
     match verify {
         Verify::Off | Verify::Pattern => None,

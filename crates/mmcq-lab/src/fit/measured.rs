@@ -107,7 +107,8 @@ pub struct Load {
 pub struct Wanted<'a> {
     /// Percentiles of fio's completion times to read as figures, in addition to rates.
     pub percentiles: &'a [f64],
-    /// Job file for rows of a sweep that do not name their own jobs.
+    /// Job file for rows of a sweep that do not name their own jobs; `None`: all rows must name
+    /// them.
     pub job: Option<&'a JobFile>,
 }
 

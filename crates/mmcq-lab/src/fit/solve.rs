@@ -79,7 +79,7 @@ pub struct Solution {
 /// starts at `from`.
 ///
 /// # Errors
-/// As the model's.
+/// The model cannot compute its figures at a point; the text is the model's.
 pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Result<Solution, String> {
     let clamp = |at: &[f64]| -> Vec<f64> {
         at.iter().zip(problem.bounds).map(|(x, (least, most))| x.clamp(*least, *most)).collect()
@@ -292,7 +292,7 @@ pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMat
 }
 
 /// Returns for each value its variance (infinite if it is not determined), and the index of the
-/// value with which it can be traded most.
+/// value with which it can be traded most; `None` if there is none.
 pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
     let count = information.ncols();
     let eigen = SymmetricEigen::new(information.clone());

@@ -19,7 +19,8 @@ pub struct Point {
     pub mib_s: f64,
     /// Number of requests per second.
     pub iops: f64,
-    /// 99th percentile of the requests' latency in ns; with a durable load, that of the flushes.
+    /// 99th percentile of the requests' latency in ns, for mixed loads of the slower direction;
+    /// with a durable load, that of the flushes.
     pub p99_ns: u64,
     /// Share of the time of all CPU cores in which they work, 0 to 1.
     pub cpu_share: f64,
@@ -108,19 +109,21 @@ pub struct Gain {
     pub point: Point,
     /// Gain in percent over the first setting of the cell; above 0: this setting is faster.
     pub percent: f64,
-    /// Lowest and highest gain in percent over all runs in which one value was at its low or high
-    /// end.
+    /// Lowest and highest gain in percent over the run with all values as they are and all runs in
+    /// which one value was at its low or high end. Both ends are also moved by the difference of
+    /// the stand-ins from unmodified Linux, if that makes the interval wider. Without uncertain
+    /// values, both are [`Gain::percent`].
     pub ends: [f64; 2],
-    /// Lowest and highest rate in MiB/s over all runs in which one value was at its low or high
-    /// end.
+    /// Lowest and highest rate in MiB/s over the same runs; the stand-ins' difference is not in it.
     pub mib_s: [f64; 2],
-    /// Effects of the uncertain values on this gain, the largest first. Values without an effect
-    /// are left out.
+    /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
+    /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
     /// Change of the gain in percent if the stand-ins of Linux differ from unmodified Linux by as
     /// much as in the loads that both ran.
     pub stand_in_percent: f64,
-    /// Rates in MiB/s at both ends of each value, by the value's index.
+    /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
+    /// done, or it was not possible.
     rates: Vec<[Option<f64>; 2]>,
 }
 
@@ -150,7 +153,7 @@ pub struct Cell {
     pub is_durable: bool,
     /// Kind of the load (reads, writes or flushed writes).
     pub kind: Kind,
-    /// Depth of the load; with a durable load, number of jobs.
+    /// Depth of the load; with a durable load, number of jobs. `None`: as in the user's job file.
     pub depth: Option<u32>,
     /// Results of the settings that ran, in order. The first one is the setting with which the
     /// others are compared.

@@ -306,7 +306,8 @@ impl Answer {
     }
 }
 
-/// Returns a table below its title; a line without group names is removed.
+/// Returns the text of a table indented, to stand below its title. An empty line is removed: the
+/// line of group names in a table without groups.
 fn indented(text: &str) -> String {
     text.lines()
         .filter(|line| !line.is_empty())

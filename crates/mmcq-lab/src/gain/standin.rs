@@ -1,6 +1,6 @@
 //! Differences between the stand-ins of Linux's stacks and unmodified Linux.
 //!
-//! Unmodified Linux ran some of these loads on the model of one board with a queue engine
+//! Unmodified Linux ran some loads of the kinds below on the model of one board with a queue engine
 //! (docs/original.md, docs/laboratory.md). On other boards a stand-in may differ by as much.
 
 use crate::runner::Setting;

@@ -135,8 +135,8 @@ fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
 /// kind.
 ///
 /// # Errors
-/// Board or card cannot be read, or a range is for a key that does not exist or is not a number;
-/// the error is one line.
+/// Board or card cannot be read, or a range is for a key that does not exist, stands for several
+/// values, or is not a number; the error is one line.
 pub fn uncertain(
     platform: &str,
     card: Option<&str>,

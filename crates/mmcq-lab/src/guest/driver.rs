@@ -26,8 +26,8 @@ pub enum Driver {
 }
 
 impl Machine {
-    /// Returns the name of the setting in the report. For Linux's own driver, checks that the name
-    /// fits.
+    /// Returns the name of the setting in the report: that of Linux's driver, or `mmcq.ko`. With
+    /// [`Driver::Hsq`] and [`Driver::Mmcq`], another setting or a firmware image is an error.
     pub(super) fn setting(&self) -> Result<&str, Failure> {
         let given = self.setting.as_str();
         let wrong = |why: &str| {
@@ -63,8 +63,8 @@ impl Machine {
         Ok(format!(" mmcq.driver=mmcq mmcq.emmc_18={} mmcq.departures={departures}", u8::from(emmc_18)))
     }
 
-    /// Returns an archive with the module for the guest; `None` if Linux's own driver uses the
-    /// slot.
+    /// Returns the content of the file `mmcq.ko` for the guest; `None` if Linux's own driver uses
+    /// the slot.
     pub(super) fn module(&self) -> Result<Option<Vec<u8>>, Failure> {
         if self.driver != Driver::Mmcq {
             return Ok(None);

@@ -78,21 +78,23 @@ impl fmt::Display for Failure {
 pub struct Machine {
     /// Folder with the parts (QEMU, plugin, kernel, initial file system).
     pub parts: PathBuf,
-    /// Kernel that replaces the kernel of the parts.
+    /// Kernel that replaces the kernel of the parts; `None`: that of the parts.
     pub kernel: Option<PathBuf>,
-    /// Initial file system that replaces that of the parts; it must run `/job`.
+    /// Initial file system that replaces that of the parts; it must run `/job`. `None`: that of the
+    /// parts.
     pub initrd: Option<PathBuf>,
     /// Words to add to the command line of the guest's kernel.
     pub arguments: String,
     /// Firmware without an operating system that replaces Linux; the job is its command line.
+    /// `None`: the guest is Linux.
     pub image: Option<PathBuf>,
-    /// Schedule of events at the slot ([`mmcq_sim::schedule`]).
+    /// File with the schedule of events at the slot ([`mmcq_sim::schedule`]); `None`: no events.
     pub schedule: Option<PathBuf>,
     /// Board, whose controller must be an SDHCI or DesignWare's.
     pub platform: String,
     /// Name of the card in the slot; `None`: the board's own.
     pub card: Option<String>,
-    /// Setting in the report: `none`, `hsq-tag` or `cqe`; for an image its name.
+    /// Setting that the user chose: `none`, `hsq-tag` or `cqe`; for an image any name.
     pub setting: String,
     /// Driver that the guest uses for the slot.
     pub driver: Driver,

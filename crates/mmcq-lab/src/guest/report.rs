@@ -84,7 +84,8 @@ pub struct Report {
     pub platform: String,
     /// Name of the card; empty: the board's own.
     pub card: String,
-    /// Setting: `none`, `hsq-tag` or `cqe`; for an image its name.
+    /// Setting: `none`, `hsq-tag`, `cqe`, or `mmcq.ko` for this stack as a kernel module; for an
+    /// image its name.
     pub setting: String,
     /// Number of CPUs of the guest.
     pub cpus: u8,

@@ -25,8 +25,8 @@ pub struct Request {
     arrival: u64,
     /// Time in ns at which the oldest of the request's I/Os arrived.
     came_ns: u64,
-    /// Time in ns at which the request expires. From then on the scheduler dispatches it before
-    /// requests that have not expired.
+    /// Time in ns at which the request expires. A batch that begins later than that begins with the
+    /// oldest request of its direction if that one has expired, whatever the addresses are.
     expires_ns: u64,
     /// Number that the request got when it was last entered into the hash of end addresses; later
     /// entries have higher numbers.
@@ -236,6 +236,7 @@ impl Elevator {
     /// Returns the index of the waiting request that an I/O can merge into, and whether the I/O
     /// comes behind it (true) or before it (false). The request that grew last is tried first, then
     /// the most recent one that ends where the I/O begins, then one that begins where the I/O ends.
+    /// `None`: the I/O cannot merge.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
         let requests = &self.sorted[dir];
         let io_end = io.lba + u64::from(io.blocks);

@@ -73,8 +73,9 @@ pub struct Hsq<P> {
     irq_thread: Thread,
     retry_thread: Thread,
     retrying: bool,
-    /// Whether the worker must run again when a request completes, since the queue refused its last
-    /// request.
+    /// Whether the worker has taken a refused request again since the last completion. If the queue
+    /// refuses that request once more, the worker waits for a completion or for
+    /// [`RESOURCE_DELAY_NS`].
     restart: bool,
     /// Requests that were taken out of the scheduler, but refused by the queue. The worker sends
     /// them first when it runs again, and nothing merges into them any more.

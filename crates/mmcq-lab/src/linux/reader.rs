@@ -41,7 +41,7 @@ pub enum Close {
     Late,
 }
 
-/// Operation that the work item must do: a transfer, a status poll or a flush.
+/// Operation that the work item must do: a transfer or a status poll.
 enum Task {
     Transfer(Request),
     Status,
@@ -81,7 +81,8 @@ pub struct Reader<H: Host> {
     scheduled: bool,
     task: Option<Task>,
     round: Round,
-    /// Completion of the round that has ended, until the work item handles it.
+    /// Completion of the round that has ended, until the work item handles it; `None`: no
+    /// completion waits for the work item.
     ended: Option<Completion>,
     ok: bool,
     open: Option<Open>,

@@ -14,9 +14,9 @@ const DATA_MAX: usize = 250_000;
 pub struct Part {
     /// Heading of the section.
     pub heading: String,
-    /// An SVG picture, and what it shows.
+    /// An SVG picture, and what it shows; `None`: the section has no picture.
     pub picture: Option<(String, String)>,
-    /// Table of the section.
+    /// Table of the section; `None`: the section has no table.
     pub table: Option<Table>,
     /// Further lines of the section, as the program prints them.
     pub lines: String,

@@ -120,8 +120,8 @@ const PAUSES_PERCENT: f64 = 5.0;
 const PACE: &str =
     ": its rate, and the share of what bus and card allow, are the pace of the trace; compare latencies";
 
-/// Returns the directions in which a request starved: the longest took 20 times as long as the 99th
-/// percentile.
+/// Returns one sentence for each direction in which a request starved: the longest took more than
+/// 20 times as long as the 99th percentile.
 fn starved(all: &Stats) -> Vec<String> {
     let mut lines = Vec::new();
     for dir in Dir::ALL {
@@ -135,7 +135,8 @@ fn starved(all: &Stats) -> Vec<String> {
     lines
 }
 
-/// Returns the index, among the settings compared, of the page's own setting.
+/// Returns the index, among the settings compared, of the page's own setting; `None`: it is not
+/// among them.
 fn mine(compared: &Compared) -> Option<usize> {
     compared.settings.iter().position(|one| one.setting == compared.setting)
 }

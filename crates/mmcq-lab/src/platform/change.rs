@@ -9,7 +9,7 @@ pub const CARD: &str = "card.";
 pub const JOB: &str = "job.";
 
 /// Applies a change `key=value` to a board's table. In the sections `quantities`, the value becomes
-/// a table with kind `prior` and source `--set`.
+/// a table with kind `prior` and source `--set`; it keeps the range of the value that it replaces.
 pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
     let fault = |what: &str| PlatformError::new(format!("--set {change}: {what}"));
     let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;

@@ -115,8 +115,8 @@ impl Keeper {
         }
     }
 
-    /// Records a data command whose first block is `first`, the first block of an I/O. I/Os that
-    /// continue this I/O get the same time.
+    /// Records a data command that begins at the block `first`. An I/O that begins at this block,
+    /// and the I/Os that continue it, get the command's time.
     fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
         self.command_ns = at_ns;
         let mut next = first;

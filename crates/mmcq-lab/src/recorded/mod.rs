@@ -203,9 +203,10 @@ impl std::str::FromStr for Moment {
 pub struct Reading {
     /// Format of the trace; `None`: detected from the start of the file.
     pub format: Option<Format>,
-    /// Map of the columns, for [`Format::Csv`].
+    /// Map of the columns, for [`Format::Csv`]; `None`: the user gave none.
     pub columns: Option<String>,
-    /// Length in ns of the trace's unit of time, where the format does not define it.
+    /// Length in ns of the trace's unit of time, where the format does not define it; `None`: the
+    /// default of the format.
     pub unit_ns: Option<u64>,
     /// Event of a request whose time counts as the request's time.
     pub moment: Moment,
@@ -231,8 +232,8 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
 }
 
-/// Returns the events of all files, sorted by time, and the format of the first file. The path `-`
-/// means standard input.
+/// Returns the events of all files, merged by time, and the format of the first file. If the times
+/// in one file decrease, its order stays. The path `-` means standard input.
 pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
     let (mut all, mut first) = (Vec::new(), None);
     for path in paths {
@@ -341,7 +342,8 @@ fn detect(head: &[u8]) -> Result<Format, String> {
     })
 }
 
-/// Returns the format of a trace file; `None`: the file does not begin like a trace.
+/// Returns the format of a trace file; `None`: the file does not begin like a trace, or cannot be
+/// read.
 pub fn format(path: &Path) -> Option<Format> {
     let mut head = Vec::new();
     let file = std::fs::File::open(path).ok()?;

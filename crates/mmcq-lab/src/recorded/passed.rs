@@ -66,8 +66,8 @@ pub struct Passed {
     /// Number of younger requests that the driver received after this one but sent to the card
     /// first.
     pub in_driver: u32,
-    /// Number of younger requests that went first because of a flush: this request itself, or a
-    /// flush for which it waited.
+    /// Number of younger requests that went first because of a flush. The flush is this request
+    /// itself, or one for which this request waited.
     pub at_flush: u32,
 }
 

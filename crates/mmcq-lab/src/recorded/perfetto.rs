@@ -161,7 +161,7 @@ pub(super) fn is_one(head: &[u8]) -> bool {
 }
 
 /// Reads the length of a packet as a varint: seven bits per byte, the lowest first. `None`: the
-/// file has ended.
+/// file has ended, or the varint is longer than ten bytes.
 fn length(input: &mut impl Read) -> std::io::Result<Option<u64>> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

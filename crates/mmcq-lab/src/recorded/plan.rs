@@ -319,7 +319,7 @@ struct Thread {
     /// and index.
     under_way: Vec<(u64, u32)>,
     /// Latest recorded end of a request before the start of the newest one: time in ns, and index
-    /// of the request that ended.
+    /// of the request that ended. `None`: no request had ended before.
     last_end: Option<(u64, u32)>,
 }
 
@@ -339,7 +339,8 @@ impl Thread {
     }
 }
 
-/// Makes the workers that replay the trace `name`.
+/// The trace has an error, times that decrease, a request that is too long or ends beyond the
+/// largest offset, too many requests, or none at all.
 ///
 /// # Errors
 ///
@@ -458,7 +459,7 @@ struct Programs {
     nameless: bool,
 }
 
-/// Largest number of programs with a number of their own; all others share the last number.
+/// Largest number of programs with a number of their own; all others share this number.
 const PROGRAMS_MAX: u16 = 255;
 /// Name for requests without a program, and for programs above the largest number.
 const OTHERS: &str = "(others)";

@@ -60,7 +60,7 @@ pub(super) struct Records {
     known: HashMap<Who, u32>,
     /// Times in ns of the first and the last request; `None`: the list is empty.
     span_ns: Option<(u64, u64)>,
-    /// Latest time in ns of a request so far. The list stays sorted while no new request is
+    /// Time in ns of the request that was added last. The list stays sorted while no new request is
     /// earlier.
     newest_ns: u64,
     mixed: bool,

@@ -109,8 +109,8 @@ pub fn histogram(completed: &[Completed]) -> String {
     out
 }
 
-/// Returns the number of the histogram's bucket for a time in us. Bucket 0 has 0 and 1 us; each
-/// further bucket is twice as wide as the one before.
+/// Returns the number of the histogram's bucket for a time in us. Bucket 0 has 0 and 1 us; bucket n
+/// has the times from 2^n us to just below twice that.
 fn bucket(us: u64) -> usize {
     us.max(1).ilog2() as usize
 }

@@ -31,7 +31,8 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// Number of runs whose mean is shown for a percentile.
+/// Number of runs in tag order, on the experiment's own board and card, whose mean is shown for a
+/// percentile. All other figures are from one run.
 const RUNS: u64 = 5;
 /// Percentiles that differ from run to run, since in tag order chance decides which request is
 /// late. For these the table also has rows with the range.

@@ -1,25 +1,27 @@
-//! HSQ: how much Linux's software queue gains with a card without a hardware queue. Figures are
-//! means of five runs, as published.
+//! HSQ: how much Linux's software queue gains with a card without a hardware queue. The published
+//! figures are means of five runs. The model has five runs, too, or one longer run where it gives
+//! the same mean; on other boards than the experiment's own it has two.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Number of runs whose mean is shown for a cell, as in the publication.
+/// Number of runs whose mean is shown for a cell, as in the publication; some cells have fewer
+/// runs.
 const RUNS: u64 = 5;
 
 /// Amount in MiB that each of the 20 jobs transfers in the steady state.
 const SHARE_MIB: u64 = 4;
 
-/// Amount in MiB of each job that writes. Writes first fill the card's cache, and only then its
-/// drain limits their rate. In five runs of 80 MiB this is 0.6 %, so one run of 400 MiB replaces
-/// them.
+/// Amount in MiB of each job that writes. Writes first fill the card's cache; only then the cache's
+/// drain limits their rate. In five runs of 80 MiB (20 jobs) this start changes the mean by 0.6 %,
+/// so one run of 400 MiB replaces them.
 const WRITE_MIB: u64 = 5 * SHARE_MIB;
 
 /// Amount in MiB of each job that reads. Readers of one file need long until their positions, and
-/// so the merging, are steady. Over 32 MiB the mean is 1 % too low; over 256 MiB it is within 0.3 %
-/// of the whole GiB. So one long run replaces five short ones.
+/// so the merging of their requests, are steady. Over 32 MiB the mean is 1 % too low; over 256 MiB
+/// it is within 0.3 % of the mean over the whole GiB. So one long run replaces five short ones.
 const READ_MIB: u64 = 256;
 
 /// Cell of the table, `rw=`, and published rates in MiB/s without and with the software queue.

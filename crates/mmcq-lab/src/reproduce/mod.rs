@@ -36,17 +36,19 @@ pub struct Row {
     pub fitted: bool,
     /// Value of the cell in the model.
     pub model: f64,
-    /// Physical limit: the value that wire and card allow without a host.
+    /// Physical limit: the value that wire and card allow without a host; `None`: it was not
+    /// computed for this number.
     pub limit: Option<f64>,
 }
 
 impl Row {
-    /// Returns the model's difference from the published value in percent.
+    /// Returns the model's difference from the published value in percent; `None`: no value was
+    /// published.
     pub fn error_percent(&self) -> Option<f64> {
         self.published.filter(|p| *p > 0.0).map(|p| (self.model / p - 1.0) * 100.0)
     }
 
-    /// Returns the model's value in percent of the physical limit.
+    /// Returns the model's value in percent of the physical limit; `None`: the row has no limit.
     pub fn share_percent(&self) -> Option<f64> {
         self.limit.filter(|l| *l > 0.0).map(|l| self.model / l * 100.0)
     }

@@ -155,8 +155,8 @@ fn promise(
     Ok(rows)
 }
 
-/// Runs each load with each lane. The rows have the rate and its share of the limit, then the 99th
-/// percentile, interrupts and CPU time.
+/// Runs each load with each lane, and with Linux's setting `none`. The rows have the rate and its
+/// limit, then the percentile 99.9 of the latency, interrupts and CPU time.
 fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let (mut rates, mut others) = (Vec::new(), Vec::new());
     let card = (platform.name == BOARDS[3]).then_some(PACKED_CARD);

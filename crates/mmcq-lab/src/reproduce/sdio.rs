@@ -156,8 +156,8 @@ fn waits(
 /// Name of the cell with the policy's largest excess.
 const WORST: &str = "policy's worst excess";
 
-/// Splits the rows into tables that fit a screen: historic settings, mmcq with Linux's costs, mmcq
-/// with its own costs, the ways to wait, then the other boards.
+/// Splits the rows into tables that fit a screen: the settings of Linux, mmcq with Linux's costs,
+/// mmcq with its own costs, the ways to wait, then the other boards.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
         _ if row.cell.contains(" @") => 4,

@@ -84,8 +84,8 @@ impl Perfect {
     }
 }
 
-/// Returns whether the job only reads or writes a file sequentially in a closed loop, without
-/// pauses, flushes or checks.
+/// Returns whether the job only reads or writes a file sequentially and once, in blocks of one
+/// size, in a closed loop, without pauses, flushes or checks.
 fn is_plain(job: &Job) -> bool {
     let in_order = !job.rw.random && job.rw_every <= 1 && job.rw_add_bytes == 0 && job.number_ios.is_none();
     let paced = job.thinktime_ns > 0
@@ -211,10 +211,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit: on each lane, of which the fastest result is the limit. On lanes
-/// that give the card several requests at a time, the jobs run both in batches and one by one,
-/// since the card's flash units may read single requests in parallel. If one worker represents
-/// several, the first of these gets the statistics of all.
+/// Runs the jobs at their limit: on each lane, of which the fastest result is the limit. On all
+/// lanes but [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies
+/// may read single requests in parallel. If one worker represents several, the first of these gets
+/// the statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -302,8 +302,8 @@ fn on_lane(
     platform.card_changes.extend(without_chance(&board::profile(run.platform, run.card)?));
     platform.stack.queue_engine = lane == Lane::Engine;
     platform.stack.chains = lane == Lane::Chains;
-    // Only a certain continuation keeps a transfer open: the rest of a long request, or a queued
-    // request.
+    // On all lanes but `Lane::Open`, a transfer stays open only if it is certain that it goes on:
+    // for the rest of a long request, or for a queued request.
     let (streams, hold_ns) = match lane {
         Lane::Open => (StaysOpen::Always, u64::MAX),
         _ => (StaysOpen::WherePays, 0),

@@ -63,7 +63,7 @@ pub(super) struct Load<'a> {
     planned: u64,
     moved: u64,
     told: u64,
-    /// Time in ns at which the first job began.
+    /// Time in ns at which the first job began; `None`: none has begun yet.
     origin_ns: Option<u64>,
     waiting: Waiting,
     pub(super) steady: Steady,
@@ -235,8 +235,9 @@ impl<'a> Load<'a> {
         self.areas.iter().flatten().any(|area| *area > 0)
     }
 
-    /// Returns whether a worker may start: after a stonewall, only when all workers before it have
-    /// finished.
+    /// Returns whether a worker may start: after a stonewall, only when all workers before the
+    /// stonewall have finished; with `wait_for=`, only when all workers of the job of this name
+    /// have finished.
     fn may_run(&self, job: usize) -> bool {
         let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
         let before = wall.is_none_or(|wall| self.finished[..wall].iter().all(|f| *f));
@@ -245,8 +246,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns what a job must do while it waits, if it has transferred more than its share of its
-    /// flow (fio's `flow=`); `None`: the job need not wait.
+    /// Returns what a job must do while it waits, if it has begun more I/Os than its share of those
+    /// of its flow (fio's `flow=`); `None`: the job need not wait.
     fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {

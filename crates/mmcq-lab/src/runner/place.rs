@@ -124,8 +124,8 @@ pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V
     }
 }
 
-/// Runs a load on a board: by a model of Linux (one slot of the engine, one operation at a time) or
-/// by mmcq.
+/// Runs a load on a board, by a model of Linux or by mmcq. With one slot of the engine (`N` is 1) a
+/// model of Linux sends one operation at a time.
 pub trait Serve<const N: usize> {
     /// Runs the load. Returns the time in ns at which it ended, and the counters of the stack.
     fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck>;

@@ -383,8 +383,8 @@ fn readers_alone_get_the_same_by_turns_as_in_order() {
     }
 }
 
-/// The STREAM thread's jobs have one thread with one request at a time, so a scheduler never has two
-/// requests to choose from.
+/// The STREAM thread's jobs have one thread with one request at a time, so a scheduler never has
+/// two requests to choose from.
 #[test]
 fn one_request_at_a_time_gives_no_scheduler_a_choice() {
     for job in [

@@ -71,7 +71,8 @@ impl Waiting {
         })))
     }
 
-    /// Handles an event on the bus. Data belong to a request, so only commands and busy count.
+    /// Handles an event on the bus. Data belong to a request, so only commands, responses and busy
+    /// count.
     pub fn bus(&self, event: BusEvent) {
         if let BusEvent::Block { .. } | BusEvent::Interrupt { .. } = event {
             return;

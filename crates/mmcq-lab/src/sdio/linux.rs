@@ -91,7 +91,8 @@ pub struct Chain {
     /// Whether a command has ended whose result the thread still has to handle.
     ended: bool,
     buffer: Box<[u32]>,
-    /// DMA memory of the command on the bus, with its direction.
+    /// DMA memory of the command on the bus, with its direction; `None`: the command has no data,
+    /// or no command is on the bus.
     segment: Option<(Segment, Direction)>,
     /// Number of packets received.
     pub packets: u64,

@@ -154,7 +154,8 @@ pub enum Failure {
     /// The card cannot be brought up.
     #[error("bring-up: {0}")]
     BringUp(sdio::IoError),
-    /// The simulation cannot go on: after this time in ns, no further event is planned.
+    /// Bring-up did not end. At this time in ns no further event was planned, or the time was above
+    /// the limit for the bring-up.
     #[error("bring-up: not done after {0} ns")]
     Stuck(u64),
     /// Commands failed, or packets arrived damaged; the field is their number.

@@ -76,13 +76,14 @@ pub struct Ours<'a> {
     pub advance: WaitStrategy,
     /// Times of the driver's polls for packets, if the driver polls.
     pub looks: Rc<Looks>,
-    /// What the engine waits for at the controller, and since which time in ns.
+    /// What the engine waits for at the controller, and since which time in ns; `None`: it waits
+    /// for nothing.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
 }
 
 impl<'a> Ours<'a> {
-    /// Makes the handler of an engine whose card is not brought up yet.
+    /// Makes the handler of this engine, which has brought its card up.
     pub fn new(
         stack: &'a Stack,
         host: Priced,

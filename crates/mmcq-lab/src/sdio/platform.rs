@@ -57,12 +57,14 @@ pub struct Board {
     pub pclk_hz: u32,
     /// Bus clock in Hz.
     pub clock_hz: u32,
-    /// Rate in kcycles/s of the experiment's counter on a CPU that is idle all the time. The counter
-    /// counts only while the CPU is idle; one cycle is one system call of the measuring loop.
+    /// Rate in kcycles/s of the experiment's counter on a CPU that is idle all the time. The
+    /// counter counts only while the CPU is idle; one cycle is one system call of the measuring
+    /// loop.
     pub idle_kcycles: f64,
     /// CPU costs of Linux on this board.
     pub cost: Costs,
-    /// CPU costs of Linux on a fast CPU, which the comparison of ways to wait uses.
+    /// CPU costs of Linux on a fast CPU, which the comparison of ways to wait uses; `None`: the
+    /// board's file has none.
     pub fast: Option<Costs>,
     /// Driver of another device that takes the CPU away; `None`: the board has none.
     pub thief: Option<Thief>,
@@ -321,7 +323,7 @@ impl Board {
     }
 
     /// Returns the costs of mmcq's own code: times from its path lengths instead of Linux's times.
-    /// The costs of a packet's work and of FIFO words stay Linux's.
+    /// All other costs, such as a packet's work and FIFO words, stay Linux's.
     pub fn own_costs(&self) -> Costs {
         let Own { cycle_ns, cycles_per_instruction, entry, exit, step, fifo, .. } = self.own;
         let Own { register_ns, register_write_ns, .. } = self.own;

@@ -55,7 +55,8 @@ struct Expected {
 struct Log {
     steps: Vec<Expected>,
     block_bytes: u32,
-    /// Index of the step under way, and the number of bytes that this step still has to transfer.
+    /// Index of the step under way, and the number of bytes that this step still has to transfer;
+    /// `None`: no step is under way.
     at: Option<(usize, u32)>,
     first_ns: u64,
     /// Time in ns at which the previous step ended.

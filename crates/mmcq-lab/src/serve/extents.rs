@@ -1,7 +1,7 @@
 //! Map of the export's holes: ranges that read as zeros, which a client may skip when it copies.
 //!
-//! A range is a hole only if zeros were acknowledged for it, no other change of it was under way
-//! meanwhile, and no later change followed. Until a flush has covered such zeros, a loss can undo
+//! A range is a hole only if zeros were acknowledged for it, no change to other data was under way
+//! meanwhile, and no such change followed. Until a flush has covered such zeros, a loss can undo
 //! them; then the range is no hole any more.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -41,7 +41,7 @@ pub enum Ended {
     Hole { acknowledged: Option<u64> },
 }
 
-/// Map of the export's holes, with one bit for each piece.
+/// Map of the export's holes, with one flag for each piece.
 #[derive(Debug)]
 pub struct Extents {
     bytes: u64,
@@ -64,7 +64,8 @@ impl Extents {
         Extents { bytes, holes, changes: Vec::new(), last_id: 0, unflushed: Vec::new() }
     }
 
-    /// Makes a map of the holes of a file, if its file system reports them.
+    /// Makes a map of the holes of a file. If its file system reports no holes, there are none in
+    /// the map.
     pub fn of_file(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
         let mut extents = Extents::all(bytes, true);

@@ -10,9 +10,9 @@
 //! its heir. New connections are also told while an open connection has lost writes and has not
 //! been told.
 //!
-//! A connection counts as told when it sends another request after the refusal has been written to
-//! it, or when it disconnects in order. A loss does not count if all acknowledged writes had been
-//! flushed before.
+//! A connection counts as told when the refusal has been written to it, and it then sends another
+//! request (a disconnect in order is one, too). A loss does not count if all acknowledged writes
+//! had been flushed before.
 //!
 //! This knowledge lasts as long as the server. A loss that no client was told of is not forgotten
 //! when connections close or the card is initialised again. A server that ends reports what no
@@ -28,13 +28,14 @@ use std::collections::HashMap;
 struct Connection {
     /// Number of the last loss of which the connection is known to be told.
     told: u64,
-    /// Number of the loss for which a flush was refused. `written`: the refusal has been written to
-    /// the client's socket.
+    /// Number of the loss for which a flush was refused; `None`: no refusal is waiting to be read.
     refused: Option<u64>,
+    /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
     /// Number of the loss for which a durable write of this connection was refused.
     refused_write: u64,
-    /// Number of the connection's newest acknowledged write that no flush has covered.
+    /// Number of the connection's newest acknowledged write that no flush has covered; `None`:
+    /// flushes have covered all.
     unflushed: Option<u64>,
     /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
@@ -42,7 +43,7 @@ struct Connection {
     heir: bool,
 }
 
-/// Losses of acknowledged writes, and the connections that were told of them.
+/// Losses of acknowledged writes, and which connections were told of them.
 #[derive(Debug, Default)]
 pub struct Losses {
     /// Number of the last loss, counted from 1; 0: no loss yet.
@@ -156,8 +157,8 @@ impl Losses {
         here || !self.left_unflushed.is_empty()
     }
 
-    /// Returns how many times the card has lost written data so far. A request that began before the last loss may have
-    /// written data that this loss destroyed.
+    /// Returns how many times the card has lost written data so far. A request that began before
+    /// the last loss may have written data that this loss destroyed.
     pub fn count(&self) -> u64 {
         self.last
     }
@@ -185,9 +186,9 @@ impl Losses {
         untold
     }
 
-    /// Returns whether a durable write of this client must be refused: once for each loss. The
-    /// client's next flush is refused as well, since the refusal of one write does not report other
-    /// writes.
+    /// Returns whether a durable write of this client must be refused: once for each loss, and no
+    /// more once a flush was refused for it. The client's next flush is refused as well, since the
+    /// refusal of one write does not report other writes.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last

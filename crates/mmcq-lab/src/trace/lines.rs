@@ -11,7 +11,8 @@ use super::grid::{Anchor, Grid, Place};
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::{Context, Span};
 
-/// Line of a waveform: a line of the bus, or a state of mmcq's engine or of a CPU core.
+/// Line of a waveform: a line of the bus, the controller's interrupt line, or a state of mmcq's
+/// engine or of a CPU core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Line {
     Clk,
@@ -47,7 +48,8 @@ pub(super) struct Change {
     pub value: bool,
 }
 
-/// Smallest number of clocks for which DAT0 is high between the end of busy and a start bit.
+/// Smallest number of clocks for which DAT0 is high between the end of busy and a start bit. For as
+/// many clocks after data, an I/O card may not pull DAT1 low for its interrupt.
 const RELEASE_CLK: u64 = 2;
 
 /// How a waveform shows the bus clock.
@@ -107,8 +109,8 @@ pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     out
 }
 
-/// Returns the time in ps at which a token ends: by its last bit, by an abort, or by a change of
-/// the clock.
+/// Returns the time in ps up to which bits of a token or block may be drawn: to an abort, or to the
+/// next change of the clock, whichever is first; [`u64::MAX`] if neither comes.
 fn limit_ps(grid: &Grid, place: &Place, event: &Event) -> u64 {
     let cut_ps =
         if matches!(event.what, What::Block { cut: true, .. }) { event.end_ns * 1_000 } else { u64::MAX };

@@ -155,7 +155,7 @@ impl Dump {
     /// Runs once more what [`survey`] has run, and writes the waveform during the run.
     ///
     /// # Errors
-    /// Errors of `out`.
+    /// Errors of `out`, or the second run does not have the window.
     pub fn draw<R>(
         self,
         (window, survey): (Window, &Survey),

@@ -209,7 +209,7 @@ fn interrupts(capture: &Capture) -> Vec<Piece> {
 }
 
 /// Returns rows with boxes for the requests, each request in the first row that is free at its
-/// time.
+/// time. If no row is free, the request is only counted.
 fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     let mut rows: Vec<(u64, Vec<Piece>)> = Vec::new();
     let mut left_out = 0;

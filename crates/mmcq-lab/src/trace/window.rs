@@ -32,8 +32,8 @@ pub enum Start {
     },
 }
 
-/// Part of a run to record. The window never cuts tokens, blocks or the gaps between them: it grows
-/// until no token or block crosses its ends.
+/// Part of a run to record. The window never cuts a token or a block: it grows until none crosses
+/// its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Trigger: where the recorded time starts.

@@ -108,8 +108,8 @@ pub struct Why {
     pub counters: Counters,
     /// Counters of the same job at its physical limit.
     pub limit: Counters,
-    /// Counters of the same job with two requests at a time, if it is one job with one request at a
-    /// time.
+    /// Counters of the same job with two requests at a time. `None`: the run is not one job with
+    /// one request at a time, or it does not lose most by waiting for its job.
     pub deeper: Option<Counters>,
     /// Times of the run's requests in scheduler, driver and card; `None`: they were not recorded.
     pub requests: Option<Requests>,
@@ -146,13 +146,14 @@ impl Requests {
     }
 }
 
-/// A request counts as starved if it takes this many times the 99th percentile.
+/// A request counts as starved if it takes more than this many times the 99th percentile.
 const STARVES: u64 = 20;
 /// Smallest number of requests of a run for the check whether one starved. With fewer, the slowest
 /// request belongs to the 99 %, or is next to them.
 const ENOUGH: usize = 100;
 
-/// Returns one line about the requests that others always overtook, if there are some.
+/// Returns one line about the requests that starved ([`STARVES`]); `None`: there are none, or the
+/// run has too few requests ([`ENOUGH`]).
 fn starved(completed: &[Completed]) -> Option<String> {
     let mut took: Vec<u64> = completed.iter().map(|one| one.done_ns - one.came_ns).collect();
     took.sort_unstable();

@@ -197,7 +197,8 @@ fn not_continued(c: &Counters) -> &'static str {
     }
 }
 
-/// Returns the reason for which most requests were not merged, in one line.
+/// Returns how many requests were not merged, and the most frequent reason, in one line; `None`:
+/// all were merged.
 fn unmerged(why: &Why) -> Option<String> {
     let c = &why.counters;
     let (name, count) = c.chances.reasons(c.stack.merged()).into_iter().max_by_key(|(_, count)| *count)?;
@@ -305,8 +306,9 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// Returns the remarks in words: a host that broke its promise, starts that were held, and the
-/// conclusion.
+/// Returns the remarks in words, each if it applies: a host that broke its promise to continue
+/// data, starts that were held, requests that were not merged, the slowest request, requests that
+/// starved. The conclusion comes last.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";

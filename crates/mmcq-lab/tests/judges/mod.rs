@@ -22,8 +22,8 @@ fn missing(what: &str) {
     println!("skipped: {line}");
 }
 
-/// Returns the annotations of one kind that sigrok finds in a waveform; the kind `cmd` has each
-/// command and each reply.
+/// Returns the annotations of one kind that sigrok finds in a waveform; `None` if sigrok is not
+/// installed. The kind `cmd` has each command and each reply.
 pub fn sigrok(vcd: &Path, kind: &str) -> Option<Vec<String>> {
     let mut command = Command::new("sigrok-cli");
     command.args(["-I", "vcd:compress=8", "-P", "sdcard_sd:cmd=CMD:clk=CLK", "-A"]);
@@ -57,7 +57,8 @@ pub fn sigrok_agrees(vcd: &Path, commands: &[String]) {
     assert_eq!(replies, expected.iter().filter(|sender| sender.ends_with("card")).count());
 }
 
-/// Runs a script of `tools/` on a file; `None` if the `package` of PyPI is not installed.
+/// Runs a script of `tools/` on a file; `None` if the `package` of PyPI that it needs is not
+/// installed.
 fn judged(script: &str, package: &str, file: &Path, options: &[&str]) -> Option<Output> {
     let own = root().join("target/judges/bin/python");
     let python = if own.exists() { own } else { PathBuf::from("python3") };
@@ -70,13 +71,13 @@ fn judged(script: &str, package: &str, file: &Path, options: &[&str]) -> Option<
     Some(command.arg(root().join("tools").join(script)).arg(file).args(options).output().unwrap())
 }
 
-/// Runs `judge-vcd.py` on a waveform; `None` if it cannot run.
+/// Runs `judge-vcd.py` on a waveform; `None` if its package is not installed.
 pub fn checksums(vcd: &Path, options: &[&str]) -> Option<Output> {
     judged("judge-vcd.py", "crccheck", vcd, options)
 }
 
-/// Returns what GTKWave's library reads in a Fast Signal Trace. The library also writes the trace
-/// to the file `vcd`, as a value change dump.
+/// Returns what GTKWave's library reads in a Fast Signal Trace; `None` if it is not installed. The
+/// library also writes the trace to the file `vcd`, as a value change dump.
 #[track_caller]
 pub fn gtkwave(fst: &Path, vcd: &Path) -> Option<serde_json::Value> {
     let output = judged("judge-fst.py", "pylibfst", fst, &[vcd.to_str().unwrap()])?;
@@ -84,7 +85,7 @@ pub fn gtkwave(fst: &Path, vcd: &Path) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// Returns what Perfetto's own package finds in a trace.
+/// Returns what Perfetto's own package finds in a trace; `None` if it is not installed.
 #[track_caller]
 pub fn perfetto(trace: &Path) -> Option<serde_json::Value> {
     let output = judged("judge-perfetto.py", "perfetto", trace, &[])?;
@@ -92,7 +93,8 @@ pub fn perfetto(trace: &Path) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// Returns what `judge-vcd.py` finds in a waveform. It fails at a wrong frame or checksum.
+/// Returns what `judge-vcd.py` finds in a waveform; `None` if its package is not installed. The
+/// script fails at a wrong frame or checksum.
 #[track_caller]
 pub fn crccheck(vcd: &Path, options: &[&str]) -> Option<serde_json::Value> {
     let output = checksums(vcd, options)?;

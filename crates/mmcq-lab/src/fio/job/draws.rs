@@ -30,21 +30,23 @@ pub enum Distribution {
     Zipf {
         /// Exponent of Zipf's law.
         theta: f64,
-        /// Place of the most frequent block, 0 (start of the file) to 1 (end).
+        /// Place of the most frequent block, 0 (start of the file) to 1 (end); `None`: a random
+        /// place.
         center: Option<f64>,
     },
     /// Pareto's law: a few blocks get most of the draws.
     Pareto {
         /// Parameter of Pareto's law, between 0 and 1.
         h: f64,
-        /// Place of the most frequent block, 0 (start of the file) to 1 (end).
+        /// Place of the most frequent block, 0 (start of the file) to 1 (end); `None`: a random
+        /// place.
         center: Option<f64>,
     },
     /// Normal distribution around the middle of the file, or around `center`.
     Normal {
         /// Standard deviation of the distribution, in percent of the file.
         percent: f64,
-        /// Place of the most frequent block, 0 (start of the file) to 1 (end).
+        /// Place of the most frequent block, 0 (start of the file) to 1 (end); `None`: the middle.
         center: Option<f64>,
     },
     /// Zones of the file that get different shares of the offsets; their sizes are in percent of

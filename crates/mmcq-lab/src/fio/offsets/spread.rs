@@ -104,6 +104,7 @@ fn scatter(rank: u64) -> u64 {
 }
 
 /// Returns the zone that a draw of 1 to 100 selects: its first block and its number of blocks.
+/// `None`: the distribution has no zones.
 pub(super) fn zone(distribution: &Distribution, draw: u64, blocks: u64, align: u64) -> Option<(u64, u64)> {
     let found = |zones: &[Zone]| {
         let (mut percent, mut from) = (0, 0);

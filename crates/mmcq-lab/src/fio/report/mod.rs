@@ -45,7 +45,8 @@ pub struct Context {
     pub elapsed_ns: u64,
     /// Options of `[global]` as written in the job file.
     pub global_options: Vec<(String, String)>,
-    /// Facts about what ran, in parts of the report that fio does not have.
+    /// Facts about what ran, in parts of the report that fio does not have; `None`: the report has
+    /// fio's parts alone.
     pub origin: Option<Origin>,
 }
 
@@ -97,8 +98,9 @@ impl Origin {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
 
-    /// Returns four lines about the run, six for a replay, one more for each direction in which a
-    /// request starved, and a table of the programs of a trace.
+    /// Returns four lines about the run, one more for each direction in which a request starved,
+    /// and for a replay: a line about the trace, a line about late requests (except in a closed
+    /// loop), and a table of the trace's programs.
     fn line(&self) -> String {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
@@ -261,7 +263,7 @@ impl Report {
     }
 }
 
-/// Returns `amount` per second if it took `ms` milliseconds; 0 if `ms` is 0.
+/// Returns `amount` per second if it took `ms` milliseconds; 0 counts as 1 ms.
 fn rate(amount: u64, ms: u64) -> u64 {
     u64::try_from(u128::from(amount) * 1000 / u128::from(ms.max(1))).unwrap_or(u64::MAX)
 }

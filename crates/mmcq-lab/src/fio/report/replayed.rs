@@ -118,7 +118,8 @@ fn sums(programs: &[Program]) -> Program {
 }
 
 /// Returns a table with a line for each program and kind of request, then a line for each kind over
-/// all programs, in microseconds. `time` is the share of the time that all requests took together.
+/// all programs, in microseconds. The column `time` is the share of the time that all requests took
+/// together.
 pub(super) fn lines(programs: &[Program]) -> String {
     if programs.is_empty() {
         return String::new();

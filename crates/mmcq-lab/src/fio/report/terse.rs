@@ -86,8 +86,8 @@ fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
     );
 }
 
-/// Returns the share that an entry has of its group's bandwidth. Unlike the other formats, this one
-/// uses whole KiB of the group.
+/// Returns the share in percent that an entry has of its group's bandwidth. Unlike in the other
+/// formats, the group's bandwidth is rounded down to whole KiB per second.
 fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     match group.aggregate_bw / 1024 {
         0 => 100.0,

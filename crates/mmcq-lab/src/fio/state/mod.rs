@@ -13,7 +13,7 @@
 //!     }
 //!     // at each completion: state.complete(io, times, result, data) or state.complete_sync(..)
 //! }
-//! let stats = state.finish(now);
+//! //! let stats = state.finish(now, cpu);
 //! ```
 //! The times in successive calls never decrease. At most [`crate::fio::Job::depth`] transfers and
 //! flushes are outstanding.
@@ -50,7 +50,8 @@ pub struct Io {
     pub offset: u64,
     /// Length of the transfer in bytes.
     pub bytes: u64,
-    /// Identity of a write's content, which a read of the verify phase must find again.
+    /// Identity of a write's content, which a read of the verify phase must find again; `None` for
+    /// other reads, and for the requests of a script.
     pub stamp: Option<Stamp>,
     /// Whether the data of a read must be passed to [`JobState::complete`], where they are checked.
     pub check: bool,
@@ -559,7 +560,7 @@ impl JobState {
         self.stop = true;
     }
 
-    /// Returns the errors of the verify phase, at most [`VERIFY_ERRORS_KEPT`].
+    /// Returns the errors that verification found in read data, at most [`VERIFY_ERRORS_KEPT`].
     pub fn verify_errors(&self) -> &[VerifyError] {
         &self.verify_errors
     }

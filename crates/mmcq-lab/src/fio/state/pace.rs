@@ -68,8 +68,9 @@ impl JobState {
         Some(Next::Wait(until_ns))
     }
 
-    /// Returns the direction of the pass's next transfer by `rate=` and `rate_iops=`. As in fio, a
-    /// direction that is behind its rate comes first, whatever the mix is. Otherwise the worker
+    /// Returns the direction of the pass's next transfer by `rate=` and `rate_iops=`. The direction
+    /// that the mix has chosen goes if it is not ahead of its rate. If it is, the other direction
+    /// of a mixed job goes if that is not ahead of its own rate, as in fio. Otherwise the worker
     /// waits (`Err`) until all transfers under way have ended, and then pauses.
     pub(super) fn paced(&mut self, file: usize, dir: Dir, now_ns: u64) -> Result<Dir, Next> {
         let mut allowed_ns = self.allowed_ns(dir);

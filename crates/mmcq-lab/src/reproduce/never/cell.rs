@@ -147,7 +147,9 @@ impl Cell {
     /// Returns the number of requests of all jobs together. The steady state is measured
     /// ([`crate::runner::Steady`]). So there are at least 24 requests for each under way, enough
     /// bytes that the card's cache is full before a quarter of them is transferred, and enough
-    /// requests that a random load's mean is near its limit.
+    /// requests that a random load's mean is near its limit. But there are no more than 96 MiB, or
+    /// two requests for each under way if these are more. Cells with pauses have numbers of their
+    /// own.
     fn requests(&self, times: u64) -> u64 {
         if self.pause.is_some() {
             return times * if self.bytes > 65_536 { 96 } else { 256 };

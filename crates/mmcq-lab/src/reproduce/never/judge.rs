@@ -9,12 +9,13 @@ const SLOWER_PERCENT: f64 = 1.0;
 /// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
 /// fio's histogram is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Gains in percent that are too near to the border for a verdict, for each length of a run: a rate
-/// that is not yet steady might decide.
+/// Gains in percent that are too near to the border ([`SLOWER_PERCENT`] below 0) for a verdict, for
+/// each length of a run: a rate that is not yet steady might decide.
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// Differences in percent of the 99th percentile that are too near to the border. With few requests
-/// under way the percentile is a sum of few service times, and the next such sum may be half as
-/// long again: one request in 3072 decides.
+/// Differences in percent of the 99th percentile that are too near to the border
+/// ([`LONGER_PERCENT`]), for each length of a run. With few requests under way the percentile is a
+/// sum of few service times, and the next such sum may be half as long again. So a single request
+/// of a run decides.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
@@ -34,9 +35,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns whether requests starve: the mean latency is more than 2 % above the 99th percentile,
-    /// so a few requests wait much longer than all others; or a request waited for half of the run
-    /// and was left out of the figures ([`super::STARVES`]).
+    /// Returns whether requests starve: the mean latency is more than 2 % above the 99th
+    /// percentile, so a few requests wait much longer than all others; or a request waited for half
+    /// of the run and was left out of the figures ([`super::STARVES`]).
     pub fn starves(&self) -> bool {
         self.starved_us > 0.0 || percent(self.mean_us, self.p99_us) > LONGER_PERCENT
     }
@@ -58,13 +59,14 @@ pub struct Measured {
 pub enum Verdict {
     /// mmcq is slower than the best setting of Linux by more than 1 %.
     Slower,
-    /// mmcq is as fast as Linux, but the 99th percentile of mmcq's latency is more than 2 % longer
-    /// than Linux's.
+    /// mmcq is not slower than Linux, but the 99th percentile of mmcq's latency is more than 2 %
+    /// longer than Linux's.
     Longer,
     /// mmcq is slower, or has a longer percentile, but the cell is listed as an open loss
     /// ([`super::KNOWN`]).
     Known,
-    /// mmcq is within 1 % of the best setting of Linux.
+    /// mmcq is within 1 % of the best setting of Linux; or its rate is not compared, since a reader
+    /// runs beside a writer.
     Level,
     /// mmcq is within 1 % of Linux, and Linux is within 1 % of what wire and card allow: no stack
     /// can gain more.
@@ -117,8 +119,8 @@ impl Measured {
         rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Returns Linux's setting with the shortest 99th percentile, among the settings with which no
-    /// request starves; also the percentile in us.
+    /// Returns Linux's setting with the shortest 99th percentile; also the percentile in us.
+    /// Settings with which requests starve are left out, unless requests starve with all settings.
     pub fn shortest(&self) -> (Setting, f64) {
         self.shortest_of(&self.longer_side())
     }

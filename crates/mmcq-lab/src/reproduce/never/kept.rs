@@ -20,7 +20,7 @@ pub enum KeptError {
     Line {
         /// Number of the line in the file, from 1.
         line: usize,
-        /// Name of the value that the line lacks.
+        /// What the sweep expected in the line.
         what: &'static str,
     },
 }
@@ -54,8 +54,8 @@ impl Kept {
         Ok(Kept { file: Mutex::new(file), seed, known })
     }
 
-    /// Returns the result of a cell that was stored last, if it has all figures that the cell
-    /// needs.
+    /// Returns the result of a cell that was stored last. `None`: there is none, or it lacks a
+    /// figure that the cell needs.
     pub fn find(&self, cell: &Cell) -> Option<Measured> {
         let name = cell.to_string();
         let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;

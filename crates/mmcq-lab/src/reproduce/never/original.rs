@@ -42,7 +42,7 @@ impl Judged {
     }
 
     /// Returns the difference in percent of the rate of the model of Linux from that of unmodified
-    /// Linux, with this setting.
+    /// Linux, with this setting; `None`: one of them did not run with it.
     pub fn error_percent(&self, setting: Setting) -> Option<f64> {
         let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
@@ -56,7 +56,7 @@ impl Judged {
     }
 
     /// Returns how much faster `mmcq.ko` is than the better of unmodified Linux's settings, in
-    /// percent.
+    /// percent; `None`: `mmcq.ko` did not run the cell.
     pub fn module_percent(&self) -> Option<f64> {
         Some(100.0 * (self.of(MODULE)? / self.best().max(f64::MIN_POSITIVE) - 1.0))
     }
@@ -89,8 +89,8 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
                 return Err(format!("line {number}: {} MiB/s: expected a rate", load.mib_per_s));
             }
             let (bytes, depth, jobs) = (load.bytes, load.depth, load.jobs);
-            // Any depth is allowed, not only those of the sweep, since these results are not
-            // stored.
+            // Any depth from 1 to 32 is allowed, not only those of the sweep, since these results
+            // are not stored.
             if !Grid::FULL.sizes.contains(&bytes) || !(1..=32).contains(&depth) || jobs == 0 {
                 let sizes = [bytes, u64::from(depth), u64::from(jobs)];
                 return Err(format!("line {number}: bytes, depth, jobs {sizes:?}: no cell of the sweep"));
