@@ -171,7 +171,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn switch_to(&mut self, place: Place, (mode, value): (SwitchMode, u8), access: u8, now_ns: u64) {
         self.services.memory_mut().area_mut().leave(access);
-        self.close_fast();
+        self.blockers.close_fast();
         let switch = emmc::switch(mode, index::PARTITION_CONFIG, value, 0);
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
@@ -193,7 +193,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Switches the card back to the user area.
     pub(super) fn return_to_user(&mut self, now_ns: u64) {
-        if self.owes_status() {
+        if self.durability.owes_status(&self.slots) {
             return self.ask_status(Stage::Status, now_ns);
         }
         self.batch.forget();

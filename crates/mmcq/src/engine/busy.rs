@@ -250,7 +250,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().learn_duration(blocks, now_ns);
         self.timers.clear();
         if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
-            self.note_end_of_told(now_ns);
+            self.order.note_end_of_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
             if let Some(status) = status {
                 self.settle(status);
             }

@@ -221,7 +221,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let line = core::mem::replace(&mut self.lane.concurrent_mut().line, OnLine::Nothing);
         self.timers.concurrent_at(NEVER);
         if let OnLine::Io(index) = line {
-            self.end_slot(index, result);
+            self.slots.end_with(index, result);
         }
     }
 

@@ -18,7 +18,7 @@ const FLUSH_CACHE: u8 = 32;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts a request that is not a read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
-        self.close_fast();
+        self.blockers.close_fast();
         if P::RECOVERS
             && self.slots.at(index).segment().len != 0
             && matches!(self.map_in_turn(index, now_ns), Ok(false))
@@ -194,9 +194,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots.at(index).segment().len == 0 {
             return true;
         }
-        if let Err(error) = self.map(index) {
+        if let Err(error) = self.slots.map(self.bus.host_mut(), index) {
             self.lane.release_control();
-            self.end_slot(index, Err(error));
+            self.slots.end_with(index, Err(error));
             return false;
         }
         self.batch.one_segment(self.slots.at(index).segment().same());
@@ -234,7 +234,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The power counts as lost also if the request failed: the card may have got it.
             self.note_supply_loss();
         }
-        self.end_slot(index, result);
+        self.slots.end_with(index, result);
     }
 
     /// Stores an error of any response while complete writes may be lost. The card reports only one

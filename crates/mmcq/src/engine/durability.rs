@@ -7,7 +7,7 @@
 
 use super::outcome::not_written;
 use super::phases::Stage;
-use super::slot::Rules;
+use super::slot::{Rules, Slots};
 use super::timers::later;
 use super::{Acknowledge, Engine};
 use crate::host::{Direction, Host};
@@ -159,6 +159,13 @@ impl Durability {
         self.take_unsettled();
         self.late = 0;
     }
+
+    /// Returns whether the card's status has to be read: requests wait for it, or are complete
+    /// without it.
+    #[inline(always)]
+    pub fn owes_status<const N: usize>(&self, slots: &Slots<N>) -> bool {
+        slots.is_settling() || self.is_unsettled()
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -167,13 +174,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// compares this number with the one at its own last flush.
     pub fn losses(&self) -> u8 {
         self.durability.losses()
-    }
-
-    /// Returns whether the card's status has to be read: requests wait for it, or are complete
-    /// without it.
-    #[inline(always)]
-    pub(super) fn owes_status(&self) -> bool {
-        self.slots.is_settling() || self.durability.is_unsettled()
     }
 
     /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
@@ -224,7 +224,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.are_told_early() {
             return false;
         }
-        self.note_told(now_ns);
+        self.order.note_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
         // Called before any state is changed: a policy may panic.
         self.lane.enter(Stage::Idle);
         self.release_members(true, now_ns);
@@ -237,7 +237,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_early(&mut self, index: u8) {
         self.slots.end(index);
         self.durability.mark_unsettled(true);
-        self.close_fast();
+        self.blockers.close_fast();
     }
 
     /// Stores an error that no write waits for: the next flush reports it.

@@ -307,7 +307,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
             _ => match event {
                 Event::Write(index) => {
-                    self.turn_down(index, Error::Unsupported);
+                    self.order.turn_down(&mut self.slots, index, Error::Unsupported);
                 }
                 _ if self.lane.has_control() => self.end_control(Err(Error::Unsupported)),
                 _ => {}

@@ -63,7 +63,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ordinary = self.lane.fast_limits().fits(direction, blocks, end)
             && !(request.durable | request.urgent)
             && self.card.is_meant(request.card);
-        if !ordinary || !self.admit_fast(HELD || !idle) || !self.has_room() || HELD && !idle {
+        if !ordinary
+            || !self.admit_fast(HELD || !idle)
+            || !self.blockers.has_room(&self.slots)
+            || HELD && !idle
+        {
             return None;
         }
         if !HELD
@@ -96,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     #[inline(never)]
     fn note_what_came(&mut self, now_ns: u64) {
-        self.note_results(now_ns);
+        self.order.note_results(&self.slots, now_ns);
     }
 
     /// Accepts an ordinary request, with its memory mapped. `None`: nothing was done.
@@ -137,7 +141,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
         let alone = self.batch.count() == 1 && self.slots.at(self.batch.first()).is_whole(blocks);
         if alone && self.lane.fast_limits().fits(direction, blocks, end) && self.try_open() {
-            self.lane.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
+            self.blockers.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
         }
     }
 
@@ -149,7 +153,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if head != NONE {
             return self.send_head(head, now_ns);
         }
-        self.forget_fast();
+        self.blockers.forget_fast();
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         if self.slots.is_settling() {
@@ -178,7 +182,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let slot = self.slots.at(head);
         if self.slots.is_settling() {
             // The general path handles the early R1 of this transfer.
-            let early = Self::EARLY && (slot.next() == NONE || self.are_few(1));
+            let early = Self::EARLY && (slot.next() == NONE || self.slots.are_few(1));
             if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
                 return false;
             }
@@ -264,7 +268,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         message!(trace, "answered {:#010x}", status);
         self.bus.note_end(now_ns);
-        let kind = self.lane.fast_kind();
+        let kind = self.blockers.fast_kind();
         if self.slots.is_settling() {
             self.settled(Ok(()));
         }
@@ -279,7 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // The next request is started before this one is completed.
         debug_assert!(self.blockers.are_none(), "nothing here is in the way");
         if !self.next_fast(now_ns) {
-            self.forget_fast();
+            self.blockers.forget_fast();
             self.lane.set_idle();
             self.timers.clear();
         }

@@ -107,7 +107,7 @@ use timers::Timers;
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
-    blockers: Blockers,
+    blockers: Blockers<H, P>,
     durability: Durability,
     /// The transfer or request in progress, and the state of the lanes.
     lane: Lane<Self, P::Lanes>,
@@ -227,7 +227,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn work(&mut self, deferred: bool) -> PollOutcome {
         let completed = self.slots.take_unreported();
-        if !deferred && self.is_fast() {
+        if !deferred && self.blockers.is_fast() {
             // In this state no command is on the lines during data either.
             let next_deadline_ns = self.timers.next_of_stage_ns();
             return PollOutcome { completed, deferred, card_irq: false, help: false, next_deadline_ns };
@@ -260,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.complete(index, direction.unwrap_or(Direction::Read));
         }
         if self.slots.have_unmapped() {
-            self.prepare_more();
+            self.slots.prepare_more(self.bus.host_mut(), self.config.prepared);
         }
     }
 
@@ -290,8 +290,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.slots.at(index).orphan() {
             return self.slots.complete(index);
         }
-        self.pass_on_untold(index);
-        self.wipe(index);
+        self.durability.owe_untold(self.slots.at(index));
+        if P::RECOVERS {
+            self.slots.wipe(index);
+        }
         let slot = self.slots.at_mut(index);
         if slot.buf().owned() && slot.buf().len_bytes() > 0 {
             slot.keep_for_reclaim();
@@ -346,7 +348,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.set_card(target);
         if P::RECOVERS {
             self.settle_presence();
-            self.refresh_quirks();
+            self.blockers.refresh_quirks(&self.card);
         }
         if H::CONTINUES {
             self.lane.streams_mut().forget_runs();
@@ -388,7 +390,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// finds no other slot gets the slot of such a buffer. So all slots may be in use while the
     /// engine [is idle](Self::is_idle) and accepts requests.
     pub fn slots_in_use(&self) -> usize {
-        N - self.slots.free_count() as usize
+        self.slots.used()
     }
 
     /// Returns the driver.
@@ -420,7 +422,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the scheduler, to change its weights, for example.
     pub fn policy_mut(&mut self) -> &mut P::Policy {
         if !P::Policy::IN_ORDER {
-            self.close_fast();
+            self.blockers.close_fast();
         }
         self.order.policy_mut()
     }

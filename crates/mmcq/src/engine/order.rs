@@ -46,6 +46,28 @@ impl<P: Profile> Order<P> {
         self.profile.policy_mut()
     }
 
+    /// Tells the policy that a request has come into the queue.
+    pub fn note_arrived<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
+        if let Some(waiting) = self.view(slots, index) {
+            self.policy_mut().arrived(&waiting, now_ns);
+        }
+    }
+
+    /// Tells the policy that a request is sent. Called before any state is changed: a policy may
+    /// panic.
+    pub fn note_sent<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
+        if let Some(waiting) = self.view(slots, index) {
+            self.policy_mut().sent(&waiting, now_ns);
+        }
+    }
+
+    /// Tells the policy that a request is not with the controller any more.
+    pub fn note_done<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
+        if let Some(sent) = self.view(slots, index) {
+            self.policy_mut().done(&sent, now_ns);
+        }
+    }
+
     #[inline(always)]
     pub fn tails(&self) -> Option<&Hold> {
         self.tails.get()

@@ -56,11 +56,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn acknowledged(&mut self, events: Events, ended: bool, now_ns: u64) -> bool {
         if events.phase.is_some() {
-            self.forget_fast();
+            self.blockers.forget_fast();
         }
         if events.card_irq {
             self.card.functions_mut().ask();
-            self.close_fast();
+            self.blockers.close_fast();
         }
         if events.retune {
             self.retune_wanted(now_ns);
@@ -264,7 +264,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.set_idle();
         self.timers.clear();
         self.pack_ended();
-        self.note_end(now_ns);
+        self.order.note_end(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
         self.release_members(status.is_none(), now_ns);
         if let Some(status) = status {
             self.settle(status);

@@ -12,7 +12,7 @@ use super::stream::Close;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host, Phase};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 use crate::spec::command::{self, Command};
 
 /// The stages of the engine's work with the controller.
@@ -87,7 +87,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.timers.clear_idle();
         let Some(&CardParams { extended_address, .. }) = self.card.target().as_ref() else {
-            return self.turn_down(first, Error::NoCard);
+            return self.order.turn_down(&mut self.slots, first, Error::NoCard);
         };
         if !collected {
             let limits = self.limits();
@@ -110,8 +110,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let Some(&index) = self.batch.members().get(place) else { break };
             // A request that is mapped ahead gives its mapping to the first of the batch, not to
             // the others.
-            let mapped =
-                if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
+            let mapped = if place == 0 {
+                self.map_in_turn(index, now_ns)
+            } else {
+                self.slots.map(self.bus.host_mut(), index).map(|()| true)
+            };
             if let Ok(false) = mapped {
                 return;
             }
@@ -119,7 +122,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 // If the first request fails, it ends. Another one that fails is left out, and
                 // fails in its own turn.
                 if place == 0 {
-                    return self.turn_down(index, error);
+                    return self.order.turn_down(&mut self.slots, index, error);
                 }
                 self.slots.at_mut(index).forbid_merge(true);
                 for &taken in self.batch.members() {
@@ -138,12 +141,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let count = self.batch.members().len();
         // Called before any state is changed: a policy may panic.
-        for place in 0..count {
-            if let Some(&index) = self.batch.members().get(place)
-                && let Some(waiting) = self.policy_view(index)
-            {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
+        for &index in self.batch.members() {
+            self.order.note_sent(&self.slots, index, now_ns);
         }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
         for place in 0..count {
@@ -286,7 +285,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
         if Self::FAST {
-            self.lane.set_fast_kind(kind);
+            self.blockers.set_fast_kind(kind);
         }
         if Self::EARLY {
             self.lane.early_mut().begin();
@@ -314,7 +313,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[cold]
     fn not_started(&mut self, outcome: Outcome, now_ns: u64) {
-        self.forget_fast();
+        self.blockers.forget_fast();
         if outcome == Outcome::Unsupported {
             return self.fail(Error::Unsupported);
         }

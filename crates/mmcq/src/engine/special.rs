@@ -20,7 +20,7 @@ use super::slot::{NONE, Rules, Slot, bits};
 use super::stream::Close;
 use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -156,9 +156,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.batch.alone(direction, index, lba, blocks);
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
         self.batch.one_segment(segment);
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().sent(&waiting, now_ns);
-        }
+        self.order.note_sent(&self.slots, index, now_ns);
         self.slots.unlink(index);
         self.slots.at_mut(index).set_active();
         self.timers.clear_idle();
@@ -180,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Ends a request with this error before it is sent.
     fn refuse(&mut self, index: u8, error: Error) {
         self.services.memory_mut().set_piece_state(Pieces::Unknown);
-        self.turn_down(index, error);
+        self.order.turn_down(&mut self.slots, index, error);
     }
 
     /// Handles the status after a piece of the write at the head of the queue.
@@ -200,13 +198,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let joins = self.durability.is_settled();
         for index in bits(self.slots.take_served(self.lane.control(), joins)) {
             let result = self.slots.at(index).result();
-            self.end_slot(index, result);
+            self.slots.end_with(index, result);
         }
     }
 
     /// Starts the flush of a durable write whose status has come; its data are in the card's cache.
     fn flush_written(&mut self, index: u8, now_ns: u64) {
-        if self.owes_status() {
+        if self.durability.owes_status(&self.slots) {
             return self.ask_status(Stage::Status, now_ns);
         }
         self.slots.unlink(index);
@@ -216,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // since the card has its data.
         slot.set_moved(0);
         self.lane.set_control(index);
-        self.close_fast();
+        self.blockers.close_fast();
         self.batch.forget();
         self.record.durable_flushed();
         self.begin_flush(now_ns);

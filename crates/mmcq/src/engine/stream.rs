@@ -21,15 +21,16 @@
 //! Where the host cannot continue a transfer, or has failed to, each transfer is closed. With a
 //! CMD23 of the host or the engine, it ends by itself.
 
+use super::batch::Batch;
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::outcome::past_end;
 use super::phases::{STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
-use super::slot::{NONE, Rules, bits};
+use super::slot::{NONE, Rules, Slots, bits};
 use super::timers::{NEVER, later};
 use super::{Engine, Error, StaysOpen};
 use crate::host::{Auto, BusyDetect, Direction, Host, Segment};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -80,6 +81,29 @@ impl Close {
 
 /// Most blocks of CMD23, whose count has 16 bits.
 const COUNT_MAX: u32 = 0xffff;
+
+impl<const N: usize> Slots<N> {
+    pub fn stands_alone(&self, index: u8) -> bool {
+        let slot = self.at(index);
+        slot.solo() || slot.rules() != Rules::NONE
+    }
+}
+
+impl<const N: usize> Batch<N> {
+    /// Returns whether a request of the collected transfer's direction is queued that begins at
+    /// this block.
+    pub fn queued_at(&self, slots: &Slots<N>, lba: u64) -> bool {
+        bits(slots.mergeable(self.direction()))
+            .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
+    }
+
+    /// Returns how many blocks of the last collected request do not fit into the transfer.
+    pub fn unfitted_blocks(&self, slots: &Slots<N>) -> u32 {
+        let Some(&last) = self.members().last() else { return 0 };
+        let left = slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
+        u32::try_from(left.saturating_sub(self.end())).unwrap_or(0)
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Notes the run of the collected transfer, which is about to begin with this request.
@@ -135,36 +159,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !H::CONTINUES_BY_REQUEST || self.batch.segments(true).iter().all(asks)
     }
 
-    /// Returns the block after the collected transfer's last one.
-    fn batch_end(&self) -> u64 {
-        self.batch.lba().saturating_add(u64::from(self.batch.blocks()))
-    }
-
-    /// Returns whether a request of the collected transfer's direction is queued that begins at
-    /// this block.
-    fn queued_at(&self, lba: u64) -> bool {
-        bits(self.slots.mergeable(self.batch.direction()))
-            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo())
-    }
-
-    /// Returns how many blocks of the last collected request do not fit into the transfer.
-    fn unfitted_blocks(&self) -> u32 {
-        let Some(&last) = self.batch.members().last() else { return 0 };
-        let left =
-            self.slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
-        u32::try_from(left.saturating_sub(self.batch_end())).unwrap_or(0)
-    }
-
     /// Decides how the collected transfer will end.
     pub(super) fn foresee(&mut self) -> End {
         if !self.can_continue() || !self.blockers.is_running() || !self.host_goes_on() {
             return End::Here;
         }
-        if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.batch.end() >= t.sectors) {
             return End::Here;
         }
-        let rest = self.unfitted_blocks();
-        if self.queued_at(self.batch_end().saturating_add(u64::from(rest))) || self.hold_ns() > 0 {
+        let rest = self.batch.unfitted_blocks(&self.slots);
+        if self.batch.queued_at(&self.slots, self.batch.end().saturating_add(u64::from(rest)))
+            || self.hold_ns() > 0
+        {
             return End::Unknown;
         }
         // A continued transfer, which has no command, ends without busy, also where the host sees
@@ -201,11 +207,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
-    fn stands_alone(&self, index: u8) -> bool {
-        let slot = self.slots.at(index);
-        slot.solo() || slot.rules() != Rules::NONE
-    }
-
     /// Decides about an open transfer whose data are over, while the card waits for more. Returns
     /// until when it may wait, or why the transfer is closed.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
@@ -218,12 +219,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.bus.wire().is_doubted() {
             return Err(Close::Retune);
         }
-        if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.batch.end() >= t.sectors) {
             return Err(Close::Edge);
         }
         // A durable write is answered when the card has ended its transfer, and a request that must
         // be alone leaves nothing open.
-        if self.batch.members().first().is_some_and(|&first| self.stands_alone(first)) {
+        if self.batch.members().first().is_some_and(|&first| self.slots.stands_alone(first)) {
             return Err(Close::End);
         }
         if self.blockers.is_halted() {
@@ -233,7 +234,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if was.is_some_and(|open| open.counted == 0 && self.owed_by_ns(&open) <= now_ns) {
             return Err(Close::Owed);
         }
-        if self.unfitted_blocks() > 0 || self.queued_at(self.batch_end()) {
+        if self.batch.unfitted_blocks(&self.slots) > 0 || self.batch.queued_at(&self.slots, self.batch.end())
+        {
             return Ok(now_ns);
         }
         let head = self.slots.head();
@@ -265,7 +267,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Handles the end of the data of an open transfer.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
-        let (direction, next) = (self.batch.direction(), self.batch_end());
+        let (direction, next) = (self.batch.direction(), self.batch.end());
         if H::CONTINUES && self.bus.phase().auto == Auto::Continue {
             self.lane.streams_mut().continued();
         }
@@ -292,7 +294,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.hold_or_close(was, now_ns) {
             Ok(until_ns) => {
                 // A write of which blocks are still to be sent is not complete.
-                if direction == Direction::Write && self.unfitted_blocks() == 0 {
+                if direction == Direction::Write && self.batch.unfitted_blocks(&self.slots) == 0 {
                     open.told_ns.get_or_insert(now_ns);
                 }
                 self.lane.streams_mut().leave_open(Some(open));
@@ -477,15 +479,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.batch.direction() == Direction::Write;
         let settles = write && !self.is_left_open();
-        let (piece, next) = (self.batch.blocks(), self.batch_end());
+        let (piece, next) = (self.batch.blocks(), self.batch.end());
         if H::CONTINUES {
             self.lane.streams_mut().went_out(self.batch.direction(), next, now_ns);
         }
         for place in 0..self.batch.members().len() {
             let Some(&index) = self.batch.members().get(place) else { break };
-            if let Some(sent) = self.policy_view(index) {
-                self.order.policy_mut().done(&sent, now_ns);
-            }
+            self.order.note_done(&self.slots, index, now_ns);
             let slot = self.slots.at_mut(index);
             let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
             let moved = left.min(piece);
@@ -493,7 +493,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if moved < left && slot.result().is_ok() {
                 // The rest is the oldest request of all: it goes next. A late error of this piece
                 // comes with the end of the rest.
-                self.push_front(index, now_ns);
+                self.order.push_front(&mut self.slots, index, now_ns);
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);
             } else if settles {

@@ -14,16 +14,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// [`is_idle`](Self::is_idle) returns true.
     pub fn suspend(&mut self) {
         self.blockers.suspend();
-        self.refresh_quirks();
-        self.refresh_help();
+        self.blockers.refresh_quirks(&self.card);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.let_go();
     }
 
     /// Ends a suspension or a halt: requests are accepted and started again.
     pub(super) fn let_in(&mut self) {
         self.blockers.resume();
-        self.refresh_quirks();
-        self.refresh_help();
+        self.blockers.refresh_quirks(&self.card);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.lane.note_free();
     }
 
@@ -31,8 +31,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// their order.
     pub fn halt(&mut self) {
         self.blockers.halt();
-        self.refresh_quirks();
-        self.refresh_help();
+        self.blockers.refresh_quirks(&self.card);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.let_go();
     }
 
@@ -50,7 +50,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.is_quiet()
             && self.slots.head() == NONE
             && self.slots.oldest_io().is_none()
-            && !self.owes_status()
+            && !self.durability.owes_status(&self.slots)
     }
 
     /// Returns whether a loss of power now could lose writes that are complete.
@@ -109,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
         self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);
-        self.close_fast();
+        self.blockers.close_fast();
     }
 
     /// Returns the shortest and the longest time between two polls for the card interrupt, in

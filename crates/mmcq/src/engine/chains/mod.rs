@@ -52,7 +52,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.chains().is_none() {
             return false;
         }
-        self.close_fast();
+        self.blockers.close_fast();
         let caps = match self.bus.host_mut().chain().map(|chain| chain.chain_caps()) {
             Some(Ok(caps)) => caps,
             Some(Err(why)) => {
@@ -126,7 +126,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         part.collect(&self.slots, next, limits);
         let met = self.lane.chains().is_none_or(|chains| chains.meets(direction, part.lba(), part.end()));
-        self.is_whole(part) && !met && !self.ends_at_the_edge(part)
+        self.batch.is_whole(&self.slots, part) && !met && !self.ends_at_the_edge(part)
     }
 
     #[inline(never)]
@@ -156,7 +156,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The request is not mapped yet; the engine comes here again when it is.
             Ok(false) => return false,
             Err(error) => {
-                self.turn_down(first, error);
+                self.order.turn_down(&mut self.slots, first, error);
                 return true;
             }
         }
@@ -165,7 +165,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.add_link(&mut part, now_ns) {
             return false;
         }
-        self.hold_broken(now_ns);
+        self.order.hold_broken(now_ns);
         self.timers.clear_idle();
         for _ in 1..most {
             let head = self.slots.head();
@@ -199,7 +199,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut members: SlotSet = 0;
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { return false };
-            if self.map(index).is_err() {
+            if self.slots.map(self.bus.host_mut(), index).is_err() {
                 self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
@@ -231,9 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.note_change(direction == Direction::Write && !reliable);
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { break };
-            if let Some(waiting) = self.policy_view(index) {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
+            self.order.note_sent(&self.slots, index, now_ns);
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
@@ -264,7 +262,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             chains.set_waiting();
         }
         self.lane.enter(Stage::Extra);
-        self.forget_fast();
+        self.blockers.forget_fast();
         let look_ns = Self::first_look_ns(wire_ns, patience_ns);
         self.timers.give_up_at(later(later(now_ns, look_ns), SLACK_NS));
         self.try_chain(timeout_ns, now_ns);
@@ -345,9 +343,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Notes that the data of this request have been transferred.
     fn link_moved(&mut self, index: u8, now_ns: u64) {
-        if let Some(sent) = self.policy_view(index) {
-            self.order.policy_mut().done(&sent, now_ns);
-        }
+        self.order.note_done(&self.slots, index, now_ns);
         let slot = self.slots.at_mut(index);
         let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
         slot.moved_more(blocks);

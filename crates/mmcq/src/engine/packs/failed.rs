@@ -137,7 +137,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             slot.restart();
-            self.push_again(index, now_ns);
+            self.order.push_again(&mut self.slots, index, now_ns);
         }
     }
 

@@ -21,7 +21,7 @@ use super::extras::Event;
 use super::lane::Lane;
 use super::phases::Stage;
 use super::runs::End;
-use super::slot::{NONE, Rules, bits};
+use super::slot::{NONE, Rules, Slots, bits};
 use super::{BLOCK_BYTES, Batch, Count, Engine, FlushBy, Kind};
 use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase};
 use crate::sched::packs::{Entry, Fate, Step};
@@ -51,6 +51,14 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
+impl<const N: usize> Batch<N> {
+    /// Returns whether the batch has requests, and the limits cut none of them.
+    pub fn is_whole(&self, slots: &Slots<N>, part: &Batch<N>) -> bool {
+        let spans = part.members().iter().filter_map(|&at| slots.at(at).span());
+        part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables packed commands of up to this many writes and reads, for a card whose exception bit
     /// shows that an entry failed. Packs that were given up are tried again. Must be called again
@@ -69,7 +77,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let writes = if self.counts(Direction::Write) && !self.tells_transferred() { writes } else { 0 };
         // Only an interrupt shows when the busy after a read's header is over.
         let reads = if self.bus.host().caps().busy == BusyDetect::Interrupt { reads } else { 0 };
-        self.close_fast();
+        self.blockers.close_fast();
         let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
         packs.configure(writes, reads);
         packs.is_armed()
@@ -159,7 +167,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if may && most > 1 && self.may_pack(now_ns) {
             part.collect(&self.slots, first, self.pack_limits(0, 0));
         }
-        if !self.is_whole(&part) || !self.has_second(&part, direction) {
+        if !self.batch.is_whole(&self.slots, &part) || !self.has_second(&part, direction) {
             if let Some(packs) = self.lane.packs_mut() {
                 packs.reset_timing();
             }
@@ -178,7 +186,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return true;
         }
         let write = direction == Direction::Write;
-        self.hold_broken(now_ns);
+        self.order.hold_broken(now_ns);
         self.timers.clear_idle();
         if let Some(packs) = self.lane.packs_mut() {
             packs.clear_entries();
@@ -188,7 +196,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The request is not mapped yet; the engine comes here again when it is.
             Ok(false) => return false,
             Err(error) => {
-                self.turn_down(first, error);
+                self.order.turn_down(&mut self.slots, first, error);
                 return true;
             }
         }
@@ -210,7 +218,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             part.collect(&self.slots, next, limits);
             let meets = self.lane.packs().is_some_and(|packs| packs.meets(part.lba(), part.end()));
-            if write && meets || !self.is_whole(&part) || !self.add_entry(&part, reliable, now_ns) {
+            if write && meets
+                || !self.batch.is_whole(&self.slots, &part)
+                || !self.add_entry(&part, reliable, now_ns)
+            {
                 break;
             }
         }
@@ -218,12 +229,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.merged(self.batch.members().len().saturating_sub(entries) as Count);
         self.start_pack(now_ns);
         true
-    }
-
-    /// Returns whether the batch has requests, and the limits cut none of them.
-    pub(super) fn is_whole(&self, part: &Batch<N>) -> bool {
-        let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
-        part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
     }
 
     /// Returns the limits of one more entry in a pack that has this many blocks and requests.
@@ -242,7 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
-            if self.map(index).is_err() {
+            if self.slots.map(self.bus.host_mut(), index).is_err() {
                 self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
@@ -253,9 +258,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         for &index in members {
-            if let Some(waiting) = self.policy_view(index) {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
+            self.order.note_sent(&self.slots, index, now_ns);
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));

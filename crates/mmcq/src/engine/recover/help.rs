@@ -212,7 +212,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if help == Some(ServiceRequest::Dismissed) {
             self.supervisor.helping_mut().dismissed = false;
             self.supervisor.helping_mut().forget();
-            self.refresh_help();
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
             if self.lane.is_idle() {
                 // A request may have come that could not start until now.
                 self.timers.wake_now();
@@ -255,7 +255,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.settle_presence();
                 }
                 self.set_card(Some(target));
-                self.refresh_quirks();
+                self.blockers.refresh_quirks(&self.card);
                 if help.loses_state() {
                     self.disarm_unrestored();
                     self.services.memory_mut().area_mut().initialised();
@@ -288,7 +288,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             self.try_again_later(retry_ns, now_ns);
         }
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.write_again(now_ns);
         self.after_help();
         true
@@ -418,7 +418,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && let Some(index) = self.slots.youngest()
         {
             // The supervisor came when all slots were in use, and its requests need one.
-            self.turn_down(index, Error::Full);
+            self.order.turn_down(&mut self.slots, index, Error::Full);
         }
         self.supervisor.helping_mut().asked = Some(help);
         self.supervisor.helping_mut().taken = false;
@@ -433,7 +433,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The card has no fault: a supervisor that does not even begin delays no request.
             _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
         }
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 
     /// Does one turn of an engine that is stopped. Returns true if there is nothing to do now.
@@ -442,7 +442,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return true;
         }
-        if self.owes_status() {
+        if self.durability.owes_status(&self.slots) {
             // The supervisor's commands would read, and clear, the errors that belong to these
             // writes.
             self.ask_status(super::Stage::Status, now_ns);
@@ -480,7 +480,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.bus.wire_mut().trust();
             }
             self.supervisor.helping_mut().forget();
-            self.refresh_help();
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
             // The supervisor may have switched the card's power off, and then have ended itself.
             self.write_again(now_ns);
             if needed {

@@ -67,7 +67,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         for index in 0..N as u8 {
             if self.slots.at(index).state() == State::Kept {
-                self.end_slot(index, Err(Error::Dead));
+                self.slots.end_with(index, Err(Error::Dead));
             }
         }
     }

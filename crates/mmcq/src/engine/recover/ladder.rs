@@ -15,12 +15,14 @@
 //! If a card does not come back to `tran`, the controller is reset, then the card is initialised
 //! again, then the card is power-cycled, once each ([`ServiceRequest`]). Then the card is given up.
 
+use super::super::batch::Batch;
 use super::super::extras::Event;
-use super::super::slot::{NONE, Rules, State};
+use super::super::order::Order;
+use super::super::slot::{NONE, Rules, Slots, State};
 use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 use crate::spec::response::R1;
 
@@ -32,6 +34,36 @@ const DAMAGE_WINDOW: Count = 64;
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 /// Most steps to a slower mode in one incident.
 const SLOWER_MAX: u8 = 5;
+
+impl<P: Profile> Order<P> {
+    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
+    /// error.
+    #[inline(never)]
+    pub fn return_members<const N: usize>(
+        &mut self,
+        slots: &mut Slots<N>,
+        batch: &Batch<N>,
+        back: bool,
+        error: Error,
+        now_ns: u64,
+    ) {
+        for place in (0..batch.members().len()).rev() {
+            let Some(&index) = batch.members().get(place) else { continue };
+            if slots.at(index).state() != State::Active {
+                continue;
+            }
+            self.note_done(slots, index, now_ns);
+            let slot = slots.at(index);
+            let known = slot.result().err();
+            let forgotten = slot.orphan() && batch.direction() == Direction::Read;
+            if back && known.is_none() && !forgotten {
+                self.push_front(slots, index, now_ns);
+            } else {
+                slots.end_with(index, Err(known.unwrap_or(error)));
+            }
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the next step of recovery with a card that CMD13 has found in `tran`.
@@ -66,7 +98,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 .target()
                 .map(|target| CardParams { quirks: target.quirks.and(Quirks::NO_MULTIPLE_WRITE), ..target });
             self.set_card(singly);
-            self.refresh_quirks();
+            self.blockers.refresh_quirks(&self.card);
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()
@@ -213,7 +245,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;
-        self.return_members(true, error, now_ns);
+        self.order.return_members(&mut self.slots, &self.batch, true, error, now_ns);
         if P::RECOVERS {
             if self.lane.has_control() {
                 self.break_off(now_ns);
@@ -234,7 +266,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     // An error that a response to the flush has shown stays.
                     slot.answer_well(Output { bytes, ..Output::default() });
                 }
-                self.push_again(index, now_ns);
+                self.order.push_again(&mut self.slots, index, now_ns);
             }
             self.write_again(now_ns);
         }
@@ -243,31 +275,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Ends a request that may have been executed, and must not be repeated.
     #[cold]
     fn ended_once(&mut self, index: u8, error: Error, now_ns: u64) {
-        self.end_slot(index, Err(error));
+        self.slots.end_with(index, Err(error));
         self.write_again(now_ns);
-    }
-
-    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
-    /// error.
-    #[inline(never)]
-    fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
-        for place in (0..self.batch.members().len()).rev() {
-            let Some(&index) = self.batch.members().get(place) else { continue };
-            if self.slots.at(index).state() != State::Active {
-                continue;
-            }
-            if let Some(sent) = self.policy_view(index) {
-                self.order.policy_mut().done(&sent, now_ns);
-            }
-            let slot = self.slots.at(index);
-            let known = slot.result().err();
-            let forgotten = slot.orphan() && self.batch.direction() == Direction::Read;
-            if back && known.is_none() && !forgotten {
-                self.push_front(index, now_ns);
-            } else {
-                self.end_slot(index, Err(known.unwrap_or(error)));
-            }
-        }
     }
 
     /// Ends the incident: the requests of the failed transfer get the error.
@@ -278,7 +287,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let error = if P::RECOVERS { self.flush_tells().unwrap_or(error) } else { error };
             return self.control_failed(error, now_ns);
         }
-        self.return_members(false, error, now_ns);
+        self.order.return_members(&mut self.slots, &self.batch, false, error, now_ns);
         self.go_idle(now_ns);
     }
 
@@ -338,9 +347,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.note_supply_loss();
         self.recovered_run();
-        self.refresh_quirks();
+        self.blockers.refresh_quirks(&self.card);
         self.supervisor.helping_mut().forget();
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         let error = self.incident.failed.take_error().unwrap_or(Error::Dead);
         // The client of a raw phase gets the error of that phase.
         let error = if self.lane.has_control() && self.owner_recovers() { error } else { Error::Dead };
@@ -349,7 +358,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_settling(Error::Dead);
         self.release_reset_engine(now_ns);
         self.release_reset_chain(now_ns);
-        self.return_members(false, Error::Dead, now_ns);
+        self.order.return_members(&mut self.slots, &self.batch, false, Error::Dead, now_ns);
         // Memory that a controller which cannot be stopped still uses is no longer mapped here
         // (`kept.rs`).
         self.unmap_data();
@@ -359,7 +368,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         for index in 0..N as u8 {
             if self.slots.at(index).state() == State::Queued {
-                self.turn_down(index, Error::Dead);
+                self.order.turn_down(&mut self.slots, index, Error::Dead);
             }
         }
         self.lane.set_idle();

@@ -58,20 +58,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn end_settling(&mut self, error: Error) {
         let redo = core::mem::take(&mut self.incident.redo);
         for index in bits(self.slots.take_settling() | redo) {
-            self.end_slot(index, Err(error));
+            self.slots.end_with(index, Err(error));
         }
     }
 
     /// Ends every waiting request that needs the card.
     pub(in super::super) fn fail_queued(&mut self, error: Error) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
-            self.end_slot(index, Err(error));
+            self.slots.end_with(index, Err(error));
         }
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
             let needs_card = !matches!(slot.kind(), Kind::Bus(_) | Kind::Pause { .. });
             if slot.state() == State::Queued && needs_card && !slot.urgent() {
-                self.turn_down(index, error);
+                self.order.turn_down(&mut self.slots, index, error);
             }
         }
     }

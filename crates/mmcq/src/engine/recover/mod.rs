@@ -264,7 +264,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.again = self.continue_failed(error);
         self.incident.failed.with(error);
         self.bus.unblock();
-        self.forget_fast();
+        self.blockers.forget_fast();
         if H::CONTINUES || P::RECOVERS {
             self.lane.streams_mut().take_busy_of_the_end();
             self.lane.streams_mut().forget_times();
@@ -332,7 +332,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.order_ns());
-        self.close_fast();
+        self.blockers.close_fast();
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);

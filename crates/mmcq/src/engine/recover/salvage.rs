@@ -11,12 +11,28 @@
 //! writes that were complete, in a cache or an open transfer, no longer exist: the next flush
 //! reports the loss.
 
-use super::super::slot::{State, bits};
+use super::super::batch::Batch;
+use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, SlotId};
 use super::RecoveryStep;
 use crate::host::{Direction, Host};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 use crate::spec::response::R1;
+
+impl<const N: usize> Batch<N> {
+    /// Lets the earlier pieces of a write in progress be written once more too.
+    pub fn restart_pieces(&mut self, slots: &mut Slots<N>) {
+        if self.direction() != Direction::Write {
+            return;
+        }
+        for &index in self.members() {
+            let slot = slots.at_mut(index);
+            if slot.state() == State::Active && slot.moved_blocks() != 0 && slot.result().is_ok() {
+                slot.restart();
+            }
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Decides the result of earlier writes at the end of a pass, when the card's status is known.
@@ -56,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if lost && !bad { self.doubt() } else { self.settle(status) }
         }
         if lost {
-            self.restart_pieces();
+            self.batch.restart_pieces(&mut self.slots);
         }
     }
 
@@ -83,8 +99,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.incident.redo |= 1 << index;
                     self.incident.doubted |= 1 << index;
                 }
-                Ok(_) => self.end_slot(index, Err(Error::Program(R1::ERROR))),
-                Err(error) => self.end_slot(index, Err(error)),
+                Ok(_) => self.slots.end_with(index, Err(Error::Program(R1::ERROR))),
+                Err(error) => self.slots.end_with(index, Err(error)),
             }
         }
     }
@@ -93,19 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn write_again(&mut self, now_ns: u64) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
             self.slots.at_mut(index).restart();
-            self.push_again(index, now_ns);
-        }
-    }
-
-    /// Puts a request back into the queue. Of two reads or writes on the same blocks the older one
-    /// goes first again; other requests go to the front.
-    pub(in super::super) fn push_again(&mut self, index: u8, now_ns: u64) {
-        if self.slots.at(index).span().is_none() {
-            return self.push_front(index, now_ns);
-        }
-        self.slots.push_by_age(index);
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().arrived(&waiting, now_ns);
+            self.order.push_again(&mut self.slots, index, now_ns);
         }
     }
 
@@ -119,35 +123,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         match slot.state() {
             State::Queued => {
-                self.turn_down(id.index, Error::Silent);
+                self.order.turn_down(&mut self.slots, id.index, Error::Silent);
             }
             State::Settling => {
                 let others = !(1 << id.index);
                 self.slots.stop_settling(id.index);
                 self.incident.redo &= others;
                 self.incident.doubted &= others;
-                self.end_slot(id.index, Err(Error::Silent));
+                self.slots.end_with(id.index, Err(Error::Silent));
             }
             // The command queue engine has the request: its task ends by itself, or the command
             // queue engine is halted.
             State::Active if self.engine_has(id.index) => {}
             // A policy has panicked when the end of this transfer was reported to it.
-            State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
+            State::Active if self.lane.is_idle() => self.slots.end_with(id.index, Err(Error::Silent)),
             State::Active => self.stop_transfer(now_ns),
             State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
-        }
-    }
-
-    /// Lets the earlier pieces of a write in progress be written once more too.
-    fn restart_pieces(&mut self) {
-        if self.batch.direction() != Direction::Write {
-            return;
-        }
-        for &index in self.batch.members() {
-            let slot = self.slots.at_mut(index);
-            if slot.state() == State::Active && slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.restart();
-            }
         }
     }
 
@@ -190,12 +181,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
             match slot.kind() {
                 Kind::Write { .. } if begun => {
-                    self.withdraw(index);
+                    self.order.withdraw(&mut self.slots, index);
                     self.slots.at_mut(index).await_rewrite();
                     self.incident.redo |= 1 << index;
                 }
                 // The erased blocks may have been written since: they are not erased again.
-                Kind::Erase { .. } if begun => self.turn_down(index, Error::CacheLost),
+                Kind::Erase { .. } if begun => self.order.turn_down(&mut self.slots, index, Error::CacheLost),
                 _ => {}
             }
         }

@@ -15,7 +15,7 @@
 
 use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::concurrent::Turn;
-use super::super::slot::{NONE, bits};
+use super::super::slot::{NONE, Slots, bits};
 use super::super::timers::{NEVER, later};
 use super::{Chosen, Engine};
 use crate::host::{Direction, Host};
@@ -23,6 +23,19 @@ use crate::sched::Profile;
 use crate::sched::tasks::Step;
 use crate::spec::command::Command;
 use crate::spec::response::R1;
+
+impl<const N: usize> Slots<N> {
+    /// Restarts writes of which some blocks are written while the others still wait.
+    #[cold]
+    pub fn restart_waiting_pieces(&mut self) {
+        for index in bits(self.queued_writes()) {
+            let slot = self.at_mut(index);
+            if slot.moved_blocks() != 0 && slot.result().is_ok() {
+                slot.restart();
+            }
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sends a command for the queue while something is in progress. Returns true if one was sent.
@@ -175,18 +188,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.queue_failed(now_ns);
         }
         if step != Step::Ask {
-            self.restart_waiting_pieces();
-        }
-    }
-
-    /// Restarts writes of which some blocks are written while the others still wait.
-    #[cold]
-    pub(in super::super) fn restart_waiting_pieces(&mut self) {
-        for index in bits(self.slots.queued_writes()) {
-            let slot = self.slots.at_mut(index);
-            if slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.restart();
-            }
+            self.slots.restart_waiting_pieces();
         }
     }
 }

@@ -46,7 +46,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity
     /// for that.
     pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
-        self.close_fast();
+        self.blockers.close_fast();
         let known = self.queue_register().is_some();
         self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }

@@ -35,7 +35,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if request.durable | request.urgent
             || !self.card.is_meant(request.card)
             || !self.lane.fast_limits().fits(direction, blocks, end)
-            || !self.has_room()
+            || !self.blockers.has_room(&self.slots)
             || !self.may_ring(now_ns)
         {
             return None;
@@ -100,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if queue.prepare_task(id, &task, segment).is_err() {
             // The command queue engine cannot use this memory: the request goes by the single lane.
             self.slots.at_mut(index).forbid_merge(true);
-            self.push_again(index, now_ns);
+            self.order.push_again(&mut self.slots, index, now_ns);
             return false;
         }
         let taken = queue.ring(1 << (id & 31));

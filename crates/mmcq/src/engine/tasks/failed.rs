@@ -15,7 +15,7 @@ use super::super::slot::{State, bits};
 use super::{Engine, Turn};
 use crate::host::{Direction, Host};
 use crate::sched::tasks::At;
-use crate::sched::{Demotion, Lanes, Policy, Profile};
+use crate::sched::{Demotion, Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Stops the use of the queue for ever.
@@ -46,20 +46,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
-            if let Some(sent) = self.policy_view(index) {
-                self.order.policy_mut().done(&sent, now_ns);
-            }
+            self.order.note_done(&self.slots, index, now_ns);
             let slot = self.slots.at(index);
             match slot.result() {
                 Ok(_) if gone => {
                     let error = self.incident.failed().error().unwrap_or(super::Error::NoCard);
-                    self.end_slot(index, Err(error));
+                    self.slots.end_with(index, Err(error));
                 }
                 Ok(_) if !(slot.orphan() && slot.direction() == Some(Direction::Read)) => {
-                    self.push_again(index, now_ns);
+                    self.order.push_again(&mut self.slots, index, now_ns);
                 }
-                Ok(_) => self.end_slot(index, Err(super::Error::Silent)),
-                Err(error) => self.end_slot(index, Err(error)),
+                Ok(_) => self.slots.end_with(index, Err(super::Error::Silent)),
+                Err(error) => self.slots.end_with(index, Err(error)),
             }
         }
     }

@@ -125,7 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.wake_for_tasks();
             return Turn::Wait;
         }
-        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
+        if self.durability.owes_status(&self.slots) && (self.asks_soon() || !self.postpone_status(now_ns)) {
             self.park();
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
@@ -156,7 +156,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
         let flush = head != NONE && matches!(self.slots.at(head).kind(), Kind::Flush);
-        by_cmd6 && flush && !self.is_lane_stopped::<TASKS>(now_ns) && !self.owes_status()
+        by_cmd6
+            && flush
+            && !self.is_lane_stopped::<TASKS>(now_ns)
+            && !self.durability.owes_status(&self.slots)
     }
 
     /// Rings the tasks that may be sent now, by one write of the doorbell.
@@ -204,7 +207,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let (direction, start, end) = (self.batch.direction(), self.batch.lba(), self.batch.end());
         let blocks = self.batch.blocks();
-        self.gather_memory();
+        self.batch.gather(&self.slots);
         let reliable = self.is_reliable();
         let address = self.card.plan().address(start);
         let flags = if reliable { TaskFlags::RELIABLE } else { TaskFlags::NONE };
@@ -389,7 +392,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if events.card_irq {
             self.card.functions_mut().ask();
-            self.close_fast();
+            self.blockers.close_fast();
         }
         if events.retune {
             self.retune_wanted(now_ns);
@@ -440,7 +443,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());
-        if clean && known != 0 && self.owes_status() {
+        if clean && known != 0 && self.durability.owes_status(&self.slots) {
             self.settle(0);
         }
         let mut left = known;

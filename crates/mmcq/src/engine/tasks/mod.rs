@@ -25,19 +25,19 @@ mod halted;
 mod hosted;
 mod steps;
 
-use super::batch::Limits;
+use super::batch::{Batch, Limits};
 use super::blockers::TASKS;
 use super::bus::{NO_PHASE, SLACK_NS};
 use super::fast::FastKind;
 use super::lane::Lane;
 use super::phases::Stage;
 use super::runs::End;
-use super::slot::{NONE, Rules, bits};
+use super::slot::{NONE, Rules, Slots, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Data, Direction, Host, Phase};
 use crate::sched::tasks::{Mode, Step, Task};
-use crate::sched::{Lanes, Policy, Profile, TaskStats};
+use crate::sched::{Lanes, Profile, TaskStats};
 use crate::spec::command::emmc;
 
 /// Time after which an empty queue is switched off, so that the card may rest.
@@ -86,6 +86,21 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
+impl<const N: usize> Batch<N> {
+    /// Collects the memory of the chosen requests, in order.
+    pub fn gather(&mut self, slots: &Slots<N>) {
+        let mut left = self.blocks().saturating_mul(BLOCK_BYTES);
+        self.no_segments();
+        for place in 0..self.members().len() {
+            let Some(&index) = self.members().get(place) else { break };
+            let slot = slots.at(index);
+            let segment = slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), left);
+            left -= segment.len;
+            self.fill(place, segment);
+        }
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the card's command queue of this many tasks: ordinary reads and writes may use it. A
     /// queue that was given up is tried again. Must be called again after
@@ -94,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the queue is too small to be of use.
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
-        self.close_fast();
+        self.blockers.close_fast();
         let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.configure(depth));
         if has {
             self.equip();
@@ -175,7 +190,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(first) if self.is_ordinary_task(first) => {}
             _ => return Turn::Pass,
         }
-        self.hold_broken(now_ns);
+        self.order.hold_broken(now_ns);
         self.switch_queue(true, now_ns)
     }
 
@@ -206,7 +221,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_tasks() {
             return self.ask_for_ready(now_ns);
         }
-        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
+        if self.durability.owes_status(&self.slots) && (self.asks_soon() || !self.postpone_status(now_ns)) {
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
         }
@@ -278,13 +293,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         for place in 0..self.batch.members().len() {
             let Some(&index) = self.batch.members().get(place) else { break };
-            let mapped =
-                if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
+            let mapped = if place == 0 {
+                self.map_in_turn(index, now_ns)
+            } else {
+                self.slots.map(self.bus.host_mut(), index).map(|()| true)
+            };
             match mapped {
                 Ok(true) => {}
                 Ok(false) => return Chosen::Turn(Turn::Wait),
                 Err(error) if place == 0 => {
-                    self.turn_down(index, error);
+                    self.order.turn_down(&mut self.slots, index, error);
                     return Chosen::Turn(Turn::Again);
                 }
                 Err(_) => {
@@ -298,12 +316,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Takes the chosen requests out of the queue, and tells the policy.
     fn send_chosen(&mut self, now_ns: u64) {
-        for place in 0..self.batch.members().len() {
-            if let Some(&index) = self.batch.members().get(place)
-                && let Some(waiting) = self.policy_view(index)
-            {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
+        for &index in self.batch.members() {
+            self.order.note_sent(&self.slots, index, now_ns);
         }
         for place in 0..self.batch.members().len() {
             let Some(&index) = self.batch.members().get(place) else { break };
@@ -321,19 +335,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             span.start < end && start < span.end
         });
         settling || self.lane.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
-    }
-
-    /// Collects the memory of the chosen requests, in order.
-    fn gather_memory(&mut self) {
-        let mut left = self.batch.blocks().saturating_mul(BLOCK_BYTES);
-        self.batch.no_segments();
-        for place in 0..self.batch.members().len() {
-            let Some(&index) = self.batch.members().get(place) else { break };
-            let slot = self.slots.at(index);
-            let segment = slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), left);
-            left -= segment.len;
-            self.batch.fill(place, segment);
-        }
     }
 
     /// Makes the requests of a task and their memory the transfer in progress, and returns its

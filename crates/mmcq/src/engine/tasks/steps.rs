@@ -123,7 +123,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.mark_lost();
         }
-        self.close_fast();
+        self.blockers.close_fast();
     }
 
     /// Sends CMD48, or CMD43: the card discards all tasks.

@@ -28,7 +28,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         helping.untold = false;
         if core::mem::take(&mut helping.retry_ns) != 0 {
             self.timers.clear_presence();
-            self.refresh_help();
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         }
     }
 
@@ -45,7 +45,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().forget();
         self.supervisor.helping_mut().retry_ns = 0;
         self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         if self.card.target().is_some() || !self.bus.host().present() {
             self.removed(now_ns);
         }
@@ -67,6 +67,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if there {
             self.ask(help, now_ns);
         }
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 }
