@@ -253,7 +253,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         note(CALL, asks(CALL) && self.supervisor.helping().calls());
         note(CONTROL, asks(CONTROL) && self.lane.has_control());
         note(IO, asks(IO) && self.slots.has_io());
-        note(CONCURRENT, asks(CONCURRENT) && self.is_concurrent());
+        note(CONCURRENT, asks(CONCURRENT) && self.lane.is_concurrent::<H, P>());
         let functions = self.card.functions();
         note(FUNCTION, asks(FUNCTION) && (functions.is_running() || functions.is_asking()));
         note(CHAINED, asks(CHAINED) && self.timers.is_chained());
@@ -261,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         note(LOOKING, asks(LOOKING) && !H::CARD_IRQ && self.timers.is_looking());
         note(UNSETTLED, asks(UNSETTLED) && self.durability.is_unsettled());
         note(GENERAL, asks(GENERAL) && !self.order.may_go_fast(self.bus.host()));
-        note(LEFT_OPEN, asks(LEFT_OPEN) && self.is_left_open());
+        note(LEFT_OPEN, asks(LEFT_OPEN) && self.lane.streams().is_left_open::<H>());
         let tasks = || self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.lane.is_queued();
         note(QUEUE, asks(QUEUE) && tasks());
         note(PACKS, asks(PACKS) && self.lane.packs().is_some_and(|packs| packs.is_armed()));

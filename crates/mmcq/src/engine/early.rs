@@ -67,7 +67,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the early R1. Returns true if it was there.
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
-        let moving = self.moves_data();
+        let moving = self.lane.moves_data(&self.bus);
         if self.lane.has_control() || !moving || !self.slots.is_settling() {
             return false;
         }

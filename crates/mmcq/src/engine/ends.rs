@@ -1,7 +1,9 @@
 //! How requests leave the queue: sent, put back, completed by the card's status, ended.
 
+use super::durability::Durability;
 use super::order::Order;
 use super::outcome::not_written;
+use super::recover::Incident;
 use super::slot::{Rules, Slots, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};
@@ -55,6 +57,32 @@ impl<const N: usize> Slots<N> {
     }
 }
 
+impl Durability {
+    /// Gives all writes that wait for a status this result.
+    #[inline(always)]
+    pub fn settled<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        incident: &mut Incident,
+        order: &Order<P>,
+        result: Result<(), Error>,
+    ) {
+        self.take_unsettled();
+        incident.believe(slots.settling());
+        for index in bits(slots.take_settling()) {
+            if let Err(error) = result {
+                slots.at_mut(index).answer(Err(error));
+            } else if P::RECOVERS && slots.at(index).rules().has(Rules::FLUSH_AFTER) {
+                slots.requeue_for_flush(index, order.policy().is_in_order());
+                continue;
+            } else {
+                self.complete();
+            }
+            slots.end(index);
+        }
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Gives all earlier writes their result, by this status of the card.
     pub(super) fn settle(&mut self, status: u32) {
@@ -62,31 +90,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // test.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
-        if bad != 0 && self.rewrite_suspects(bad) || self.pack_keeps(status) {
+        if bad != 0 && self.rewrite_suspects(bad) || self.lane.pack_keeps(status) {
             return;
         }
         if told != 0 {
             self.told_by_status(status);
         }
-        self.settled(if bad != 0 { Err(not_written(status)) } else { Ok(()) });
-    }
-
-    /// Gives all writes that wait for a status this result.
-    #[inline(always)]
-    pub(super) fn settled(&mut self, result: Result<(), Error>) {
-        self.durability.take_unsettled();
-        self.incident.believe(self.slots.settling());
-        for index in bits(self.slots.take_settling()) {
-            if let Err(error) = result {
-                self.slots.at_mut(index).answer(Err(error));
-            } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
-                self.slots.requeue_for_flush(index, self.order.policy().is_in_order());
-                continue;
-            } else {
-                self.durability.complete();
-            }
-            self.slots.end(index);
-        }
+        self.durability.settled(
+            &mut self.slots,
+            &mut self.incident,
+            &self.order,
+            if bad != 0 { Err(not_written(status)) } else { Ok(()) },
+        );
     }
 
     /// Handles a status that shows more than success.
@@ -94,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {
         if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
-            self.exception_seen();
+            self.supervisor.exception_seen(&mut self.timers);
         }
         if status & R1::DEFERRED != 0 {
             self.late_error(status);
@@ -118,9 +133,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         if !owned || self.durability.is_unsettled() {
-            self.owe_late(status);
+            self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
         } else {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
     }
 }

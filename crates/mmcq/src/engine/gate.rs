@@ -3,11 +3,12 @@
 
 use super::blockers::{Blockers, HELP, QUIRK};
 use super::card::Card;
+use super::extras::Services;
 use super::record::Record;
 use super::recover::Helping;
 use super::slot::{Slots, State};
 use super::timers::Timers;
-use super::{BLOCK_BYTES, Engine, Error, Kind, Request};
+use super::{BLOCK_BYTES, Error, Kind, Request};
 use crate::host::{Host, Phase};
 use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
@@ -69,19 +70,17 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
         slots.allocate()
     }
-}
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Checks whether a request is refused. Marks reads up to the end of a card whose last block
     /// must be read alone: the path of all other requests does not handle such cards.
     #[cold]
-    fn bar(&mut self, request: &mut Request) -> Result<(), Error> {
+    pub fn bar(&mut self, card: &Card, helping: &Helping, request: &mut Request) -> Result<(), Error> {
         if !P::RECOVERS {
             return Err(Error::Suspended);
         }
-        let helps = request.urgent && self.supervisor.helping().asks();
-        self.blockers.refuses(request.urgent, helps)?;
-        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
+        let helps = request.urgent && helping.asks();
+        self.refuses(request.urgent, helps)?;
+        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, card.target().as_ref()) {
             // A read that ends just before the last block is `durable` too, so no transfer is left
             // open there: the card would read ahead into the last block.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
@@ -91,19 +90,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Checks a request, and returns the reason if it cannot be accepted.
-    pub(super) fn admit(&mut self, request: &mut Request) -> Result<(), Error> {
-        if self.blockers.is_barred() {
-            self.bar(request)?;
+    pub fn admit<const N: usize>(
+        &mut self,
+        card: &Card,
+        services: &Services<H, N, P>,
+        helping: &Helping,
+        request: &mut Request,
+    ) -> Result<(), Error> {
+        if self.is_barred() {
+            self.bar(card, helping, request)?;
         }
-        if P::RECOVERS && !self.card.is_meant(request.card) {
-            return Err(if self.card.target().is_none() { Error::NoCard } else { Error::Changed });
+        if P::RECOVERS && !card.is_meant(request.card) {
+            return Err(if card.target().is_none() { Error::NoCard } else { Error::Changed });
         }
         if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
             return Err(Error::Unsupported);
         }
         let needed = match request.kind {
             Kind::Read { lba, blocks } | Kind::Write { lba, blocks } => {
-                let Some(target) = *self.card.target() else { return Err(Error::NoCard) };
+                let Some(target) = *card.target() else { return Err(Error::NoCard) };
                 let end = lba.checked_add(u64::from(blocks));
                 if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
                     return Err(Error::OutOfRange { lba, sectors: target.sectors });
@@ -115,11 +120,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
                 if P::RECOVERS {
-                    self.admit_phase(&request.kind, request.urgent)?;
+                    card.admit_phase::<P>(&request.kind, request.urgent)?;
                 }
                 raw_bytes(&phase)
             }
-            _ => return self.admit_other(request),
+            _ => return services.admit_other(card, request),
         };
         let given = request.buf.len_bytes();
         if given < needed {

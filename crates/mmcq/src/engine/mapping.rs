@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if cramped {
             self.blockers.close_fast();
             self.timers.wake_now();
-        } else if self.slots.is_settling() && self.lane.is_idle() && self.free_lines() {
+        } else if self.slots.is_settling() && self.lane.is_idle() && self.lane.free_lines(&mut self.bus) {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }

@@ -132,6 +132,77 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     order: Order<P>,
 }
 
+impl<const N: usize> Slots<N> {
+    /// Unmaps a request that has ended, and makes its completion available.
+    #[inline]
+    pub fn unmap_and_complete<H: Host, P: Profile>(
+        &mut self,
+        host: &mut H,
+        ledger: &mut Durability,
+        index: u8,
+        direction: Direction,
+    ) {
+        if self.take_mapped(index) {
+            host.unmap(self.at(index).segment(), direction);
+        }
+        if !self.at(index).orphan() {
+            return self.complete(index);
+        }
+        ledger.owe_untold(self.at(index));
+        if P::RECOVERS {
+            self.wipe(index);
+        }
+        let slot = self.at_mut(index);
+        if slot.buf().owned() && slot.buf().len_bytes() > 0 {
+            slot.keep_for_reclaim();
+        } else {
+            self.release(index);
+        }
+    }
+
+    /// Completes requests that have ended; inlined, for the interrupt.
+    #[inline(always)]
+    pub fn complete_ended<H: Host, P: Profile>(
+        &mut self,
+        host: &mut H,
+        ledger: &mut Durability,
+        prepared: u8,
+    ) {
+        if !self.have_ended() {
+            return;
+        }
+        for index in bits(self.take_ended()) {
+            let direction = self.at(index).direction();
+            // A request without data has no mapped memory.
+            self.unmap_and_complete::<H, P>(host, ledger, index, direction.unwrap_or(Direction::Read));
+        }
+        if self.have_unmapped() {
+            self.prepare_more(host, prepared);
+        }
+    }
+
+    /// Completes requests that have ended and may be unmapped in any context. Returns true if some
+    /// are left for a thread.
+    pub fn complete_prompt<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability) -> bool {
+        for index in bits(self.take_ended()) {
+            let direction = self.at(index).direction();
+            let prompt = direction.is_none_or(|way| host.is_prompt(self.at(index).segment(), way));
+            if prompt {
+                self.unmap_and_complete::<H, P>(host, ledger, index, direction.unwrap_or(Direction::Read));
+            } else {
+                self.end(index);
+            }
+        }
+        // Mapping the next requests ahead may sleep as well.
+        self.have_ended() || self.have_unmapped()
+    }
+
+    /// Completes requests that have ended, and then maps the next ones ahead.
+    pub fn finish<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability, prepared: u8) {
+        self.complete_ended::<H, P>(host, ledger, prepared);
+    }
+}
+
 impl<H: Host, const N: usize> Engine<H, N> {
     /// Makes an idle engine without a card that serves requests first in, first out.
     pub const fn new(host: H, config: Config) -> Self {
@@ -243,65 +314,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Completes requests that have ended, and then maps the next ones ahead.
-    fn finish(&mut self) {
-        self.complete_ended();
-    }
-
-    /// Completes requests that have ended; inlined, for the interrupt.
-    #[inline(always)]
-    fn complete_ended(&mut self) {
-        if !self.slots.have_ended() {
-            return;
-        }
-        for index in bits(self.slots.take_ended()) {
-            let direction = self.slots.at(index).direction();
-            // A request without data has no mapped memory.
-            self.complete(index, direction.unwrap_or(Direction::Read));
-        }
-        if self.slots.have_unmapped() {
-            self.slots.prepare_more(self.bus.host_mut(), self.config.prepared);
-        }
-    }
-
-    /// Completes requests that have ended and may be unmapped in any context. Returns true if some
-    /// are left for a thread.
-    fn complete_prompt(&mut self) -> bool {
-        for index in bits(self.slots.take_ended()) {
-            let direction = self.slots.at(index).direction();
-            let prompt =
-                direction.is_none_or(|way| self.bus.host().is_prompt(self.slots.at(index).segment(), way));
-            if prompt {
-                self.complete(index, direction.unwrap_or(Direction::Read));
-            } else {
-                self.slots.end(index);
-            }
-        }
-        // Mapping the next requests ahead may sleep as well.
-        self.slots.have_ended() || self.slots.have_unmapped()
-    }
-
-    /// Unmaps a request that has ended, and makes its completion available.
-    #[inline]
-    fn complete(&mut self, index: u8, direction: Direction) {
-        if self.slots.take_mapped(index) {
-            self.bus.host_mut().unmap(self.slots.at(index).segment(), direction);
-        }
-        if !self.slots.at(index).orphan() {
-            return self.slots.complete(index);
-        }
-        self.durability.owe_untold(self.slots.at(index));
-        if P::RECOVERS {
-            self.slots.wipe(index);
-        }
-        let slot = self.slots.at_mut(index);
-        if slot.buf().owned() && slot.buf().len_bytes() > 0 {
-            slot.keep_for_reclaim();
-        } else {
-            self.slots.release(index);
-        }
-    }
-
     /// Takes a completion. `None`: the request is not finished, or its completion was taken
     /// already. Only the slot's number is checked: the caller makes sure that the request is its
     /// own.
@@ -340,14 +352,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if P::RECOVERS {
                 // Writes in doubt go back to the queue here, since perhaps nothing else follows
                 // that does it.
-                self.write_again(self.bus.began_ns());
+                self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
                 self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
             }
         }
         self.set_card(target);
         if P::RECOVERS {
-            self.settle_presence();
+            self.supervisor.settle_presence(&mut self.timers, &mut self.blockers);
             self.blockers.refresh_quirks(&self.card);
         }
         if H::CONTINUES {

@@ -65,7 +65,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
                 return picked;
             };
-            let (oldest, limits) = (self.slots.span(picked).age, self.limits());
+            let (oldest, limits) = (
+                self.slots.span(picked).age,
+                self.bus.limits(&self.config, &self.incident, self.lane.streams()),
+            );
             self.batch.collect(&self.slots, index, limits);
             let (blocks, most) = (self.batch.blocks(), self.config.fair_blocks.saturating_mul(ON));
             let passes = self.order.tails_mut().is_some_and(|hold| hold.try_pass(oldest, blocks, most));
@@ -78,7 +81,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the first request of the longest run that waits, if that run may go before `picked`;
     /// otherwise `picked`.
     fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
-        let (oldest, limits) = (self.slots.span(picked).age, self.limits());
+        let (oldest, limits) =
+            (self.slots.span(picked).age, self.bus.limits(&self.config, &self.incident, self.lane.streams()));
         let (mut left, mut longest, mut blocks) = (waits, NONE, 0);
         let mut first = picked;
         // Each turn of the loop removes one run; the first is the run of the picked request.

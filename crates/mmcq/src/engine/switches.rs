@@ -3,11 +3,20 @@
 
 use super::Engine;
 use super::FlushBy;
+use super::card::Card;
+use super::durability::Durability;
 use super::slot::NONE;
 use super::timers::NEVER;
 use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
+
+impl Durability {
+    /// Returns whether a loss of power now could lose writes that are complete.
+    pub fn may_lose(&self, card: &Card) -> bool {
+        self.is_dirty() && card.target().is_some_and(|target| target.flush != FlushBy::Status)
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Refuses new requests; queued ones continue. The card is not used any more when
@@ -53,15 +62,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Returns whether a loss of power now could lose writes that are complete.
-    pub(crate) fn may_lose(&self) -> bool {
-        self.durability.is_dirty() && self.card.target().is_some_and(|target| target.flush != FlushBy::Status)
-    }
-
     /// Takes the card away from the engine, if nothing is left to be done or could be lost, and the
     /// card's queue is off. Otherwise returns false, and the card stays.
     pub(crate) fn leave_flushed(&mut self) -> bool {
-        let may = self.is_idle() && !self.may_lose() && !self.lane.is_queued();
+        let may = self.is_idle() && !self.durability.may_lose(&self.card) && !self.lane.is_queued();
         if may {
             self.set_card_params(None);
         }
@@ -74,7 +78,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.is_idle()
             && !self.slots.have_ended()
             && !self.lane.streams().is_open()
-            && !self.is_concurrent()
+            && !self.lane.is_concurrent::<H, P>()
             && !self.lane.has_tasks()
     }
 

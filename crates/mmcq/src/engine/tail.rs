@@ -3,7 +3,9 @@
 
 use super::batch::Batch;
 use super::blockers::Blockers;
+use super::bus::Bus;
 use super::order::Order;
+use super::recover::Incident;
 use super::slot::{NONE, Rules, Slots};
 use super::timers::Timers;
 use super::{Config, Engine};
@@ -211,6 +213,14 @@ impl<P: Profile> Order<P> {
     }
 }
 
+impl<H: Host, P: Profile> Blockers<H, P> {
+    /// Returns whether no start may be delayed now, whatever waits.
+    pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
+        let ails = incident.is_open() || bus.wire().is_doubted();
+        ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns until when the start of the next transfer is delayed for the requests that are about
     /// to continue it; `None`: no start is delayed.
@@ -282,7 +292,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Lets an ordinary read or write join the delayed transfer while nothing else is going on.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
-        if self.must_go(now_ns) || self.slots.is_settling() {
+        if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) || self.slots.is_settling()
+        {
             return false;
         }
         let (span, client, bit) =
@@ -323,16 +334,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether no start may be delayed now, whatever waits.
-    fn must_go(&self, now_ns: u64) -> bool {
-        let ails = self.incident.is_open() || self.bus.wire().is_doubted();
-        ails || !self.blockers.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
-    }
-
     /// Collects all waiting requests, if they are one transfer of ordinary requests and nothing
     /// else is to be done. Otherwise returns `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
-        if self.must_go(now_ns) {
+        if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;
         }
         let slot = self.slots.at(first);
@@ -350,7 +355,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if others != 0 || self.slots.has_barrier() || self.slots.has_io() {
             return None;
         }
-        let limits = self.limits();
+        let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
         self.batch.collect(&self.slots, first, limits);
         let requests = self.batch.members().len() as u8;
         if u32::from(requests) != ours.count_ones() {

@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
-        self.admit(request)?;
+        self.blockers.admit(&self.card, &self.services, self.supervisor.helping(), request)?;
         let index =
             self.blockers.allocate(&mut self.slots, &mut self.record, request.urgent).ok_or(Error::Full)?;
         let mut segment = request.buf.segment(u32::MAX);
@@ -117,13 +117,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut deferred = self.slots.have_ended();
         if deferred && !self.bus.host().caps().defer_completion {
             if Self::FAST {
-                self.complete_ended();
+                self.slots.complete_ended::<H, P>(
+                    self.bus.host_mut(),
+                    &mut self.durability,
+                    self.config.prepared,
+                );
             } else {
-                self.finish();
+                self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
             }
             deferred = false;
         } else if H::DEFERS_BY_REQUEST && deferred {
-            deferred = self.complete_prompt();
+            deferred = self.slots.complete_prompt::<H, P>(self.bus.host_mut(), &mut self.durability);
         }
         self.work(deferred)
     }
@@ -131,7 +135,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does all that is due. The platform calls it when a deadline has come and when completions
     /// were deferred. The platform may also call it at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
-        self.finish();
+        self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
         if P::RECOVERS && self.slots.are_cramped() {
             self.slots.give_back_ahead(self.bus.host_mut());
         }
@@ -140,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.stop_again(now_ns);
             self.go_on(now_ns);
         }
-        self.finish();
+        self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
         if !H::CARD_IRQ && self.timers.take_look(now_ns) {
             // Whether a function requests attention, the task that is woken must find out.
             self.card.functions_mut().ask();
@@ -298,13 +302,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.try_concurrent(now_ns);
             return false;
         }
-        if self.is_concurrent() {
+        if self.lane.is_concurrent::<H, P>() {
             return false;
         }
         if self.durability.owes_status(&self.slots) && self.card.target().is_none() {
             // The card was taken from the engine while these writes were on the bus: no card can
             // send their status.
-            self.end_settling(Error::NoCard);
+            self.incident.end_settling(&mut self.slots, Error::NoCard);
             self.durability.lose_status();
         }
         self.timers.wake_for_kept();
@@ -312,7 +316,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.wake_now();
             return false;
         }
-        if self.is_left_open()
+        if self.lane.streams().is_left_open::<H>()
             && let Some(reason) = self.must_close(now_ns)
         {
             self.close(reason, now_ns);
@@ -358,7 +362,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if head == NONE {
             self.order.hold_broken(now_ns);
-            if self.is_left_open() {
+            if self.lane.streams().is_left_open::<H>() {
                 self.timers.wake_after_hold();
             } else if self.durability.owes_status(&self.slots) {
                 if !P::RECOVERS || !self.postpone_status(now_ns) {
@@ -370,12 +374,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.slots.at(head).span().is_some() {
-            match self.pick(head, now_ns) {
+            match self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns) {
                 Some(first) if self.start_pack_with(first, now_ns) => return true,
                 Some(first) if self.start_chain_with(first, now_ns) => return true,
                 Some(first) => match self.tail_of(first, now_ns) {
                     // The tail will continue the transfer that is left open.
-                    Tail::Awaited if self.is_left_open() => return false,
+                    Tail::Awaited if self.lane.streams().is_left_open::<H>() => return false,
                     Tail::Awaited => {
                         self.settle_while_idle(now_ns);
                         return false;
@@ -406,13 +410,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// keeps the controller idle or a start is delayed: the writes may be those of the client that
     /// the policy waits for.
     fn settle_while_idle(&mut self, now_ns: u64) {
-        if !self.is_left_open() {
+        if !self.lane.streams().is_left_open::<H>() {
             if self.asks_soon() {
                 self.order.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }
         } else if self.timers.hold_is_over(now_ns) {
-            self.close(self.held_out(now_ns), now_ns);
+            self.close(self.lane.streams().held_out(&self.config, now_ns), now_ns);
         } else {
             self.timers.wake_by_hold();
         }

@@ -135,16 +135,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let done = believed && place < failed;
                 match link.direction {
                     Direction::Read if done => {
-                        self.link_moved(index, now_ns);
+                        self.order.link_moved(&mut self.slots, index, now_ns);
                         self.slots.end(index);
                     }
                     Direction::Write if done && well => {
-                        self.link_moved(index, now_ns);
+                        self.order.link_moved(&mut self.slots, index, now_ns);
                         self.durability.complete();
                         self.slots.end(index);
                     }
                     Direction::Write if done && !gone => {
-                        self.link_moved(index, now_ns);
+                        self.order.link_moved(&mut self.slots, index, now_ns);
                         self.slots.at_mut(index).forbid_merge(true);
                         self.slots.await_status(index);
                         suspects |= 1 << index;
@@ -157,7 +157,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if let Some(chains) = self.lane.chains_mut() {
                 chains.count_suspects();
             }
-            self.doubt();
+            self.incident.doubt(&mut self.slots);
         }
     }
 

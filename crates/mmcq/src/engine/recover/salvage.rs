@@ -12,11 +12,14 @@
 //! reports the loss.
 
 use super::super::batch::Batch;
+use super::super::lane::Lane;
+use super::super::order::Order;
+use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, SlotId};
 use super::RecoveryStep;
 use crate::host::{Direction, Host};
-use crate::sched::Profile;
+use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
 impl<const N: usize> Batch<N> {
@@ -34,13 +37,53 @@ impl<const N: usize> Batch<N> {
     }
 }
 
+impl Incident {
+    /// Marks these writes, whose result is unknown, to be written once more. Writes that were
+    /// written a second time already end with an error.
+    pub fn doubt<const N: usize>(&mut self, slots: &mut Slots<N>) {
+        for index in bits(slots.take_settling()) {
+            let slot = slots.at_mut(index);
+            match slot.result() {
+                Ok(_) if !slot.mark_rewritten() => {
+                    self.redo |= 1 << index;
+                    self.doubted |= 1 << index;
+                }
+                Ok(_) => slots.end_with(index, Err(Error::Program(R1::ERROR))),
+                Err(error) => slots.end_with(index, Err(error)),
+            }
+        }
+    }
+
+    /// Puts writes in doubt back into the queue, before everything else.
+    pub fn write_again<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        order: &mut Order<P>,
+        now_ns: u64,
+    ) {
+        for index in bits(core::mem::take(&mut self.redo)) {
+            slots.at_mut(index).restart();
+            order.push_again(slots, index, now_ns);
+        }
+    }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether a read has failed.
+    pub fn read_failed<const N: usize>(&self, batch: &Batch<N>, slots: &Slots<N>) -> bool {
+        !self.has_control()
+            && batch.direction() == Direction::Read
+            && batch.members().iter().any(|&index| slots.at(index).state() == State::Active)
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Decides the result of earlier writes at the end of a pass, when the card's status is known.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
         if !P::RECOVERS {
             let known = if status == 0 { R1::ERROR } else { status };
-            if self.recovered_run() && known & R1::DEFERRED != 0 {
+            if self.lane.recovered_run::<H>(&mut self.durability) && known & R1::DEFERRED != 0 {
                 self.durability.owe(known);
             }
             return if self.slots.is_settling() {
@@ -50,9 +93,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
         // An error of the failed read is its own. Its response, if it came, has shown errors of
         // writes before.
-        let own = self.read_failed();
+        let own = self.lane.read_failed(&self.batch, &self.slots);
         if !own || status & R1::CARD_ECC_FAILED == 0 {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
         // The protection error of a refused write is its own too.
         let writes = self.batch.direction() == Direction::Write && !self.lane.has_control();
@@ -64,53 +107,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => status,
         };
         let bad = status & R1::DEFERRED != 0;
-        let unowned = self.recovered_run();
+        let unowned = self.lane.recovered_run::<H>(&mut self.durability);
         if unowned && (bad || lost) {
-            self.owe_late(if bad { status } else { R1::ERROR });
+            self.durability.owe_late::<N, P>(
+                &mut self.slots,
+                &mut self.record,
+                &self.card,
+                if bad { status } else { R1::ERROR },
+            );
         }
         if self.slots.is_settling() {
-            if lost && !bad { self.doubt() } else { self.settle(status) }
+            if lost && !bad { self.incident.doubt(&mut self.slots) } else { self.settle(status) }
         }
         if lost {
             self.batch.restart_pieces(&mut self.slots);
         }
     }
 
-    /// Returns whether a read has failed.
-    fn read_failed(&self) -> bool {
-        !self.lane.has_control()
-            && self.batch.direction() == Direction::Read
-            && self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
-    }
-
     /// Handles a card that has lost its state: the result of earlier writes stays unknown.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
         self.settle_pass();
-    }
-
-    /// Marks these writes, whose result is unknown, to be written once more. Writes that were
-    /// written a second time already end with an error.
-    pub(in super::super) fn doubt(&mut self) {
-        for index in bits(self.slots.take_settling()) {
-            let slot = self.slots.at_mut(index);
-            match slot.result() {
-                Ok(_) if !slot.mark_rewritten() => {
-                    self.incident.redo |= 1 << index;
-                    self.incident.doubted |= 1 << index;
-                }
-                Ok(_) => self.slots.end_with(index, Err(Error::Program(R1::ERROR))),
-                Err(error) => self.slots.end_with(index, Err(error)),
-            }
-        }
-    }
-
-    /// Puts writes in doubt back into the queue, before everything else.
-    pub(in super::super) fn write_again(&mut self, now_ns: u64) {
-        for index in bits(core::mem::take(&mut self.incident.redo)) {
-            self.slots.at_mut(index).restart();
-            self.order.push_again(&mut self.slots, index, now_ns);
-        }
     }
 
     /// Ends the request whose memory goes out of scope, or stops the controller's work on it.
@@ -134,7 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // The command queue engine has the request: its task ends by itself, or the command
             // queue engine is halted.
-            State::Active if self.engine_has(id.index) => {}
+            State::Active if self.lane.engine_has(id.index) => {}
             // A policy has panicked when the end of this transfer was reported to it.
             State::Active if self.lane.is_idle() => self.slots.end_with(id.index, Err(Error::Silent)),
             State::Active => self.stop_transfer(now_ns),
@@ -147,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.has_control()
             && self.batch.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
         {
-            self.climb(RecoveryStep::Salvage, now_ns);
+            self.incident.climb::<P>(&mut self.record, RecoveryStep::Salvage, now_ns);
         }
     }
 

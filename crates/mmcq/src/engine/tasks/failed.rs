@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.is_queued() {
             return;
         }
-        self.park();
+        self.lane.park(&mut self.bus);
         let held = self.lane.engine_has_memory();
         let gone = self.card.target().is_none();
         let Some(tasks) = self.lane.tasks_mut() else { return };
@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.call_back(self.bus.began_ns());
         if self.lane.is_idle() {
-            self.unmap_switch();
+            self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
         }
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.forget();
@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn clean_queue(&mut self, now_ns: u64) -> Turn {
         let gone = self.blockers.is_dead() || self.card.target().is_none();
-        self.unmap_switch();
+        self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
         if gone {
             tasks.reset();
@@ -184,9 +184,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.durability.take_unsettled() {
-            self.owe_late(status);
+            self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
         } else {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).forbid_merge(true);
@@ -194,9 +194,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.count_suspects();
         }
-        self.doubt();
+        self.incident.doubt(&mut self.slots);
         // Queued at once: the next lane may be another, and younger requests wait for these writes.
-        self.write_again(self.bus.began_ns());
+        self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
         true
     }
 }
