@@ -7,7 +7,8 @@
 //! and before recovery's commands to a card that has no fault. After two failures in a row the card
 //! is initialised again.
 
-use super::extras::Place;
+use super::card::Card;
+use super::extras::{Memory, Place};
 use super::phases::Stage;
 use super::slot::NONE;
 use super::{Engine, Error, Kind, PartitionAccess};
@@ -155,6 +156,29 @@ fn switches_cache(command: &Command) -> bool {
     switched(command, index::CACHE_CTRL).is_some()
 }
 
+impl Card {
+    /// Checks a raw phase or a phase of an I/O function, and returns the reason if it cannot be
+    /// accepted.
+    #[cold]
+    pub fn admit_phase<P: Profile>(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
+        // Without a card, and in urgent requests, the sender is bring-up: it knows which partition
+        // the card is in.
+        let known = self.target().is_some() && !urgent;
+        if P::RECOVERS && known && goes_behind(kind) { Err(Error::Unsupported) } else { Ok(()) }
+    }
+}
+
+impl Memory {
+    /// Handles a failed switch back to the user area, when CMD13 finds the card in `tran`. Returns
+    /// true if the card has to be initialised again.
+    pub fn return_failed(&mut self) -> bool {
+        let area = self.area_mut();
+        area.returning = false;
+        area.tries = area.tries.saturating_add(1);
+        area.tries >= TRIES_MAX
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sends CMD6 that switches to the partition of the partition access in progress.
     pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
@@ -171,7 +195,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn switch_to(&mut self, place: Place, (mode, value): (SwitchMode, u8), access: u8, now_ns: u64) {
         self.services.memory_mut().area_mut().leave(access);
-        self.close_fast();
+        self.blockers.close_fast();
         let switch = emmc::switch(mode, index::PARTITION_CONFIG, value, 0);
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
@@ -184,7 +208,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.services.memory_mut().area_mut().returning = false;
         let visits = head != NONE && matches!(self.slots.at(head).kind(), Kind::PartitionAccess(_));
         let waits = self.blockers.is_stopped();
-        let stopped = waits && (self.blockers.is_halted() || self.incident.is_open() || !self.has_chore());
+        let stopped =
+            waits && (self.blockers.is_halted() || self.incident.is_open() || !self.supervisor.has_chore());
         let reachable = self.card.target().is_some() && !self.blockers.is_dead();
         // Where the other bits of PARTITION_CONFIG are not known, each partition access begins in
         // the user area.
@@ -193,7 +218,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Switches the card back to the user area.
     pub(super) fn return_to_user(&mut self, now_ns: u64) {
-        if self.owes_status() {
+        if self.durability.owes_status(&self.slots) {
             return self.ask_status(Stage::Status, now_ns);
         }
         self.batch.forget();
@@ -206,30 +231,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_to(Place::Return, switch, 0, now_ns);
     }
 
-    /// Handles a failed switch back to the user area, when CMD13 finds the card in `tran`. Returns
-    /// true if the card has to be initialised again.
-    pub(super) fn return_failed(&mut self) -> bool {
-        let area = self.services.memory_mut().area_mut();
-        area.returning = false;
-        area.tries = area.tries.saturating_add(1);
-        area.tries >= TRIES_MAX
-    }
-
     /// Notes that a long command begins, or (`ended`) has ended well.
     pub(super) fn note_order(&mut self, ended: bool) {
         let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind() else { return };
         let Some(value) = partition_config(&command) else { return };
         let area = self.services.memory_mut().area_mut();
         if ended { area.order_ended(command.arg >> 24 & 3, value) } else { area.ordered() }
-    }
-
-    /// Checks a raw phase or a phase of an I/O function, and returns the reason if it cannot be
-    /// accepted.
-    #[cold]
-    pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
-        // Without a card, and in urgent requests, the sender is bring-up: it knows which partition
-        // the card is in.
-        let known = self.card.target().is_some() && !urgent;
-        if P::RECOVERS && known && goes_behind(kind) { Err(Error::Unsupported) } else { Ok(()) }
     }
 }

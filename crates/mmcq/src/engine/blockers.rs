@@ -15,9 +15,11 @@
 //! Not every cause stops every lane. The masks [`SHORT`], [`TASKS`] and [`COLLECTIONS`] name the
 //! causes that stop each.
 
+use super::order::Order;
 use super::{Engine, fast::FastKind};
 use crate::host::Host;
 use crate::sched::{Policy, Profile};
+use core::marker::PhantomData;
 
 /// The platform has suspended the engine: new requests are refused; queued ones continue.
 const SUSPENDED: u32 = 1;
@@ -87,15 +89,36 @@ pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
 /// The causes that hold now, as one word.
 #[derive(Debug)]
-pub(super) struct Blockers {
+// What most functions touch comes first, since short offsets make short instructions.
+#[repr(C)]
+pub(super) struct Blockers<H, P> {
     word: u32,
     /// Requests that may be in the engine at a time.
     queue_limit: u8,
+    /// How the fast path may end the phase that the controller has.
+    fast_kind: FastKind,
+    /// Host and profile decide whether there is a fast path.
+    of: PhantomData<fn() -> (H, P)>,
 }
 
-impl Blockers {
-    pub const fn new(queue_limit: u8) -> Blockers {
-        Blockers { word: UNREAD, queue_limit }
+impl<H: Host, P: Profile> Blockers<H, P> {
+    /// Whether an engine of this host and profile has a fast path.
+    pub const FAST: bool = P::FAST && P::Policy::MAY_BE_IN_ORDER && P::RECOVERS && !H::ALWAYS_CONTINUES;
+
+    pub const fn new(queue_limit: u8) -> Self {
+        Blockers { word: UNREAD, queue_limit, fast_kind: FastKind::Nothing, of: PhantomData }
+    }
+
+    /// Sets how the fast path may end the phase that the controller is about to get.
+    #[inline(always)]
+    pub fn set_fast_kind(&mut self, kind: FastKind) {
+        self.fast_kind = kind;
+    }
+
+    /// Returns how the fast path may end the phase that the controller has.
+    #[inline(always)]
+    pub fn fast_kind(&self) -> FastKind {
+        self.fast_kind
     }
 
     /// Sets or clears a cause of the gate.
@@ -181,12 +204,43 @@ impl Blockers {
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
     }
+
+    /// Sets [`UNREAD`]: a cause may hold from now on, so the next request leaves the fast path.
+    #[inline(always)]
+    pub fn close_fast(&mut self) {
+        if Self::FAST {
+            self.word |= UNREAD;
+            self.forget_fast();
+        }
+    }
+
+    /// Lets the transfer under way end by the general path.
+    #[inline(always)]
+    pub fn forget_fast(&mut self) {
+        if Self::FAST {
+            self.set_fast_kind(FastKind::Nothing);
+        }
+    }
+
+    /// Returns whether the word shows that neither card nor recovery needs attention.
+    #[inline(always)]
+    pub fn is_fast(&self) -> bool {
+        Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
+    }
+}
+
+impl<P: Profile> Order<P> {
+    /// Returns whether the scheduler works in the order of arrival, and the host continues no
+    /// transfers.
+    pub fn may_go_fast<H: Host>(&self, host: &H) -> bool {
+        let continues = H::CONTINUES && host.caps().continue_data;
+        Blockers::<H, P>::FAST && self.policy().is_in_order() && !continues
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whether this engine has a fast path.
-    pub(crate) const FAST: bool =
-        P::FAST && P::Policy::MAY_BE_IN_ORDER && P::RECOVERS && !H::ALWAYS_CONTINUES;
+    pub(crate) const FAST: bool = Blockers::<H, P>::FAST;
 
     /// Returns those of the `ASKED` causes that hold now, read from the parts of the engine.
     #[inline(always)]
@@ -199,20 +253,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         note(CALL, asks(CALL) && self.supervisor.helping().calls());
         note(CONTROL, asks(CONTROL) && self.lane.has_control());
         note(IO, asks(IO) && self.slots.has_io());
-        note(CONCURRENT, asks(CONCURRENT) && self.is_concurrent());
+        note(CONCURRENT, asks(CONCURRENT) && self.lane.is_concurrent::<H, P>());
         let functions = self.card.functions();
         note(FUNCTION, asks(FUNCTION) && (functions.is_running() || functions.is_asking()));
         note(CHAINED, asks(CHAINED) && self.timers.is_chained());
         note(AREA, asks(AREA) && !self.services.memory().area().is_user());
         note(LOOKING, asks(LOOKING) && !H::CARD_IRQ && self.timers.is_looking());
         note(UNSETTLED, asks(UNSETTLED) && self.durability.is_unsettled());
-        note(GENERAL, asks(GENERAL) && !self.may_go_fast());
-        note(LEFT_OPEN, asks(LEFT_OPEN) && self.is_left_open());
+        note(GENERAL, asks(GENERAL) && !self.order.may_go_fast(self.bus.host()));
+        note(LEFT_OPEN, asks(LEFT_OPEN) && self.lane.streams().is_left_open::<H>());
         let tasks = || self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.lane.is_queued();
         note(QUEUE, asks(QUEUE) && tasks());
         note(PACKS, asks(PACKS) && self.lane.packs().is_some_and(|packs| packs.is_armed()));
         note(CHAINS, asks(CHAINS) && self.lane.chains().is_some_and(|chains| chains.is_armed()));
-        note(WATCHED, asks(WATCHED) && self.watches());
+        note(WATCHED, asks(WATCHED) && self.order.watches(self.lane.is_queued()));
         found
     }
 
@@ -227,34 +281,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Returns whether the scheduler works in the order of arrival, and the host continues no
-    /// transfers.
-    pub(super) fn may_go_fast(&self) -> bool {
-        let continues = H::CONTINUES && self.bus.host().caps().continue_data;
-        Self::FAST && self.order.policy().is_in_order() && !continues
-    }
-
-    /// Sets [`UNREAD`]: a cause may hold from now on, so the next request leaves the fast path.
-    #[inline(always)]
-    pub(super) fn close_fast(&mut self) {
-        if Self::FAST {
-            self.blockers.word |= UNREAD;
-            self.forget_fast();
-        }
-    }
-
-    /// Lets the transfer under way end by the general path.
-    #[inline(always)]
-    pub(super) fn forget_fast(&mut self) {
-        if Self::FAST {
-            self.lane.set_fast_kind(FastKind::Nothing);
-        }
-    }
-
     /// Returns whether the word shows that neither card nor recovery needs attention.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
-        Self::FAST && self.blockers.word & !(WATCHED | DRIVEN) == 0
+        self.blockers.is_fast()
     }
 
     /// Reads the parts of the engine again if some cause was found, or may have begun. Returns true
@@ -274,7 +304,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.blockers.word {
             0 => self.try_open(),
             WATCHED if queues => true,
-            WATCHED if self.is_held() => false,
+            WATCHED if self.order.is_held() => false,
             _ => self.reopen(),
         }
     }

@@ -11,13 +11,17 @@
 //! wait beyond their busy is at most six times the busy of those that had to be polled again, and 5
 //! us for each write.*
 
+use super::area::Area;
+use super::batch::Batch;
 use super::bus::SLACK_NS;
+use super::card::Card;
 use super::extras::Event;
+use super::lane::Lane;
 use super::phases::{STOP_TIMEOUT_NS, Stage};
-use super::timers::later;
+use super::timers::{Timers, later};
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
-use crate::sched::Profile;
+use crate::sched::{Lanes, Profile};
 
 /// State of polling the card, for the end of busy or for its status.
 #[derive(Debug)]
@@ -159,6 +163,53 @@ impl BusyTimes {
     }
 }
 
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether something else than a read or write keeps the card busy.
+    pub fn is_control_busy<P: Profile>(&self, area: &Area) -> bool {
+        self.has_control() || P::RECOVERS && area.is_returning()
+    }
+
+    /// Returns the size, in blocks, of the busy time that is watched. A flush has no size and uses
+    /// the largest.
+    pub fn busy_blocks<const N: usize, P: Profile>(&self, area: &Area, batch: &Batch<N>) -> u32 {
+        if self.is_control_busy::<P>(area) { u32::MAX } else { batch.blocks() }
+    }
+
+    /// Returns how long the busy that is watched may last.
+    pub fn busy_limit_ns<P: Profile>(&self, card: &Card, area: &Area) -> u64 {
+        match *card.target() {
+            Some(target) if !self.is_control_busy::<P>(area) => target.write_timeout_ns,
+            _ => self.busy().longest_ns.max(STOP_TIMEOUT_NS),
+        }
+    }
+
+    pub fn busy_again<P: Profile>(&mut self, timers: &mut Timers, card: &Card, area: &Area, now_ns: u64) {
+        let waited = now_ns.saturating_sub(self.busy().since_ns);
+        let limit = self.busy_limit_ns::<P>(card, area);
+        self.enter(Stage::BusyPause);
+        let last_ns = later(self.busy().since_ns, limit);
+        timers.give_up_at(later(last_ns, SLACK_NS));
+        let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.busy().questions));
+        // The card is polled once more at the end of its time, before the engine gives up.
+        timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
+    }
+
+    /// Plans another poll of a card that is busy with a control request, within the request's time.
+    pub fn repeat_busy_question<P: Profile>(
+        &mut self,
+        timers: &mut Timers,
+        card: &Card,
+        area: &Area,
+        now_ns: u64,
+    ) {
+        if self.busy().questions == 0 {
+            self.busy_mut().since_ns = now_ns;
+        }
+        self.busy_mut().asked();
+        self.busy_again::<P>(timers, card, area, now_ns);
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts watching for the end of busy: the data are over, the card may program for a while,
     /// and the host does not see when it is ready.
@@ -167,9 +218,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().since_ns = now_ns;
         self.lane.busy_mut().questions = 0;
         self.incident.failed_mut().forget_status();
-        let limit = self.busy_limit_ns();
+        let limit = self.lane.busy_limit_ns::<P>(&self.card, self.services.memory().area());
         // The learned time includes the platform's own delays, and may be longer than any busy.
-        let first = self.lane.busy().times.first_ns(self.busy_blocks()).min(limit);
+        let first = self
+            .lane
+            .busy()
+            .times
+            .first_ns(self.lane.busy_blocks::<N, P>(self.services.memory().area(), &self.batch))
+            .min(limit);
         self.timers.wake_at(later(now_ns, first));
         self.timers.give_up_at(later(later(now_ns, limit), SLACK_NS));
         if first == 0 {
@@ -177,46 +233,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns how long the busy that is watched may last.
-    fn busy_limit_ns(&self) -> u64 {
-        match *self.card.target() {
-            Some(target) if !self.is_control() => target.write_timeout_ns,
-            _ => self.lane.busy().longest_ns.max(STOP_TIMEOUT_NS),
-        }
-    }
-
-    /// Returns the size, in blocks, of the busy time that is watched. A flush has no size and uses
-    /// the largest.
-    fn busy_blocks(&self) -> u32 {
-        if self.is_control() { u32::MAX } else { self.batch.blocks() }
-    }
-
-    /// Returns whether something else than a read or write keeps the card busy.
-    fn is_control(&self) -> bool {
-        self.lane.has_control() || P::RECOVERS && self.services.memory().area().is_returning()
-    }
-
     pub(super) fn ask_busy(&mut self, now_ns: u64) {
         self.lane.busy_mut().asked();
         self.record.busy_polled();
         if self.bus.host().caps().busy == BusyDetect::Level {
-            if self.bus.host().dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
+            if self.bus.host().dat0_busy() {
+                self.lane.busy_again::<P>(&mut self.timers, &self.card, self.services.memory().area(), now_ns)
+            } else {
+                self.ready(None, now_ns)
+            }
         } else {
             // A poll by CMD13 has the time limit of a command, and not that of the busy: its
             // interrupt may get lost.
             self.ask_status(Stage::BusyStatus, now_ns);
         }
-    }
-
-    pub(super) fn busy_again(&mut self, now_ns: u64) {
-        let waited = now_ns.saturating_sub(self.lane.busy().since_ns);
-        let limit = self.busy_limit_ns();
-        self.lane.enter(Stage::BusyPause);
-        let last_ns = later(self.lane.busy().since_ns, limit);
-        self.timers.give_up_at(later(last_ns, SLACK_NS));
-        let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.lane.busy().questions));
-        // The card is polled once more at the end of its time, before the engine gives up.
-        self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
     /// Plans another poll: the host has signalled the end of busy too early, and CMD13 shows that
@@ -226,7 +256,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.busy_mut().since_ns = now_ns;
         }
         self.lane.busy_mut().asked();
-        if now_ns.saturating_sub(self.lane.busy().since_ns) > self.busy_limit_ns() {
+        if now_ns.saturating_sub(self.lane.busy().since_ns)
+            > self.lane.busy_limit_ns::<P>(&self.card, self.services.memory().area())
+        {
             return self.fail(Error::Silent);
         }
         let waited_ns = now_ns.saturating_sub(self.lane.busy().since_ns);
@@ -234,28 +266,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.lane.busy().questions)));
     }
 
-    /// Plans another poll of a card that is busy with a control request, within the request's time.
-    pub(super) fn repeat_busy_question(&mut self, now_ns: u64) {
-        if self.lane.busy().questions == 0 {
-            self.lane.busy_mut().since_ns = now_ns;
-        }
-        self.lane.busy_mut().asked();
-        self.busy_again(now_ns);
-    }
-
     /// Handles the end of the card's busy. `status`: the response of CMD13, if CMD13 has shown the
     /// end.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
-        let blocks = self.busy_blocks();
+        let blocks = self.lane.busy_blocks::<N, P>(self.services.memory().area(), &self.batch);
         self.lane.busy_mut().learn_duration(blocks, now_ns);
         self.timers.clear();
         if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
-            self.note_end_of_told(now_ns);
+            self.order.note_end_of_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
             if let Some(status) = status {
                 self.settle(status);
             }
-            self.go_idle(now_ns);
-        } else if self.is_control() {
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        } else if self.lane.is_control_busy::<P>(self.services.memory().area()) {
             match (self.lane.busy().followed_by, status) {
                 (Stage::Extra, Some(status)) if P::RECOVERS => self.extra(Event::Done(status), now_ns),
                 (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),

@@ -1,9 +1,57 @@
 //! Requests that no client waits for any more, and their buffers.
 
-use super::slot::State;
+use super::durability::Durability;
+use super::slot::{Slot, Slots, State};
 use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
 use crate::sched::Profile;
+
+impl<const N: usize> Slots<N> {
+    /// Returns whether the request waits and nothing of it was done. A write of which a part was
+    /// sent, or that is repeated because its result is not known, may have changed blocks.
+    fn is_untouched(&self, index: u8) -> bool {
+        let slot = self.at(index);
+        slot.state() == State::Queued && slot.moved_blocks() == 0 && !slot.redone()
+    }
+
+    pub fn give_up(&mut self, index: u8) -> Option<DmaBuf> {
+        let buf = self.at_mut(index).take_buf();
+        self.release(index);
+        Some(buf.unless_lent())
+    }
+
+    /// Returns the requests that use this lent memory and have not ended.
+    pub fn lent(&self, memory: Claim) -> impl Iterator<Item = u8> + '_ {
+        (0..N as u8).filter(move |&index| {
+            let slot = self.at(index);
+            let over = matches!(slot.state(), State::Free | State::Done | State::Lost);
+            !over && !slot.buf().owned() && slot.buf().claim() == memory
+        })
+    }
+
+    /// Erases the memory of a partition access or raw phase whose client has gone: the memory may
+    /// hold a secret (RPMB's key, a card's password).
+    #[cold]
+    pub fn wipe(&mut self, index: u8) {
+        let slot = self.at_mut(index);
+        if matches!(slot.kind(), Kind::PartitionAccess(_) | Kind::Raw { .. }) {
+            slot.wipe();
+        }
+    }
+}
+
+impl Durability {
+    /// If no client has read the result of this flush, lets the next flush report the loss or the
+    /// late error that this flush was to report.
+    #[cold]
+    pub fn owe_untold(&mut self, slot: &Slot) {
+        match (slot.kind(), slot.result()) {
+            (_, Err(Error::CacheLost)) => self.owe_loss(),
+            (Kind::Flush, Err(Error::Program(status))) => self.owe_again(status),
+            _ => {}
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes back a request of which the controller has got nothing yet: it is never sent, and its
@@ -12,19 +60,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// number is checked: the caller makes sure that the request is its own.
     pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
-        if slot.generation() != id.generation || slot.orphan() || !self.is_untouched(id.index) {
+        if slot.generation() != id.generation || slot.orphan() || !self.slots.is_untouched(id.index) {
             return None;
         }
-        self.withdraw(id.index);
-        self.unmap(id.index);
-        self.give_up(id.index)
-    }
-
-    /// Returns whether the request waits and nothing of it was done. A write of which a part was
-    /// sent, or that is repeated because its result is not known, may have changed blocks.
-    fn is_untouched(&self, index: u8) -> bool {
-        let slot = self.slots.at(index);
-        slot.state() == State::Queued && slot.moved_blocks() == 0 && !(P::RECOVERS && slot.redone())
+        self.order.withdraw(&mut self.slots, id.index);
+        self.slots.unmap(self.bus.host_mut(), id.index);
+        self.slots.give_up(id.index)
     }
 
     /// Cancels a request whose client has gone. If the request has not been sent to the controller,
@@ -39,17 +80,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         match slot.state() {
-            State::Queued if self.is_untouched(id.index) => {
-                self.withdraw(id.index);
-                self.unmap(id.index);
-                self.wipe(id.index);
-                self.give_up(id.index)
+            State::Queued if self.slots.is_untouched(id.index) => {
+                self.order.withdraw(&mut self.slots, id.index);
+                self.slots.unmap(self.bus.host_mut(), id.index);
+                if P::RECOVERS {
+                    self.slots.wipe(id.index);
+                }
+                self.slots.give_up(id.index)
             }
             State::Done => {
                 self.slots.forget_report(id.index);
-                self.pass_on_untold(id.index);
-                self.wipe(id.index);
-                self.give_up(id.index)
+                self.durability.owe_untold(self.slots.at(id.index));
+                if P::RECOVERS {
+                    self.slots.wipe(id.index);
+                }
+                self.slots.give_up(id.index)
             }
             State::Queued | State::Active | State::Kept | State::Settling | State::Ended => {
                 let slot = self.slots.at_mut(id.index);
@@ -93,52 +138,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// If no client has read the result of this flush, lets the next flush report the loss or the
-    /// late error that this flush was to report.
-    #[cold]
-    pub(super) fn pass_on_untold(&mut self, index: u8) {
-        let slot = self.slots.at(index);
-        match (slot.kind(), slot.result()) {
-            (_, Err(Error::CacheLost)) if P::RECOVERS => self.durability.owe_loss(),
-            (Kind::Flush, Err(Error::Program(status))) => self.durability.owe_again(status),
-            _ => {}
-        }
-    }
-
-    /// Erases the memory of a partition access or raw phase whose client has gone: the memory may
-    /// hold a secret (RPMB's key, a card's password).
-    #[cold]
-    pub(super) fn wipe(&mut self, index: u8) {
-        let slot = self.slots.at_mut(index);
-        if P::RECOVERS && matches!(slot.kind(), Kind::PartitionAccess(_) | Kind::Raw { .. }) {
-            slot.wipe();
-        }
-    }
-
-    pub(super) fn give_up(&mut self, index: u8) -> Option<DmaBuf> {
-        let buf = self.slots.at_mut(index).take_buf();
-        self.slots.release(index);
-        Some(buf.unless_lent())
-    }
-
-    /// Returns the requests that use this lent memory and have not ended.
-    fn lent(&self, memory: Claim) -> impl Iterator<Item = u8> + '_ {
-        (0..N as u8).filter(move |&index| {
-            let slot = self.slots.at(index);
-            let over = matches!(slot.state(), State::Free | State::Done | State::Lost);
-            !over && !slot.buf().owned() && slot.buf().claim() == memory
-        })
-    }
-
     /// Returns whether this memory is lent to a request that is not over.
     pub(crate) fn has_lent(&self, memory: Claim) -> bool {
-        self.lent(memory).next().is_some()
+        self.slots.lent(memory).next().is_some()
     }
 
     /// Returns the only request that this memory is lent to; `None`: there is none or more than
     /// one.
     pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> {
-        let mut lent = self.lent(memory);
+        let mut lent = self.slots.lent(memory);
         let only = lent.next().filter(|_| lent.next().is_none())?;
         self.id_of(only.into())
     }
@@ -150,6 +158,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
         let own = |&index: &u8| self.slots.at(index).buf().claim() == claim;
         let index = self.slots.with_state(State::Lost).find(own)?;
-        self.give_up(index)
+        self.slots.give_up(index)
     }
 }

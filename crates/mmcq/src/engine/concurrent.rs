@@ -15,11 +15,13 @@
 //! the bus under the data. Such writes wait.
 
 use super::bus::{SLACK_NS, START_RETRY_NS};
-use super::timers::NEVER;
+use super::lane::Lane;
+use super::slot::Slots;
+use super::timers::{NEVER, Timers};
 use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
-use crate::sched::Profile;
 use crate::sched::tasks::Step;
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 use crate::spec::sdio::cccr::reg;
@@ -109,6 +111,26 @@ fn failed(cause: Cause) -> Error {
     Error::Host(Fault { cause, stage: host::Stage::Command, response: None })
 }
 
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether a command is on the line during data, or has outlasted them.
+    pub fn is_concurrent<H: Host, P: Profile>(&self) -> bool {
+        H::CONCURRENT && P::RECOVERS && self.concurrent().line != OnLine::Nothing
+    }
+
+    pub fn end_concurrent<const N: usize>(
+        &mut self,
+        timers: &mut Timers,
+        slots: &mut Slots<N>,
+        result: Result<Output, Error>,
+    ) {
+        let line = core::mem::replace(&mut self.concurrent_mut().line, OnLine::Nothing);
+        timers.concurrent_at(NEVER);
+        if let OnLine::Io(index) = line {
+            slots.end_with(index, result);
+        }
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sets whether the I/O card answers CMD52 during data (SDC in its CCCR). Bring-up sets it; a
     /// board may switch it off. Without a card it is off.
@@ -117,11 +139,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.concurrent().allowed {
             self.lane.concurrent_mut().turn = Some(Self::work_concurrent);
         }
-    }
-
-    /// Returns whether a command is on the line during data, or has outlasted them.
-    pub(super) fn is_concurrent(&self) -> bool {
-        H::CONCURRENT && P::RECOVERS && self.lane.concurrent().line != OnLine::Nothing
     }
 
     /// Tries to send a waiting command while something is in progress.
@@ -144,7 +161,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Ends the command on the CMD line with an error because the data have failed.
     pub(super) fn fail_concurrent(&mut self, error: Error) {
-        if self.is_concurrent() {
+        if self.lane.is_concurrent::<H, P>() {
             self.concurrent_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
         }
     }
@@ -165,17 +182,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A phase that was refused meanwhile is tried again soon anyway.
             Turn::GoOn => self.lane.note_free(),
             Turn::Due => self.beside_due(now_ns),
-            Turn::Lost { removed: true } => self.end_concurrent(Err(Error::Removed)),
-            Turn::Lost { removed: false } => self.end_concurrent(Err(failed(Cause::Other))),
+            Turn::Lost { removed: true } => {
+                self.lane.end_concurrent(&mut self.timers, &mut self.slots, Err(Error::Removed))
+            }
+            Turn::Lost { removed: false } => {
+                self.lane.end_concurrent(&mut self.timers, &mut self.slots, Err(failed(Cause::Other)))
+            }
         }
         false
     }
 
     fn begin_beside(&mut self, now_ns: u64) -> bool {
-        let moving = self.moves_data();
+        let moving = self.lane.moves_data(&self.bus);
         let theirs =
             !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind(), Kind::Io { .. });
-        let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.blockers.is_halted();
+        let free = self.lane.concurrent().allowed
+            && !self.lane.is_concurrent::<H, P>()
+            && !self.blockers.is_halted();
         if !(moving && theirs && free && self.bus.host().caps().concurrent_command) {
             return false;
         }
@@ -213,21 +236,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Err(_), _) => self.record.phase_failed(),
         }
         let output = |content| Output { response: Response::short(content), ..Output::default() };
-        self.end_concurrent(result.map(output).map_err(failed));
+        self.lane.end_concurrent(&mut self.timers, &mut self.slots, result.map(output).map_err(failed));
         true
-    }
-
-    fn end_concurrent(&mut self, result: Result<Output, Error>) {
-        let line = core::mem::replace(&mut self.lane.concurrent_mut().line, OnLine::Nothing);
-        self.timers.concurrent_at(NEVER);
-        if let OnLine::Io(index) = line {
-            self.end_slot(index, result);
-        }
     }
 
     /// Handles the deadline of the command on the CMD line. Perhaps only its interrupt was lost.
     fn beside_due(&mut self, now_ns: u64) {
-        if !self.is_concurrent() {
+        if !self.lane.is_concurrent::<H, P>() {
             self.timers.concurrent_at(NEVER);
             self.try_concurrent(now_ns);
             return;
@@ -239,7 +254,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.bus.host_mut().abort_concurrent();
         self.record.phase_failed();
-        self.end_concurrent(Err(Error::Silent));
+        self.lane.end_concurrent(&mut self.timers, &mut self.slots, Err(Error::Silent));
         self.lane.note_free();
     }
 }

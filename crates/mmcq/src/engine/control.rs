@@ -1,10 +1,13 @@
 //! Requests other than reads and writes: flush, raw phases, phases of I/O functions, changes of the
 //! bus, pauses.
 
-use super::bus::COMMAND_TIMEOUT_NS;
+use super::bus::{Bus, COMMAND_TIMEOUT_NS};
+use super::card::Card;
+use super::durability::Durability;
 use super::extras::{Event, refused};
 use super::outcome::not_written;
 use super::phases::Stage;
+use super::slot::Slots;
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{BusyDetect, Host, Phase, Step};
@@ -15,10 +18,50 @@ use crate::spec::response::{R1, State as CardState};
 /// Byte of EXT_CSD that starts a flush of the cache when 1 is written [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
 
+impl<H: Host> Bus<H> {
+    /// Returns whether the phase of a command with busy (R1b) ends with the end of busy.
+    pub fn shows_busy(&self) -> bool {
+        matches!(self.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
+    }
+}
+
+impl Durability {
+    /// Stores an error of any response while complete writes may be lost. The card reports only one
+    /// time, in the next response, what its cache could not write, and no host knows whose block it
+    /// was. So the next flush reports the error.
+    #[cold]
+    pub fn owe_late_status<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        card: &Card,
+        status: u32,
+    ) {
+        let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
+        if P::RECOVERS && told && self.may_lose(card) {
+            if self.holds() {
+                self.owe(status);
+            }
+            slots.fail_begun(not_written(status));
+        }
+    }
+
+    /// Returns the result of a flush. An error that came after its write was complete is reported
+    /// by one flush only, and only one time.
+    pub fn flushed<P: Profile>(&mut self) -> Result<Output, Error> {
+        if P::RECOVERS && self.take_loss() {
+            return Err(Error::CacheLost);
+        }
+        match self.take_late() {
+            Some(status) => Err(Error::Program(status)),
+            None => Ok(Output::default()),
+        }
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts a request that is not a read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
-        self.close_fast();
+        self.blockers.close_fast();
         if P::RECOVERS
             && self.slots.at(index).segment().len != 0
             && matches!(self.map_in_turn(index, now_ns), Ok(false))
@@ -120,21 +163,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the phase of a command with busy (R1b) ends with the end of busy.
-    fn shows_busy(&self) -> bool {
-        matches!(self.bus.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
-    }
-
     /// Starts a command with busy. Where the controller does not see the end of busy, the deadline
     /// is that of the response, whose interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
-        let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
+        let limit_ns = if self.bus.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timer_ns, limit_ns, now_ns);
     }
 
     fn flush_started(&mut self, now_ns: u64) {
-        if self.shows_busy() && self.bus.phase().command.resp == Resp::R1b {
+        if self.bus.shows_busy() && self.bus.phase().command.resp == Resp::R1b {
             self.ask_status(Stage::FlushStatus, now_ns);
         } else {
             self.watch_busy(now_ns);
@@ -147,7 +185,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // status is used.
             if P::RECOVERS {
                 self.flush_hears(status);
-                return self.repeat_busy_question(now_ns);
+                return self.lane.repeat_busy_question::<P>(
+                    &mut self.timers,
+                    &self.card,
+                    self.services.memory().area(),
+                    now_ns,
+                );
             }
             return self.watch_busy(now_ns);
         }
@@ -163,13 +206,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return Err(Error::Card(status));
         }
-        if !self.may_lose() || status & R1::DEFERRED & !R1::SWITCH_ERROR == 0 {
+        if !self.durability.may_lose(&self.card) || status & R1::DEFERRED & !R1::SWITCH_ERROR == 0 {
             // The card refused the flush, and the cache is unchanged; or nothing was in the cache.
             return Err(refused(status));
         }
         self.flush_hears(status);
         match self.slots.at(self.lane.control()).kind() {
-            Kind::Flush => self.flushed(),
+            Kind::Flush => self.durability.flushed::<P>(),
             _ => Err(not_written(status)),
         }
     }
@@ -177,12 +220,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the result of a flush that went well.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
         self.durability.clear_dirty();
-        self.close_incident();
+        self.incident.close::<P>(&mut self.card);
         if P::RECOVERS {
-            self.end_flushed();
+            self.slots.end_flushed(&self.durability, self.lane.control());
         }
         match self.slots.at(self.lane.control()).kind() {
-            Kind::Flush => self.flushed(),
+            Kind::Flush => self.durability.flushed::<P>(),
             // A late error of another request belongs to the next flush.
             _ => self.slots.at(self.lane.control()).result(),
         }
@@ -194,9 +237,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots.at(index).segment().len == 0 {
             return true;
         }
-        if let Err(error) = self.map(index) {
+        if let Err(error) = self.slots.map(self.bus.host_mut(), index) {
             self.lane.release_control();
-            self.end_slot(index, Err(error));
+            self.slots.end_with(index, Err(error));
             return false;
         }
         self.batch.one_segment(self.slots.at(index).segment().same());
@@ -234,32 +277,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The power counts as lost also if the request failed: the card may have got it.
             self.note_supply_loss();
         }
-        self.end_slot(index, result);
-    }
-
-    /// Stores an error of any response while complete writes may be lost. The card reports only one
-    /// time, in the next response, what its cache could not write, and no host knows whose block it
-    /// was. So the next flush reports the error.
-    #[cold]
-    pub(super) fn owe_late_status(&mut self, status: u32) {
-        let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
-        if P::RECOVERS && told && self.may_lose() {
-            if self.durability.holds() {
-                self.durability.owe(status);
-            }
-            self.slots.fail_begun(not_written(status));
-        }
-    }
-
-    /// Returns the result of a flush. An error that came after its write was complete is reported
-    /// by one flush only, and only one time.
-    pub(super) fn flushed(&mut self) -> Result<Output, Error> {
-        if P::RECOVERS && self.durability.take_loss() {
-            return Err(Error::CacheLost);
-        }
-        match self.durability.take_late() {
-            Some(status) => Err(Error::Program(status)),
-            None => Ok(Output::default()),
-        }
+        self.slots.end_with(index, result);
     }
 }

@@ -5,9 +5,12 @@
 //! ([`State::Settling`](super::slot::State)). The debts in this module belong to no slot any more:
 //! the next flush reports them.
 
+use super::blockers::Blockers;
+use super::card::Card;
 use super::outcome::not_written;
 use super::phases::Stage;
-use super::slot::Rules;
+use super::record::Record;
+use super::slot::{Rules, Slots};
 use super::timers::later;
 use super::{Acknowledge, Engine};
 use crate::host::{Direction, Host};
@@ -159,6 +162,41 @@ impl Durability {
         self.take_unsettled();
         self.late = 0;
     }
+
+    /// Returns whether the card's status has to be read: requests wait for it, or are complete
+    /// without it.
+    #[inline(always)]
+    pub fn owes_status<const N: usize>(&self, slots: &Slots<N>) -> bool {
+        slots.is_settling() || self.is_unsettled()
+    }
+
+    /// Stores an error that no write waits for: the next flush reports it.
+    #[cold]
+    pub fn owe_late<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        record: &mut Record,
+        card: &Card,
+        status: u32,
+    ) {
+        record.late_error_unowned();
+        self.owe(status);
+        if P::RECOVERS && self.may_lose(card) {
+            slots.fail_begun(not_written(status));
+        }
+    }
+
+    /// Completes a write before its status has come; no request waits for that status.
+    pub fn end_early<H: Host, const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        blockers: &mut Blockers<H, P>,
+        index: u8,
+    ) {
+        slots.end(index);
+        self.mark_unsettled(true);
+        blockers.close_fast();
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -167,13 +205,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// compares this number with the one at its own last flush.
     pub fn losses(&self) -> u8 {
         self.durability.losses()
-    }
-
-    /// Returns whether the card's status has to be read: requests wait for it, or are complete
-    /// without it.
-    #[inline(always)]
-    pub(super) fn owes_status(&self) -> bool {
-        self.slots.is_settling() || self.durability.is_unsettled()
     }
 
     /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
@@ -224,29 +255,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.are_told_early() {
             return false;
         }
-        self.note_told(now_ns);
+        self.order.note_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
         // Called before any state is changed: a policy may panic.
         self.lane.enter(Stage::Idle);
         self.release_members(true, now_ns);
         // Other requests may get these slots before the busy is over.
         self.batch.forget();
         true
-    }
-
-    /// Completes a write before its status has come; no request waits for that status.
-    pub(super) fn end_early(&mut self, index: u8) {
-        self.slots.end(index);
-        self.durability.mark_unsettled(true);
-        self.close_fast();
-    }
-
-    /// Stores an error that no write waits for: the next flush reports it.
-    #[cold]
-    pub(super) fn owe_late(&mut self, status: u32) {
-        self.record.late_error_unowned();
-        self.durability.owe(status);
-        if P::RECOVERS && self.may_lose() {
-            self.slots.fail_begun(not_written(status));
-        }
     }
 }

@@ -10,7 +10,7 @@
 //! end, as usual.
 
 use super::Engine;
-use super::slot::NONE;
+use super::slot::{NONE, Slots};
 use crate::host::{Direction, Host};
 use crate::sched::Profile;
 use crate::spec::response::R1;
@@ -41,6 +41,15 @@ impl Early {
     }
 }
 
+impl<const N: usize> Slots<N> {
+    /// Returns whether few requests are in the engine, compared with the `moving` requests of the
+    /// transfer in progress.
+    #[inline(always)]
+    pub fn are_few(&self, moving: u8) -> bool {
+        u32::from(self.mapped()) <= FEW * u32::from(moving)
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whether the engine asks hosts for early R1 responses.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
@@ -50,22 +59,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
-        if waits && (self.slots.head() == NONE || self.are_few(self.batch.count())) {
+        if waits && (self.slots.head() == NONE || self.slots.are_few(self.batch.count())) {
             self.take_early(now_ns);
         }
-    }
-
-    /// Returns whether few requests are in the engine, compared with the `moving` requests of the
-    /// transfer in progress.
-    #[inline(always)]
-    pub(super) fn are_few(&self, moving: u8) -> bool {
-        u32::from(self.slots.mapped()) <= FEW * u32::from(moving)
     }
 
     /// Takes the early R1. Returns true if it was there.
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
-        let moving = self.moves_data();
+        let moving = self.lane.moves_data(&self.bus);
         if self.lane.has_control() || !moving || !self.slots.is_settling() {
             return false;
         }
@@ -76,7 +78,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.settle(status);
         self.lane.early_mut().told = status & TOLD;
-        self.note_results(now_ns);
+        self.order.note_results(&self.slots, now_ns);
         true
     }
 

@@ -1,73 +1,107 @@
 //! How requests leave the queue: sent, put back, completed by the card's status, ended.
 
+use super::durability::Durability;
+use super::order::Order;
 use super::outcome::not_written;
-use super::slot::{Rules, State, bits};
+use super::recover::Incident;
+use super::slot::{Rules, Slots, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl<P: Profile> Order<P> {
     /// Returns a request as the policy sees it; `None`: requests are not reported to the policy.
-    pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
-        if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
+    pub fn view<const N: usize>(&self, slots: &Slots<N>, index: u8) -> Option<Waiting> {
+        if P::Policy::IN_ORDER { None } else { slots.waiting(index) }
     }
 
     /// Takes a request out of the queue without sending it, and tells the policy.
-    pub(super) fn withdraw(&mut self, index: u8) {
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().cancelled(&waiting);
+    pub fn withdraw<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8) {
+        if let Some(waiting) = self.view(slots, index) {
+            self.policy_mut().cancelled(&waiting);
         }
-        self.slots.unlink(index);
+        slots.unlink(index);
     }
 
     /// Ends a waiting request with this error; it is never sent.
     #[cold]
     #[inline(never)]
-    pub(super) fn turn_down(&mut self, index: u8, error: Error) {
-        self.withdraw(index);
-        self.end_slot(index, Err(error));
+    pub fn turn_down<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, error: Error) {
+        self.withdraw(slots, index);
+        slots.end_with(index, Err(error));
     }
 
     /// Makes a request, or the part of it that is still to be sent, the oldest again.
-    pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
-        self.slots.push_front(index);
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().arrived(&waiting, now_ns);
-        }
+    pub fn push_front<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
+        slots.push_front(index);
+        self.note_arrived(slots, index, now_ns);
     }
 
+    /// Puts a request back into the queue. Of two reads or writes on the same blocks the older one
+    /// goes first again; other requests go to the front.
+    pub fn push_again<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
+        if slots.at(index).span().is_none() {
+            return self.push_front(slots, index, now_ns);
+        }
+        slots.push_by_age(index);
+        self.note_arrived(slots, index, now_ns);
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    /// Gives a request its result, when no part of the engine uses it any more.
+    pub fn end_with(&mut self, index: u8, result: Result<Output, Error>) {
+        self.at_mut(index).answer(result);
+        self.end(index);
+    }
+}
+
+impl Durability {
+    /// Gives all writes that wait for a status this result.
+    #[inline(always)]
+    pub fn settled<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        incident: &mut Incident,
+        order: &Order<P>,
+        result: Result<(), Error>,
+    ) {
+        self.take_unsettled();
+        incident.believe(slots.settling());
+        for index in bits(slots.take_settling()) {
+            if let Err(error) = result {
+                slots.at_mut(index).answer(Err(error));
+            } else if P::RECOVERS && slots.at(index).rules().has(Rules::FLUSH_AFTER) {
+                slots.requeue_for_flush(index, order.policy().is_in_order());
+                continue;
+            } else {
+                self.complete();
+            }
+            slots.end(index);
+        }
+    }
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Gives all earlier writes their result, by this status of the card.
     pub(super) fn settle(&mut self, status: u32) {
         // The test uses one mask, so a status without errors and events takes no more than that
         // test.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
-        if bad != 0 && self.rewrite_suspects(bad) || self.pack_keeps(status) {
+        if bad != 0 && self.rewrite_suspects(bad) || self.lane.pack_keeps(status) {
             return;
         }
         if told != 0 {
             self.told_by_status(status);
         }
-        self.settled(if bad != 0 { Err(not_written(status)) } else { Ok(()) });
-    }
-
-    /// Gives all writes that wait for a status this result.
-    #[inline(always)]
-    pub(super) fn settled(&mut self, result: Result<(), Error>) {
-        self.durability.take_unsettled();
-        self.incident.believe(self.slots.settling());
-        for index in bits(self.slots.take_settling()) {
-            if let Err(error) = result {
-                self.slots.at_mut(index).answer(Err(error));
-            } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
-                self.slots.requeue_for_flush(index, self.order.policy().is_in_order());
-                continue;
-            } else {
-                self.durability.complete();
-            }
-            self.slots.end(index);
-        }
+        self.durability.settled(
+            &mut self.slots,
+            &mut self.incident,
+            &self.order,
+            if bad != 0 { Err(not_written(status)) } else { Ok(()) },
+        );
     }
 
     /// Handles a status that shows more than success.
@@ -75,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {
         if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
-            self.exception_seen();
+            self.supervisor.exception_seen(&mut self.timers);
         }
         if status & R1::DEFERRED != 0 {
             self.late_error(status);
@@ -99,15 +133,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         if !owned || self.durability.is_unsettled() {
-            self.owe_late(status);
+            self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
         } else {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
-    }
-
-    /// Gives a request its result, when no part of the engine uses it any more.
-    pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
-        self.slots.at_mut(index).answer(result);
-        self.slots.end(index);
     }
 }

@@ -424,7 +424,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 lba.saturating_add(u64::from(moved)),
                 lba.saturating_add(u64::from(blocks)),
             );
-            self.go_idle(now_ns);
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
         } else if durable {
             self.slots.at_mut(index).answer(Ok(erased(moved)));
             self.begin_flush(now_ns);

@@ -9,7 +9,8 @@
 mod step;
 
 use super::area::Area;
-use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::bus::{Bus, COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::card::Card;
 use super::erase::Round;
 use super::phases::Stage;
 use super::slot::Slot;
@@ -27,7 +28,7 @@ const DATA_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 struct Extras<H: Host, const N: usize, P: Profile> {
     on_event: fn(&mut Engine<H, N, P>, Event, u64),
-    admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
+    admit: fn(&Card, &Request) -> Result<(), Error>,
     plan: fn(&mut Slot, &Abilities),
 }
 
@@ -63,6 +64,19 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
             && let Some(extras) = &self.extras
         {
             (extras.plan)(slot, abilities);
+        }
+    }
+
+    /// Checks a request that is not a read, write or phase, and returns the reason if it cannot be
+    /// accepted.
+    #[cold]
+    #[inline(never)]
+    pub fn admit_other(&self, card: &Card, request: &Request) -> Result<(), Error> {
+        match (request.kind, &self.extras) {
+            (Kind::Flush, _) if card.target().is_none() => Err(Error::NoCard),
+            (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
+            (_, Some(extras)) if P::RECOVERS => (extras.admit)(card, request),
+            _ => Err(Error::Unsupported),
         }
     }
 }
@@ -240,6 +254,28 @@ impl Memory {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
     }
+
+    /// Unmaps the memory of the last data step.
+    pub fn unmap_data<H: Host>(&mut self, host: &mut H) {
+        if let Some((segment, direction)) = self.mapped.take() {
+            host.unmap(&segment, direction);
+        }
+    }
+}
+
+impl<H: Host> Bus<H> {
+    /// Returns whether the phase that just ended has shown the end of the card's busy.
+    pub fn busy_is_over(&self, step: Step) -> bool {
+        let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
+        match (step, self.host().caps().busy) {
+            (Step::Data(_), _) if read => true,
+            (Step::Data(_), BusyDetect::Interrupt) => true,
+            (Step::Order(_), BusyDetect::Interrupt | BusyDetect::Response) => {
+                self.phase().command.resp == Resp::R1b
+            }
+            _ => false,
+        }
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -253,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
     pub fn enable_extended_ops(&mut self) {
         self.services.extras =
-            Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
+            Some(Extras { on_event: Self::on_event, admit: Card::admit_extra, plan: Slot::plan_zeroes });
     }
 
     /// Sets which operations the card has besides reads and writes. After a call of
@@ -266,19 +302,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns what the card can do in addition to reads and writes, as far as this was set.
     pub fn abilities(&self) -> &Abilities {
         self.card.abilities()
-    }
-
-    /// Checks a request that is not a read, write or phase, and returns the reason if it cannot be
-    /// accepted.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
-        match (request.kind, &self.services.extras) {
-            (Kind::Flush, _) if self.card.target().is_none() => Err(Error::NoCard),
-            (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
-            (_, Some(extras)) if P::RECOVERS => (extras.admit)(self, request),
-            _ => Err(Error::Unsupported),
-        }
     }
 
     /// Sets a block of memory for the extension registers of SD cards. Returns the block that was
@@ -307,7 +330,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
             _ => match event {
                 Event::Write(index) => {
-                    self.turn_down(index, Error::Unsupported);
+                    self.order.turn_down(&mut self.slots, index, Error::Unsupported);
                 }
                 _ if self.lane.has_control() => self.end_control(Err(Error::Unsupported)),
                 _ => {}
@@ -330,7 +353,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
                 self.services.memory_mut().take_told();
-                self.unmap_data();
+                self.services.memory_mut().unmap_data(self.bus.host_mut());
                 // A durable write whose flush failed counts as not done.
                 self.slots.at_mut(self.lane.control()).answer_well(Output::default());
             }
@@ -369,7 +392,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A flush itself reports the errors in its responses.
         let flushes = matches!(place, Place::FlushStart | Place::FlushAsk);
         if !flushes && !matches!(step, Step::Pause(_)) {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
         match step {
             // The card refused the command: no busy follows.
@@ -377,7 +400,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Order(_) | Step::Data(_) => {
                 self.services.memory_mut().status = status;
                 self.lane.busy_mut().set_next_stage(Stage::Extra);
-                let over = self.busy_is_over(step);
+                let over = self.bus.busy_is_over(step);
                 self.services.memory_mut().step = Step::Status(place);
                 if over {
                     self.ask_status(Stage::Extra, now_ns);
@@ -388,26 +411,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The host saw the end of busy too early. The card reports an error once.
             Step::Status(_) if R1(status).current_state() == CardState::Prg => {
                 self.services.memory_mut().status |= status & R1::ERRORS;
-                self.repeat_busy_question(now_ns);
+                self.lane.repeat_busy_question::<P>(
+                    &mut self.timers,
+                    &self.card,
+                    self.services.memory().area(),
+                    now_ns,
+                );
             }
             Step::Status(_) => {
                 let seen = self.services.memory_mut().take_told();
                 self.reached(place, status | seen, now_ns);
             }
             Step::Command(_) | Step::Pause(_) => self.reached(place, status, now_ns),
-        }
-    }
-
-    /// Returns whether the phase that just ended has shown the end of the card's busy.
-    fn busy_is_over(&self, step: Step) -> bool {
-        let read = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Read);
-        match (step, self.bus.host().caps().busy) {
-            (Step::Data(_), _) if read => true,
-            (Step::Data(_), BusyDetect::Interrupt) => true,
-            (Step::Order(_), BusyDetect::Interrupt | BusyDetect::Response) => {
-                self.bus.phase().command.resp == Resp::R1b
-            }
-            _ => false,
         }
     }
 
@@ -432,7 +447,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status)),
             Place::Return => {
                 self.services.memory_mut().area_mut().arrive();
-                self.go_idle(now_ns);
+                self.lane.go_idle::<H>(&mut self.timers, now_ns);
             }
             Place::FlushStart | Place::FlushAsk => self.register_flush_reached(place, status, now_ns),
             Place::Piece => self.piece_judged(status, now_ns),
@@ -512,16 +527,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
     }
 
-    /// Unmaps the memory of the last data step.
-    pub(super) fn unmap_data(&mut self) {
-        if let Some((segment, direction)) = self.services.memory_mut().mapped.take() {
-            self.bus.host_mut().unmap(&segment, direction);
-        }
-    }
-
     /// Ends the request because a step failed; the lines have been reset.
     pub(super) fn step_failed(&mut self, error: Error) {
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         self.end_control(Err(error));
     }
 

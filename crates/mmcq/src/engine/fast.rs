@@ -9,9 +9,11 @@
 //! transfer to its result, and from there to the next request in the queue.
 
 use super::bus::COMMAND_TIMEOUT_NS;
+use super::order::Order;
 use super::phases::Stage;
+use super::record::Record;
 use super::runs::End;
-use super::slot::{NONE, Rules};
+use super::slot::{NONE, Rules, Slots};
 use super::{BLOCK_BYTES, Engine, Kind, Request, SlotId};
 use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
 use crate::sched::Profile;
@@ -32,6 +34,48 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 /// Bit of a status after 1 was added to CURRENT_STATE: set from state 7 (programming) on. No
 /// transfer leaves a card in a later state.
 const FROM_PRG_ON: u32 = 8 << 9;
+
+impl<P: Profile> Order<P> {
+    /// Notes for the watched sequential clients that a request has come, perhaps because its client
+    /// has a result.
+    #[cold]
+    #[inline(never)]
+    pub fn note_what_came<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
+        self.note_results(slots, now_ns);
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    /// Accepts an ordinary request, with its memory mapped. `None`: nothing was done.
+    #[inline(always)]
+    pub fn take_in_mapped<H: Host>(
+        &mut self,
+        host: &mut H,
+        record: &mut Record,
+        (direction, lba, blocks): (Direction, u64, u32),
+        request: &mut Request,
+        now_ns: u64,
+    ) -> Option<(SlotId, Segment)> {
+        let len = blocks * BLOCK_BYTES;
+        if request.buf.len_bytes() < len {
+            return None;
+        }
+        let index = self.next_free()?;
+        let mut segment = request.buf.segment(len);
+        host.map(&mut segment, direction).ok()?;
+        self.take_free();
+        let slot = self.at_mut(index);
+        let kind = match direction {
+            Direction::Read => Kind::Read { lba, blocks },
+            Direction::Write => Kind::Write { lba, blocks },
+        };
+        slot.take_in(kind, segment.same(), (Rules::NONE, false), request, now_ns);
+        let generation = slot.generation();
+        self.note_mapped(index);
+        record.request_accepted();
+        Some((SlotId { index, generation }, segment))
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts and starts a request if nothing prevents it. `None`: the request takes the general
@@ -63,7 +107,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ordinary = self.lane.fast_limits().fits(direction, blocks, end)
             && !(request.durable | request.urgent)
             && self.card.is_meant(request.card);
-        if !ordinary || !self.admit_fast(HELD || !idle) || !self.has_room() || HELD && !idle {
+        if !ordinary
+            || !self.admit_fast(HELD || !idle)
+            || !self.blockers.has_room(&self.slots)
+            || HELD && !idle
+        {
             return None;
         }
         if !HELD
@@ -72,7 +120,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             return None;
         }
-        let (id, segment) = self.take_in_mapped((direction, lba, blocks), request, now_ns)?;
+        let (id, segment) = self.slots.take_in_mapped(
+            self.bus.host_mut(),
+            &mut self.record,
+            (direction, lba, blocks),
+            request,
+            now_ns,
+        )?;
         if HELD {
             self.slots.push_next(id.index, direction, lba, end);
             if !self.join_run(id.index, now_ns) {
@@ -84,47 +138,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.slots.push_span(id.index, direction, lba, end);
             if !self.blockers.are_none() {
-                self.note_what_came(now_ns);
+                self.order.note_what_came(&self.slots, now_ns);
             }
             self.try_early(now_ns);
         }
         Some(id)
-    }
-
-    /// Notes for the watched sequential clients that a request has come, perhaps because its client
-    /// has a result.
-    #[cold]
-    #[inline(never)]
-    fn note_what_came(&mut self, now_ns: u64) {
-        self.note_results(now_ns);
-    }
-
-    /// Accepts an ordinary request, with its memory mapped. `None`: nothing was done.
-    #[inline(always)]
-    pub(super) fn take_in_mapped(
-        &mut self,
-        (direction, lba, blocks): (Direction, u64, u32),
-        request: &mut Request,
-        now_ns: u64,
-    ) -> Option<(SlotId, Segment)> {
-        let len = blocks * BLOCK_BYTES;
-        if request.buf.len_bytes() < len {
-            return None;
-        }
-        let index = self.slots.next_free()?;
-        let mut segment = request.buf.segment(len);
-        self.bus.host_mut().map(&mut segment, direction).ok()?;
-        self.slots.take_free();
-        let slot = self.slots.at_mut(index);
-        let kind = match direction {
-            Direction::Read => Kind::Read { lba, blocks },
-            Direction::Write => Kind::Write { lba, blocks },
-        };
-        slot.take_in(kind, segment.same(), (Rules::NONE, false), request, now_ns);
-        let generation = slot.generation();
-        self.slots.note_mapped(index);
-        self.record.request_accepted();
-        Some((SlotId { index, generation }, segment))
     }
 
     /// Lets a transfer that the general path has begun end by the fast path, if it is an ordinary
@@ -137,7 +155,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
         let alone = self.batch.count() == 1 && self.slots.at(self.batch.first()).is_whole(blocks);
         if alone && self.lane.fast_limits().fits(direction, blocks, end) && self.try_open() {
-            self.lane.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
+            self.blockers.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
         }
     }
 
@@ -149,7 +167,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if head != NONE {
             return self.send_head(head, now_ns);
         }
-        self.forget_fast();
+        self.blockers.forget_fast();
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         if self.slots.is_settling() {
@@ -178,7 +196,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let slot = self.slots.at(head);
         if self.slots.is_settling() {
             // The general path handles the early R1 of this transfer.
-            let early = Self::EARLY && (slot.next() == NONE || self.are_few(1));
+            let early = Self::EARLY && (slot.next() == NONE || self.slots.are_few(1));
             if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
                 return false;
             }
@@ -205,10 +223,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (direction, lba, blocks) = run;
         self.batch.one(index, direction, lba, blocks);
         self.batch.one_segment(segment);
-        self.note_transfer_start(End::Here);
+        self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Here);
         let single = blocks == 1;
         let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
-        let times_ns = self.prepare_main(run, single, auto, true);
+        let times_ns = self.bus.prepare_main::<P>(&mut self.durability, &self.card, run, single, auto, true);
         self.start_fast_phase(self.lane.fast_limits().fast_kind(direction), Stage::Main, times_ns, now_ns);
     }
 
@@ -264,9 +282,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         message!(trace, "answered {:#010x}", status);
         self.bus.note_end(now_ns);
-        let kind = self.lane.fast_kind();
+        let kind = self.blockers.fast_kind();
         if self.slots.is_settling() {
-            self.settled(Ok(()));
+            self.durability.settled(&mut self.slots, &mut self.incident, &self.order, Ok(()));
         }
         if kind != FastKind::Status {
             let index = self.batch.first();
@@ -279,7 +297,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // The next request is started before this one is completed.
         debug_assert!(self.blockers.are_none(), "nothing here is in the way");
         if !self.next_fast(now_ns) {
-            self.forget_fast();
+            self.blockers.forget_fast();
             self.lane.set_idle();
             self.timers.clear();
         }

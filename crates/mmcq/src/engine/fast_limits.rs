@@ -55,7 +55,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
         let blocks = match target {
             // Where no request may take the fast path, the limits of 0 blocks refuse it at once.
-            _ if !self.may_go_fast() => [0; 2],
+            _ if !self.order.may_go_fast(self.bus.host()) => [0; 2],
             Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
             Some(target) => [most, if target.protected { 0 } else { most }],
             None => [0; 2],
@@ -66,16 +66,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A write after which the card must be polled takes the general path.
             writes_end: caps.busy == BusyDetect::Interrupt && !self.tells_transferred(),
         };
-    }
-
-    /// Returns whether a slot is free, even if some are reserved for urgent requests.
-    #[inline(always)]
-    pub(super) fn has_room(&self) -> bool {
-        // Free slots are not counted where none or one must stay free, as it is nearly everywhere.
-        match self.blockers.queue_limit() {
-            room if room >= N => true,
-            room if room + 1 == N => self.slots.are_two_free(),
-            room => self.slots.free_count() as usize > N - room,
-        }
     }
 }

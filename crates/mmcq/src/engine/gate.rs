@@ -2,13 +2,18 @@
 //! [`blockers`](super::blockers).
 
 use super::blockers::{Blockers, HELP, QUIRK};
-use super::slot::State;
-use super::{BLOCK_BYTES, Engine, Error, Kind, Request};
+use super::card::Card;
+use super::extras::Services;
+use super::record::Record;
+use super::recover::Helping;
+use super::slot::{Slots, State};
+use super::timers::Timers;
+use super::{BLOCK_BYTES, Error, Kind, Request};
 use crate::host::{Host, Phase};
 use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
-impl Blockers {
+impl<H: Host, P: Profile> Blockers<H, P> {
     /// Returns an error if no request is accepted now, of whatever kind. `helps`: the request comes
     /// from the supervisor, and is part of the recovery that the engine waits for.
     fn refuses(&self, urgent: bool, helps: bool) -> Result<(), Error> {
@@ -20,36 +25,62 @@ impl Blockers {
         }
         Ok(())
     }
-}
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Returns whether a slot is free, even if some are reserved for urgent requests.
+    #[inline(always)]
+    pub fn has_room<const N: usize>(&self, slots: &Slots<N>) -> bool {
+        // Free slots are not counted where none or one must stay free, as it is nearly everywhere.
+        match self.queue_limit() {
+            room if room >= N => true,
+            room if room + 1 == N => slots.are_two_free(),
+            room => slots.free_count() as usize > N - room,
+        }
+    }
+
     /// Updates whether the engine waits for help.
-    pub(super) fn refresh_help(&mut self) {
-        self.blockers
-            .set(HELP, P::RECOVERS && (self.supervisor.helping().asks() || self.timers.presence_is_open()));
+    pub fn refresh_help(&mut self, helping: &Helping, timers: &Timers) {
+        self.set(HELP, P::RECOVERS && (helping.asks() || timers.presence_is_open()));
         self.close_fast();
     }
 
     /// Updates the blocker of quirks from the card's quirks. The caller may have set some of them.
-    pub(super) fn refresh_quirks(&mut self) {
+    pub fn refresh_quirks(&mut self, card: &Card) {
         if P::RECOVERS {
             const ALONE: Quirks = Quirks::LAST_BLOCK_ALONE.and(Quirks::NO_MULTIPLE_WRITE);
-            let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.within(ALONE) != Quirks::NONE);
-            self.blockers.set(QUIRK, alone);
+            let alone = card.target().as_ref().is_some_and(|t| t.quirks.within(ALONE) != Quirks::NONE);
+            self.set(QUIRK, alone);
         }
         self.close_fast();
+    }
+
+    /// Returns a free slot; if there is none, the slot of a buffer that no caller has taken back.
+    /// Urgent requests are not limited by the queue's limit.
+    pub fn allocate<const N: usize>(
+        &mut self,
+        slots: &mut Slots<N>,
+        record: &mut Record,
+        urgent: bool,
+    ) -> Option<u8> {
+        let limit = if P::RECOVERS && urgent { N } else { self.queue_limit().min(N) };
+        while slots.used() >= limit {
+            let lost = slots.with_state(State::Lost).next()?;
+            slots.at_mut(lost).take_buf();
+            slots.release(lost);
+            record.memory_leaked();
+        }
+        slots.allocate()
     }
 
     /// Checks whether a request is refused. Marks reads up to the end of a card whose last block
     /// must be read alone: the path of all other requests does not handle such cards.
     #[cold]
-    fn bar(&mut self, request: &mut Request) -> Result<(), Error> {
+    pub fn bar(&mut self, card: &Card, helping: &Helping, request: &mut Request) -> Result<(), Error> {
         if !P::RECOVERS {
             return Err(Error::Suspended);
         }
-        let helps = request.urgent && self.supervisor.helping().asks();
-        self.blockers.refuses(request.urgent, helps)?;
-        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
+        let helps = request.urgent && helping.asks();
+        self.refuses(request.urgent, helps)?;
+        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, card.target().as_ref()) {
             // A read that ends just before the last block is `durable` too, so no transfer is left
             // open there: the card would read ahead into the last block.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
@@ -59,19 +90,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Checks a request, and returns the reason if it cannot be accepted.
-    pub(super) fn admit(&mut self, request: &mut Request) -> Result<(), Error> {
-        if self.blockers.is_barred() {
-            self.bar(request)?;
+    pub fn admit<const N: usize>(
+        &mut self,
+        card: &Card,
+        services: &Services<H, N, P>,
+        helping: &Helping,
+        request: &mut Request,
+    ) -> Result<(), Error> {
+        if self.is_barred() {
+            self.bar(card, helping, request)?;
         }
-        if P::RECOVERS && !self.card.is_meant(request.card) {
-            return Err(if self.card.target().is_none() { Error::NoCard } else { Error::Changed });
+        if P::RECOVERS && !card.is_meant(request.card) {
+            return Err(if card.target().is_none() { Error::NoCard } else { Error::Changed });
         }
         if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
             return Err(Error::Unsupported);
         }
         let needed = match request.kind {
             Kind::Read { lba, blocks } | Kind::Write { lba, blocks } => {
-                let Some(target) = *self.card.target() else { return Err(Error::NoCard) };
+                let Some(target) = *card.target() else { return Err(Error::NoCard) };
                 let end = lba.checked_add(u64::from(blocks));
                 if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
                     return Err(Error::OutOfRange { lba, sectors: target.sectors });
@@ -83,30 +120,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
                 if P::RECOVERS {
-                    self.admit_phase(&request.kind, request.urgent)?;
+                    card.admit_phase::<P>(&request.kind, request.urgent)?;
                 }
                 raw_bytes(&phase)
             }
-            _ => return self.admit_other(request),
+            _ => return services.admit_other(card, request),
         };
         let given = request.buf.len_bytes();
         if given < needed {
             return Err(Error::Buffer { needed, given });
         }
         Ok(())
-    }
-
-    /// Returns a free slot; if there is none, the slot of a buffer that no caller has taken back.
-    /// Urgent requests are not limited by the queue's limit.
-    pub(super) fn allocate(&mut self, urgent: bool) -> Option<u8> {
-        let limit = if P::RECOVERS && urgent { N } else { self.blockers.queue_limit().min(N) };
-        while self.slots_in_use() >= limit {
-            let lost = self.slots.with_state(State::Lost).next()?;
-            self.slots.at_mut(lost).take_buf();
-            self.slots.release(lost);
-            self.record.memory_leaked();
-        }
-        self.slots.allocate()
     }
 }
 

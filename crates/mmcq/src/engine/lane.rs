@@ -3,7 +3,6 @@
 use super::busy::Busy;
 use super::concurrent::Concurrent;
 use super::early::Early;
-use super::fast::FastKind;
 use super::fast_limits::FastLimits;
 use super::phases::Stage;
 use super::runs::Streams;
@@ -44,8 +43,6 @@ pub(super) struct Lane<E, T> {
     streams: Streams,
     /// The limits of the fast path.
     fast_limits: FastLimits,
-    /// How the fast path may end the phase that the controller has.
-    fast_kind: FastKind,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
     /// The bits of R1 that were handled before the end of the running transfer.
@@ -66,7 +63,6 @@ impl<E, T: Lanes> Lane<E, T> {
             busy: Busy::new(),
             streams: Streams::new(),
             fast_limits: FastLimits::NONE,
-            fast_kind: FastKind::Nothing,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
             tasks: T::NEW,
@@ -243,18 +239,6 @@ impl<E, T: Lanes> Lane<E, T> {
     #[inline(always)]
     pub fn fast_limits_mut(&mut self) -> &mut FastLimits {
         &mut self.fast_limits
-    }
-
-    /// Sets how the fast path may end the phase that the controller is about to get.
-    #[inline(always)]
-    pub fn set_fast_kind(&mut self, kind: FastKind) {
-        self.fast_kind = kind;
-    }
-
-    /// Returns how the fast path may end the phase that the controller has.
-    #[inline(always)]
-    pub fn fast_kind(&self) -> FastKind {
-        self.fast_kind
     }
 
     #[inline(always)]

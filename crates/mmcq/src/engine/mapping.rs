@@ -9,69 +9,85 @@
 //! that have ended are unmapped first.
 
 use super::phases::Stage;
-use super::slot::State;
+use super::slot::{Slots, State};
 use super::{Engine, Error};
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Maps a queued request, if a mapping for requests ahead of their turn is free.
-    pub(super) fn prepare(&mut self, index: u8) -> Result<(), Error> {
-        if self.slots.mapped() >= self.config.prepared {
-            self.slots.leave_unmapped(true);
+impl<const N: usize> Slots<N> {
+    /// Maps the memory of a request, if it has any and is not mapped yet.
+    pub fn map<H: Host>(&mut self, host: &mut H, index: u8) -> Result<(), Error> {
+        let slot = self.at_mut(index);
+        let Some(direction) = slot.direction() else { return Ok(()) };
+        if slot.is_mapped() {
             return Ok(());
         }
-        let result = self.map(index);
-        self.slots.leave_unmapped(result.is_err());
+        host.map(slot.segment_to_map(), direction).map_err(Error::Dma)?;
+        self.note_mapped(index);
+        Ok(())
+    }
+
+    /// Unmaps the memory of a request, if it is mapped.
+    pub fn unmap<H: Host>(&mut self, host: &mut H, index: u8) {
+        if let Some(direction) = self.at(index).direction()
+            && self.take_mapped(index)
+        {
+            host.unmap(self.at(index).segment(), direction);
+        }
+    }
+
+    /// Maps a queued request, if a mapping for requests ahead of their turn is free.
+    pub fn prepare<H: Host>(&mut self, host: &mut H, most: u8, index: u8) -> Result<(), Error> {
+        if self.mapped() >= most {
+            self.leave_unmapped(true);
+            return Ok(());
+        }
+        let result = self.map(host, index);
+        self.leave_unmapped(result.is_err());
         result
     }
 
     /// Maps waiting requests, oldest first, while mappings are free.
-    pub(super) fn prepare_more(&mut self) {
+    pub fn prepare_more<H: Host>(&mut self, host: &mut H, most: u8) {
         for _ in 0..N {
-            if self.slots.mapped() >= self.config.prepared {
+            if self.mapped() >= most {
                 return;
             }
-            let waiting = self.slots.queue().find(|&i| {
-                let slot = self.slots.at(i);
+            let waiting = self.queue().find(|&i| {
+                let slot = self.at(i);
                 !slot.is_mapped() && slot.direction().is_some()
             });
             match waiting {
-                Some(index) if self.map(index).is_ok() => {}
+                Some(index) if self.map(host, index).is_ok() => {}
                 Some(_) => return,
                 None => {
-                    self.slots.mark_all_mapped();
+                    self.mark_all_mapped();
                     return;
                 }
             }
         }
     }
 
-    /// Maps the memory of a request, if it has any and is not mapped yet.
-    pub(super) fn map(&mut self, index: u8) -> Result<(), Error> {
-        let slot = self.slots.at_mut(index);
-        let Some(direction) = slot.direction() else { return Ok(()) };
-        if slot.is_mapped() {
-            return Ok(());
-        }
-        self.bus.host_mut().map(slot.segment_to_map(), direction).map_err(Error::Dma)?;
-        self.slots.note_mapped(index);
-        Ok(())
-    }
-
-    /// Unmaps the memory of a request, if it is mapped.
-    pub(super) fn unmap(&mut self, index: u8) {
-        if let Some(direction) = self.slots.at(index).direction()
-            && self.slots.take_mapped(index)
-        {
-            self.bus.host_mut().unmap(self.slots.at(index).segment(), direction);
+    /// Unmaps all queued requests. Called only in `poll`: not every context may unmap.
+    #[cold]
+    #[inline(never)]
+    pub fn give_back_ahead<H: Host>(&mut self, host: &mut H) {
+        self.set_cramped(false);
+        self.leave_unmapped(true);
+        self.clear_lone();
+        for index in 0..N as u8 {
+            if self.at(index).state() == State::Queued {
+                self.unmap(host, index);
+            }
         }
     }
+}
 
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Maps a request whose turn it is. `Ok(false)`: no mapping is free yet, and something else is
     /// done first; then the request gets its turn again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
-        match self.map(index) {
+        match self.slots.map(self.bus.host_mut(), index) {
             Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {
                 Ok(false)
             }
@@ -92,26 +108,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let cramped = (0..N as u8).any(gives);
         self.slots.set_cramped(cramped);
         if cramped {
-            self.close_fast();
+            self.blockers.close_fast();
             self.timers.wake_now();
-        } else if self.slots.is_settling() && self.lane.is_idle() && self.free_lines() {
+        } else if self.slots.is_settling() && self.lane.is_idle() && self.lane.free_lines(&mut self.bus) {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }
         cramped
-    }
-
-    /// Unmaps all queued requests. Called only in `poll`: not every context may unmap.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn give_back_ahead(&mut self) {
-        self.slots.set_cramped(false);
-        self.slots.leave_unmapped(true);
-        self.slots.clear_lone();
-        for index in 0..N as u8 {
-            if self.slots.at(index).state() == State::Queued {
-                self.unmap(index);
-            }
-        }
     }
 }

@@ -107,7 +107,7 @@ use timers::Timers;
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
-    blockers: Blockers,
+    blockers: Blockers<H, P>,
     durability: Durability,
     /// The transfer or request in progress, and the state of the lanes.
     lane: Lane<Self, P::Lanes>,
@@ -130,6 +130,77 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     record: Record,
     /// The scheduler, and the state of streams.
     order: Order<P>,
+}
+
+impl<const N: usize> Slots<N> {
+    /// Unmaps a request that has ended, and makes its completion available.
+    #[inline]
+    pub fn unmap_and_complete<H: Host, P: Profile>(
+        &mut self,
+        host: &mut H,
+        ledger: &mut Durability,
+        index: u8,
+        direction: Direction,
+    ) {
+        if self.take_mapped(index) {
+            host.unmap(self.at(index).segment(), direction);
+        }
+        if !self.at(index).orphan() {
+            return self.complete(index);
+        }
+        ledger.owe_untold(self.at(index));
+        if P::RECOVERS {
+            self.wipe(index);
+        }
+        let slot = self.at_mut(index);
+        if slot.buf().owned() && slot.buf().len_bytes() > 0 {
+            slot.keep_for_reclaim();
+        } else {
+            self.release(index);
+        }
+    }
+
+    /// Completes requests that have ended; inlined, for the interrupt.
+    #[inline(always)]
+    pub fn complete_ended<H: Host, P: Profile>(
+        &mut self,
+        host: &mut H,
+        ledger: &mut Durability,
+        prepared: u8,
+    ) {
+        if !self.have_ended() {
+            return;
+        }
+        for index in bits(self.take_ended()) {
+            let direction = self.at(index).direction();
+            // A request without data has no mapped memory.
+            self.unmap_and_complete::<H, P>(host, ledger, index, direction.unwrap_or(Direction::Read));
+        }
+        if self.have_unmapped() {
+            self.prepare_more(host, prepared);
+        }
+    }
+
+    /// Completes requests that have ended and may be unmapped in any context. Returns true if some
+    /// are left for a thread.
+    pub fn complete_prompt<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability) -> bool {
+        for index in bits(self.take_ended()) {
+            let direction = self.at(index).direction();
+            let prompt = direction.is_none_or(|way| host.is_prompt(self.at(index).segment(), way));
+            if prompt {
+                self.unmap_and_complete::<H, P>(host, ledger, index, direction.unwrap_or(Direction::Read));
+            } else {
+                self.end(index);
+            }
+        }
+        // Mapping the next requests ahead may sleep as well.
+        self.have_ended() || self.have_unmapped()
+    }
+
+    /// Completes requests that have ended, and then maps the next ones ahead.
+    pub fn finish<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability, prepared: u8) {
+        self.complete_ended::<H, P>(host, ledger, prepared);
+    }
 }
 
 impl<H: Host, const N: usize> Engine<H, N> {
@@ -227,7 +298,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn work(&mut self, deferred: bool) -> PollOutcome {
         let completed = self.slots.take_unreported();
-        if !deferred && self.is_fast() {
+        if !deferred && self.blockers.is_fast() {
             // In this state no command is on the lines during data either.
             let next_deadline_ns = self.timers.next_of_stage_ns();
             return PollOutcome { completed, deferred, card_irq: false, help: false, next_deadline_ns };
@@ -240,63 +311,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Lean firmware computes this only here and for the alarm, so the inlined code is
             // smaller.
             next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
-        }
-    }
-
-    /// Completes requests that have ended, and then maps the next ones ahead.
-    fn finish(&mut self) {
-        self.complete_ended();
-    }
-
-    /// Completes requests that have ended; inlined, for the interrupt.
-    #[inline(always)]
-    fn complete_ended(&mut self) {
-        if !self.slots.have_ended() {
-            return;
-        }
-        for index in bits(self.slots.take_ended()) {
-            let direction = self.slots.at(index).direction();
-            // A request without data has no mapped memory.
-            self.complete(index, direction.unwrap_or(Direction::Read));
-        }
-        if self.slots.have_unmapped() {
-            self.prepare_more();
-        }
-    }
-
-    /// Completes requests that have ended and may be unmapped in any context. Returns true if some
-    /// are left for a thread.
-    fn complete_prompt(&mut self) -> bool {
-        for index in bits(self.slots.take_ended()) {
-            let direction = self.slots.at(index).direction();
-            let prompt =
-                direction.is_none_or(|way| self.bus.host().is_prompt(self.slots.at(index).segment(), way));
-            if prompt {
-                self.complete(index, direction.unwrap_or(Direction::Read));
-            } else {
-                self.slots.end(index);
-            }
-        }
-        // Mapping the next requests ahead may sleep as well.
-        self.slots.have_ended() || self.slots.have_unmapped()
-    }
-
-    /// Unmaps a request that has ended, and makes its completion available.
-    #[inline]
-    fn complete(&mut self, index: u8, direction: Direction) {
-        if self.slots.take_mapped(index) {
-            self.bus.host_mut().unmap(self.slots.at(index).segment(), direction);
-        }
-        if !self.slots.at(index).orphan() {
-            return self.slots.complete(index);
-        }
-        self.pass_on_untold(index);
-        self.wipe(index);
-        let slot = self.slots.at_mut(index);
-        if slot.buf().owned() && slot.buf().len_bytes() > 0 {
-            slot.keep_for_reclaim();
-        } else {
-            self.slots.release(index);
         }
     }
 
@@ -338,15 +352,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if P::RECOVERS {
                 // Writes in doubt go back to the queue here, since perhaps nothing else follows
                 // that does it.
-                self.write_again(self.bus.began_ns());
+                self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
                 self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
             }
         }
         self.set_card(target);
         if P::RECOVERS {
-            self.settle_presence();
-            self.refresh_quirks();
+            self.supervisor.settle_presence(&mut self.timers, &mut self.blockers);
+            self.blockers.refresh_quirks(&self.card);
         }
         if H::CONTINUES {
             self.lane.streams_mut().forget_runs();
@@ -388,7 +402,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// finds no other slot gets the slot of such a buffer. So all slots may be in use while the
     /// engine [is idle](Self::is_idle) and accepts requests.
     pub fn slots_in_use(&self) -> usize {
-        N - self.slots.free_count() as usize
+        self.slots.used()
     }
 
     /// Returns the driver.
@@ -420,7 +434,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the scheduler, to change its weights, for example.
     pub fn policy_mut(&mut self) -> &mut P::Policy {
         if !P::Policy::IN_ORDER {
-            self.close_fast();
+            self.blockers.close_fast();
         }
         self.order.policy_mut()
     }

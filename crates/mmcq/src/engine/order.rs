@@ -17,9 +17,9 @@
 //! conditions are checked for a neighbour only, against the spans of the at most 64 waiting
 //! requests.
 
-use super::Engine;
 use super::slot::{Slots, bits};
-use crate::host::{Direction, Host};
+use super::timers::Timers;
+use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Choice, Hold, Policy, Profile, Tails};
 
@@ -46,6 +46,28 @@ impl<P: Profile> Order<P> {
         self.profile.policy_mut()
     }
 
+    /// Tells the policy that a request has come into the queue.
+    pub fn note_arrived<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
+        if let Some(waiting) = self.view(slots, index) {
+            self.policy_mut().arrived(&waiting, now_ns);
+        }
+    }
+
+    /// Tells the policy that a request is sent. Called before any state is changed: a policy may
+    /// panic.
+    pub fn note_sent<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
+        if let Some(waiting) = self.view(slots, index) {
+            self.policy_mut().sent(&waiting, now_ns);
+        }
+    }
+
+    /// Tells the policy that a request is not with the controller any more.
+    pub fn note_done<const N: usize>(&mut self, slots: &Slots<N>, index: u8, now_ns: u64) {
+        if let Some(sent) = self.view(slots, index) {
+            self.policy_mut().done(&sent, now_ns);
+        }
+    }
+
     #[inline(always)]
     pub fn tails(&self) -> Option<&Hold> {
         self.tails.get()
@@ -54,6 +76,35 @@ impl<P: Profile> Order<P> {
     #[inline(always)]
     pub fn tails_mut(&mut self) -> Option<&mut Hold> {
         self.tails.get_mut()
+    }
+
+    /// Returns which read or write is next; `None`: the policy wants to wait, and the engine sets a
+    /// deadline for it.
+    pub fn pick<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        timers: &mut Timers,
+        recovers: bool,
+        head: u8,
+        now_ns: u64,
+    ) -> Option<u8> {
+        let oldest = slots.at(head);
+        // A request that has begun goes on first. Requests that failed together are then tried one
+        // by one, before anything new.
+        if P::Policy::IN_ORDER || oldest.solo() || oldest.moved_blocks() > 0 || recovers {
+            return Some(head);
+        }
+        match self.policy_mut().pick(slots.offered(), now_ns) {
+            Choice::IdleUntil(at_ns) if at_ns > now_ns => {
+                if timers.keep_idle(at_ns, now_ns) {
+                    None
+                } else {
+                    Some(head)
+                }
+            }
+            Choice::Go(index) if index != head && slots.is_offered(index) => Some(not_before(slots, index)),
+            _ => Some(head),
+        }
     }
 }
 
@@ -106,30 +157,4 @@ pub(super) fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, lef
         let rival = slots.span(other);
         rival.start < span.end && span.start < rival.end && rival.age.wrapping_sub(span.age) as i32 <= 0
     })
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns which read or write is next; `None`: the policy wants to wait, and the engine sets a
-    /// deadline for it.
-    pub(super) fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
-        let oldest = self.slots.at(head);
-        // A request that has begun goes on first. Requests that failed together are then tried one
-        // by one, before anything new.
-        if P::Policy::IN_ORDER || oldest.solo() || oldest.moved_blocks() > 0 || self.incident.is_open() {
-            return Some(head);
-        }
-        match self.order.policy_mut().pick(self.slots.offered(), now_ns) {
-            Choice::IdleUntil(at_ns) if at_ns > now_ns => {
-                if self.timers.keep_idle(at_ns, now_ns) {
-                    None
-                } else {
-                    Some(head)
-                }
-            }
-            Choice::Go(index) if index != head && self.slots.is_offered(index) => {
-                Some(not_before(&self.slots, index))
-            }
-            _ => Some(head),
-        }
-    }
 }

@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_chain() {
             return self.chain_interrupts(now_ns);
         }
-        let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
+        let ended = self.lane.is_concurrent::<H, P>() && self.concurrent_turn(Turn::Ack, now_ns);
         let segments = self.batch.segments(self.bus.phase().data.is_some());
         if !Self::FAST || !self.lane.has_fast_task() {
             let events = self.bus.host_mut().ack(segments);
@@ -41,7 +41,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         // The phase is a command of the card's queue, or the data of a task.
         let events = match self.bus.host_mut().ack_fast(segments) {
-            Ok(end) if self.lane.has_task_step() && !self.bus.is_blocked() && !self.is_concurrent() => {
+            Ok(end)
+                if self.lane.has_task_step()
+                    && !self.bus.is_blocked()
+                    && !self.lane.is_concurrent::<H, P>() =>
+            {
                 message!(trace, "answered {:#010x}", end.status);
                 self.bus.note_end(now_ns);
                 self.timers.give_up_never();
@@ -56,11 +60,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn acknowledged(&mut self, events: Events, ended: bool, now_ns: u64) -> bool {
         if events.phase.is_some() {
-            self.forget_fast();
+            self.blockers.forget_fast();
         }
         if events.card_irq {
             self.card.functions_mut().ask();
-            self.close_fast();
+            self.blockers.close_fast();
         }
         if events.retune {
             self.retune_wanted(now_ns);
@@ -98,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Prefix => match status.0 & R1::OWN {
                 0 => {
                     if P::RECOVERS {
-                        self.owe_late_status(status.0);
+                        self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status.0);
                     }
                     if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.lane.control()).kind() {
                         self.begin_raw(phase, timeout_ns, now_ns);
@@ -123,7 +127,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.bus.wire_mut().tuned();
                 }
                 if P::RECOVERS && matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b) {
-                    self.owe_late_status(status.0);
+                    self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status.0);
                 }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind() {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
@@ -132,11 +136,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // A continued transfer sends no command, so there is no status either.
             Stage::Main if H::CONTINUES && self.bus.phase().auto == Auto::Continue => {
-                self.note_data(true, now_ns);
+                self.lane.streams_mut().note_data(&self.batch, &self.bus, true, now_ns);
                 self.open_data_ended(now_ns)
             }
             Stage::Main => {
-                self.note_data(false, now_ns);
+                self.lane.streams_mut().note_data(&self.batch, &self.bus, false, now_ns);
                 self.settle_at_end(status.0);
                 if status.0 & R1::OWN & !past_end(self.batch.direction()) != 0 {
                     self.fail(Error::Card(status.0));
@@ -161,7 +165,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     let kept = if P::RECOVERS { R1::ERRORS | R1::EXCEPTION_EVENT } else { u32::MAX };
                     self.ready(Some(status.0 | heard & kept), now_ns);
                 } else {
-                    self.busy_again(now_ns);
+                    self.lane.busy_again::<P>(
+                        &mut self.timers,
+                        &self.card,
+                        self.services.memory().area(),
+                        now_ns,
+                    );
                 }
             }
             Stage::Status if status.current_state() == CardState::Prg && status.0 & R1::DEFERRED == 0 => {
@@ -227,15 +236,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => {
-                self.owe_late_status(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
+                self.durability.owe_late_status::<N, P>(
+                    &mut self.slots,
+                    &self.card,
+                    if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 },
+                );
                 self.fail(Error::Card(status));
             }
             (_, Direction::Write) => {
                 // Writes of the run that were completed before cannot get this error any more.
                 if self.durability.take_unsettled() {
-                    self.owe_late(status);
+                    self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
                 } else {
-                    self.owe_late_status(status);
+                    self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
                 }
                 self.fail(not_written(status));
             }
@@ -250,7 +263,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.lane.streams_mut().busy_of_the_end();
             }
-            self.note_ending(Direction::Write, now_ns);
+            self.lane.streams_mut().note_ending::<H>(Direction::Write, now_ns);
             self.watch_busy(now_ns);
         } else {
             self.end_transfer(None, now_ns);
@@ -260,11 +273,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Ends the transfer. `status`: the result of its writes, if known already. Starts the next
     /// request before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
-        self.note_ended(now_ns);
+        self.lane.streams_mut().note_ended::<H>(now_ns);
         self.lane.set_idle();
         self.timers.clear();
-        self.pack_ended();
-        self.note_end(now_ns);
+        self.lane.pack_ended(self.bus.host_mut(), self.services.memory_mut());
+        self.order.note_end(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
         self.release_members(status.is_none(), now_ns);
         if let Some(status) = status {
             self.settle(status);

@@ -126,7 +126,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn visit_reached(&mut self, place: Place, status: u32, now_ns: u64) {
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         let Some(visit) = self.visit() else { return };
         if status & R1::ERRORS != 0 {
             return self.step_failed(refused(status));

@@ -18,7 +18,7 @@
 
 use super::Engine;
 use super::order::may_lead;
-use super::slot::{NONE, Rules, bits};
+use super::slot::{NONE, Rules, Slots, bits};
 use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Profile};
@@ -28,6 +28,14 @@ const PASSES: u32 = 64;
 /// Factor on the blocks that may overtake, if the younger request continues an open transfer: that
 /// saves the end of one transfer and the start of another.
 const ON: u32 = 4;
+
+impl<const N: usize> Slots<N> {
+    /// Returns whether the request `index` may overtake `picked`, by their ages and blocks.
+    fn passes(&self, index: u8, picked: u8) -> bool {
+        let (oldest, age) = (self.span(picked).age, self.span(index).age);
+        age.wrapping_sub(oldest) <= PASSES && !self.at(index).solo() && may_lead(self, index)
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the request that was picked, or one whose run may go before it.
@@ -52,11 +60,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return picked;
         }
         if let Some(next) = self.lane.streams().open().filter(|_| H::CONTINUES).map(|open| open.next) {
-            let goes_on = |&index: &u8| self.slots.span(index).start == next && self.passes(index, picked);
+            let goes_on =
+                |&index: &u8| self.slots.span(index).start == next && self.slots.passes(index, picked);
             let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
                 return picked;
             };
-            let (oldest, limits) = (self.slots.span(picked).age, self.limits());
+            let (oldest, limits) = (
+                self.slots.span(picked).age,
+                self.bus.limits(&self.config, &self.incident, self.lane.streams()),
+            );
             self.batch.collect(&self.slots, index, limits);
             let (blocks, most) = (self.batch.blocks(), self.config.fair_blocks.saturating_mul(ON));
             let passes = self.order.tails_mut().is_some_and(|hold| hold.try_pass(oldest, blocks, most));
@@ -66,16 +78,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if room { self.longest(picked, waits) } else { picked }
     }
 
-    /// Returns whether the request `index` may overtake `picked`, by their ages and blocks.
-    fn passes(&self, index: u8, picked: u8) -> bool {
-        let (oldest, age) = (self.slots.span(picked).age, self.slots.span(index).age);
-        age.wrapping_sub(oldest) <= PASSES && !self.slots.at(index).solo() && may_lead(&self.slots, index)
-    }
-
     /// Returns the first request of the longest run that waits, if that run may go before `picked`;
     /// otherwise `picked`.
     fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
-        let (oldest, limits) = (self.slots.span(picked).age, self.limits());
+        let (oldest, limits) =
+            (self.slots.span(picked).age, self.bus.limits(&self.config, &self.incident, self.lane.streams()));
         let (mut left, mut longest, mut blocks) = (waits, NONE, 0);
         let mut first = picked;
         // Each turn of the loop removes one run; the first is the run of the picked request.
@@ -95,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             first = left.trailing_zeros() as u8;
         }
         let fair_blocks = self.config.fair_blocks;
-        let passes = longest != picked && longest != NONE && self.passes(longest, picked);
+        let passes = longest != picked && longest != NONE && self.slots.passes(longest, picked);
         let Some(hold) = self.order.tails_mut().filter(|_| passes) else { return picked };
         if hold.try_pass(oldest, blocks, fair_blocks) { longest } else { picked }
     }

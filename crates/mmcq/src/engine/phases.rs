@@ -4,15 +4,21 @@
 //! status, [CMD13]. Commands that the controller adds by itself (automatic CMD12 or CMD23), and a
 //! busy that it waits for after a write, are not phases of the engine.
 
-use super::bus::{COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
+use super::bus::{Bus, COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
+use super::card::Card;
+use super::deadline::first_look_ns;
+use super::durability::Durability;
 use super::fast::FastKind;
+use super::lane::Lane;
+use super::record::Record;
+use super::recover::Incident;
 use super::runs::End;
 use super::slot::Rules;
 use super::stream::Close;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host, Phase};
-use crate::sched::{Policy, Profile};
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::{self, Command};
 
 /// The stages of the engine's work with the controller.
@@ -71,6 +77,53 @@ pub(super) enum Recovery {
 /// card.
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 
+impl<E, T: Lanes> Lane<E, T> {
+    /// Notes that the transfer's first phase is about to start.
+    #[inline(always)]
+    pub fn note_transfer_start(&mut self, record: &mut Record, incident: &mut Incident, end: End) {
+        self.streams_mut().set_end(end);
+        record.transfer_started();
+        incident.failed_mut().forget_error();
+        self.busy_mut().not_asked();
+    }
+
+    /// Returns whether the controller transfers the data of a transfer.
+    #[inline(always)]
+    pub fn moves_data<H>(&self, bus: &Bus<H>) -> bool {
+        self.stage() == Stage::Main && bus.moves_data() && !self.has_failed()
+    }
+}
+
+impl<H: Host> Bus<H> {
+    /// Returns whether the engine may send its own CMD23 before a transfer. Where only the busy
+    /// after a response ends with an interrupt, CMD12 is better for a write.
+    pub fn counts(&self, direction: Direction) -> bool {
+        let caps = self.host().caps();
+        !caps.no_count
+            && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
+    }
+
+    /// Prepares the phase with the data of a transfer. Returns how long the controller waits for
+    /// the card, and when the engine polls for its end.
+    #[inline(always)]
+    pub fn prepare_main<P: Profile>(
+        &mut self,
+        ledger: &mut Durability,
+        card: &Card,
+        run: (Direction, u64, u32),
+        single: bool,
+        auto: Auto,
+        cached: bool,
+    ) -> (u64, u64) {
+        let (direction, _, blocks) = run;
+        ledger.note_change(direction == Direction::Write && cached);
+        let wire_ns = self.wire().data_ns(blocks);
+        let transfer = card.plan().transfer(run, single, auto, wire_ns);
+        self.prepare(transfer.phase);
+        (transfer.timeout_ns, first_look_ns::<P>(wire_ns, transfer.patience_ns))
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Collects the next reads or writes (unless they are `collected`), and starts their first
     /// phase.
@@ -87,10 +140,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.timers.clear_idle();
         let Some(&CardParams { extended_address, .. }) = self.card.target().as_ref() else {
-            return self.turn_down(first, Error::NoCard);
+            return self.order.turn_down(&mut self.slots, first, Error::NoCard);
         };
         if !collected {
-            let limits = self.limits();
+            let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
             self.batch.collect(&self.slots, first, limits);
         }
         if H::CONTINUES
@@ -110,8 +163,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let Some(&index) = self.batch.members().get(place) else { break };
             // A request that is mapped ahead gives its mapping to the first of the batch, not to
             // the others.
-            let mapped =
-                if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
+            let mapped = if place == 0 {
+                self.map_in_turn(index, now_ns)
+            } else {
+                self.slots.map(self.bus.host_mut(), index).map(|()| true)
+            };
             if let Ok(false) = mapped {
                 return;
             }
@@ -119,7 +175,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 // If the first request fails, it ends. Another one that fails is left out, and
                 // fails in its own turn.
                 if place == 0 {
-                    return self.turn_down(index, error);
+                    return self.order.turn_down(&mut self.slots, index, error);
                 }
                 self.slots.at_mut(index).forbid_merge(true);
                 for &taken in self.batch.members() {
@@ -133,17 +189,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             left -= segment.len;
             self.batch.fill(place, segment);
         }
-        if H::CONTINUES && self.is_left_open() && !self.host_goes_on() {
+        if H::CONTINUES && self.lane.streams().is_left_open::<H>() && !self.batch.goes_on_in(self.bus.host())
+        {
             return self.close(Close::Memory, now_ns);
         }
         let count = self.batch.members().len();
         // Called before any state is changed: a policy may panic.
-        for place in 0..count {
-            if let Some(&index) = self.batch.members().get(place)
-                && let Some(waiting) = self.policy_view(index)
-            {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
+        for &index in self.batch.members() {
+            self.order.note_sent(&self.slots, index, now_ns);
         }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
         for place in 0..count {
@@ -154,13 +207,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).set_active();
         }
         if let Some(&lowest) = self.batch.members().first() {
-            self.note_run(lowest, now_ns);
+            self.lane.streams_mut().note_run::<H, N>(
+                &self.batch,
+                &self.slots,
+                self.config.hold_ns,
+                lowest,
+                now_ns,
+            );
         }
-        let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
+        let end = if self.lane.streams().is_left_open::<H>() { End::Unknown } else { self.foresee() };
         self.note_begin(now_ns);
         self.record.merged(self.batch.members().len() as Count - 1);
-        self.note_transfer_start(end);
-        if self.is_left_open() {
+        self.lane.note_transfer_start(&mut self.record, &mut self.incident, end);
+        if self.lane.streams().is_left_open::<H>() {
             self.begin_main(false, now_ns);
         } else if extended_address {
             let upper = command::sd::address_extension((self.batch.lba() >> 32) as u8);
@@ -168,23 +227,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.begin_counted(now_ns);
         }
-    }
-
-    /// Notes that the transfer's first phase is about to start.
-    #[inline(always)]
-    pub(super) fn note_transfer_start(&mut self, end: End) {
-        self.lane.streams_mut().set_end(end);
-        self.record.transfer_started();
-        self.incident.failed_mut().forget_error();
-        self.lane.busy_mut().not_asked();
-    }
-
-    /// Returns whether the engine may send its own CMD23 before a transfer. Where only the busy
-    /// after a response ends with an interrupt, CMD12 is better for a write.
-    pub(super) fn counts(&self, direction: Direction) -> bool {
-        let caps = self.bus.host().caps();
-        !caps.no_count
-            && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
 
     /// Starts CMD23 as a phase of its own where it pays, otherwise the data command at once.
@@ -196,9 +238,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.bus.host().caps();
         let counts =
-            self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.batch.direction());
+            self.card.target().as_ref().is_some_and(|t| t.count) && self.bus.counts(self.batch.direction());
         let by_hand = self.batch.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
-        let blocks = match self.end() {
+        let blocks = match self.lane.streams().end_of::<H, P>() {
             End::Here if by_hand => self.batch.blocks(),
             End::After(total) => total,
             _ => 0,
@@ -223,48 +265,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.fail(Error::NoCard);
         }
         let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
-        let single = blocks == 1 && self.end() == End::Here;
-        let auto = if self.is_left_open() {
+        let single = blocks == 1 && self.lane.streams().end_of::<H, P>() == End::Here;
+        let auto = if self.lane.streams().is_left_open::<H>() {
             self.record.transfer_continued();
             Auto::Continue
-        } else if H::CONTINUES && !counted && self.end() == End::Unknown {
+        } else if H::CONTINUES && !counted && self.lane.streams().end_of::<H, P>() == End::Unknown {
             Auto::Open
-        } else if single || counted || self.end() != End::Here {
+        } else if single || counted || self.lane.streams().end_of::<H, P>() != End::Here {
             Auto::None
         } else {
             self.card.plan().auto(blocks)
         };
-        if auto == Auto::None && !single && !counted && self.end() == End::Here {
+        if auto == Auto::None && !single && !counted && self.lane.streams().end_of::<H, P>() == End::Here {
             self.lane.streams_mut().set_end(End::Stopped);
         }
         // A reliable write goes past the cache.
-        let cached = !(P::RECOVERS && self.end() == End::Reliable);
-        let (timeout_ns, look_ns) = self.prepare_main((direction, lba, blocks), single, auto, cached);
+        let cached = !(P::RECOVERS && self.lane.streams().end_of::<H, P>() == End::Reliable);
+        let (timeout_ns, look_ns) = self.bus.prepare_main::<P>(
+            &mut self.durability,
+            &self.card,
+            (direction, lba, blocks),
+            single,
+            auto,
+            cached,
+        );
         self.start_phase(Stage::Main, timeout_ns, look_ns, now_ns);
-    }
-
-    /// Prepares the phase with the data of a transfer. Returns how long the controller waits for
-    /// the card, and when the engine polls for its end.
-    #[inline(always)]
-    pub(super) fn prepare_main(
-        &mut self,
-        run: (Direction, u64, u32),
-        single: bool,
-        auto: Auto,
-        cached: bool,
-    ) -> (u64, u64) {
-        let (direction, _, blocks) = run;
-        self.durability.note_change(direction == Direction::Write && cached);
-        let wire_ns = self.bus.wire().data_ns(blocks);
-        let transfer = self.card.plan().transfer(run, single, auto, wire_ns);
-        self.bus.prepare(transfer.phase);
-        (transfer.timeout_ns, Self::first_look_ns(wire_ns, transfer.patience_ns))
-    }
-
-    /// Returns whether the controller transfers the data of a transfer.
-    #[inline(always)]
-    pub(super) fn moves_data(&self) -> bool {
-        self.lane.stage() == Stage::Main && self.bus.moves_data() && !self.lane.has_failed()
     }
 
     /// Starts a phase without data.
@@ -286,7 +311,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
         if Self::FAST {
-            self.lane.set_fast_kind(kind);
+            self.blockers.set_fast_kind(kind);
         }
         if Self::EARLY {
             self.lane.early_mut().begin();
@@ -314,13 +339,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[cold]
     fn not_started(&mut self, outcome: Outcome, now_ns: u64) {
-        self.forget_fast();
+        self.blockers.forget_fast();
         if outcome == Outcome::Unsupported {
             return self.fail(Error::Unsupported);
         }
         self.record.start_refused();
         if outcome == (Outcome::Again { first: true })
-            && let Some(patience_ns) = self.patience_ns()
+            && let Some(patience_ns) = self.lane.patience_ns::<H, N, P>(&self.bus, &self.card, &self.batch)
         {
             // This deadline covers this start and all its further tries.
             self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));

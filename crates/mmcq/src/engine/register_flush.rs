@@ -4,6 +4,7 @@
 //! Bit 0 of the register starts a flush and reads as 1 until the flush is over; the busy after
 //! CMD49 may end before.
 
+use super::card::Card;
 use super::extras::Place;
 use super::{BLOCK_BYTES, Breach, Engine, Error};
 use crate::host::{Data, Direction, Host};
@@ -13,6 +14,15 @@ use crate::spec::response::R1;
 
 /// Time between two polls of the register, in nanoseconds.
 const ASK_NS: u64 = 1_000_000;
+
+impl Card {
+    pub fn flush_limit_ns(&self) -> u64 {
+        match self.target().map(|t| t.flush) {
+            Some(super::FlushBy::SdCache { timeout_ns, .. }) => timeout_ns,
+            _ => 0,
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_register_flush(&mut self, at: Extension, now_ns: u64) {
@@ -44,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn register_flush_reached(&mut self, place: Place, status: u32, now_ns: u64) {
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         if status & R1::ERRORS & !R1::SWITCH_ERROR != 0 {
             let result = self.flush_failed(status & !R1::SWITCH_ERROR);
             return self.end_control(result);
@@ -57,20 +67,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if over {
                     let result = self.flush_ended();
                     self.end_control(result);
-                } else if waited_ns >= self.flush_limit_ns() {
+                } else if waited_ns >= self.card.flush_limit_ns() {
                     let error = Error::Protocol(Breach::FlushNeverEnds);
                     self.end_control(Err(error));
                 } else {
                     self.pause_at(Place::FlushAsk, ASK_NS, now_ns);
                 }
             }
-        }
-    }
-
-    fn flush_limit_ns(&self) -> u64 {
-        match self.card.target().map(|t| t.flush) {
-            Some(super::FlushBy::SdCache { timeout_ns, .. }) => timeout_ns,
-            _ => 0,
         }
     }
 

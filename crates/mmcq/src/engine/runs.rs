@@ -1,6 +1,7 @@
 //! State of sequential runs: the transfer that is left open, how the one in progress ends, and the
 //! run of each direction.
 
+use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
 use crate::host::Direction;
 
@@ -22,6 +23,12 @@ impl Open {
     #[inline(always)]
     pub fn owes(&self) -> bool {
         self.told_ns.is_some()
+    }
+
+    /// Returns by when an open transfer is closed, so that the status of its writes comes.
+    /// `owed_ns`: the longest time that a status is owed.
+    pub fn owed_by_ns(&self, owed_ns: u64) -> u64 {
+        self.told_ns.map_or(NEVER, |told_ns| later(told_ns, owed_ns))
     }
 }
 
@@ -262,8 +269,10 @@ impl Streams {
     /// Returns how long a transfer of this direction is kept open, at most `limit_ns`; 0: not at
     /// all.
     #[inline]
-    pub fn hold_ns(&mut self, direction: Direction, limit_ns: u64) -> u64 {
-        self.runs(direction).hold_ns(limit_ns)
+    pub fn hold_ns(&self, direction: Direction, limit_ns: u64) -> u64 {
+        let [reads, writes] = &self.runs;
+        let runs = if direction == Direction::Read { reads } else { writes };
+        runs.hold_ns(limit_ns)
     }
 
     /// Returns whether the client of the last run of this direction pauses between its requests.

@@ -226,6 +226,11 @@ impl<const N: usize> Slots<N> {
         self.free.count_ones()
     }
 
+    /// Returns the number of slots that are not free.
+    pub fn used(&self) -> usize {
+        N - self.free_count() as usize
+    }
+
     /// Returns the first slot of the queue, or [`NONE`].
     #[inline(always)]
     pub fn head(&self) -> u8 {

@@ -13,14 +13,17 @@
 
 use super::area::goes_behind;
 use super::bus::COMMAND_TIMEOUT_NS;
-use super::extras::{Event, Pieces, Place, Step};
+use super::card::Card;
+use super::durability::Durability;
+use super::extras::{Event, Memory, Pieces, Place, Step};
+use super::order::Order;
 use super::phases::Stage;
 use super::runs::End;
-use super::slot::{NONE, Rules, Slot, bits};
+use super::slot::{NONE, Rules, Slot, Slots, bits};
 use super::stream::Close;
 use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -39,11 +42,11 @@ impl Slot {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl Card {
     /// Checks a request that needs [`enable_extended_ops`](Self::enable_extended_ops), and returns
     /// the reason if it cannot be accepted.
-    pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
-        let Some(target) = self.card.target().as_ref() else { return Err(Error::NoCard) };
+    pub fn admit_extra(&self, request: &Request) -> Result<(), Error> {
+        let Some(target) = self.target().as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
             Kind::PartitionAccess(visit) => return visit.admitted(target, request.buf.len_bytes()),
@@ -57,10 +60,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if target.protected {
             return Err(Error::Protected);
         }
-        if matches!(request.kind, Kind::Erase { .. }) && !self.card.abilities().are_known() {
+        if matches!(request.kind, Kind::Erase { .. }) && !self.abilities().are_known() {
             return Err(Error::Unequipped);
         }
-        let erase = &self.card.abilities().erase;
+        let erase = &self.abilities().erase;
         let given = request.buf.len_bytes();
         match request.kind {
             Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => Err(Error::Unsupported),
@@ -71,7 +74,36 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => Ok(()),
         }
     }
+}
 
+impl<P: Profile> Order<P> {
+    /// Ends a request with this error before it is sent.
+    pub fn refuse<const N: usize>(
+        &mut self,
+        slots: &mut Slots<N>,
+        memory: &mut Memory,
+        index: u8,
+        error: Error,
+    ) {
+        memory.set_piece_state(Pieces::Unknown);
+        self.turn_down(slots, index, error);
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    /// Completes requests that wait for a flush, since the one that just ended was theirs too. None
+    /// of their writes is flushed or written once more: a younger request on the same blocks may be
+    /// complete by then. A flush stays if there is a loss that no client has read yet.
+    pub fn end_flushed(&mut self, ledger: &Durability, control: u8) {
+        let joins = ledger.is_settled();
+        for index in bits(self.take_served(control, joins)) {
+            let result = self.at(index).result();
+            self.end_with(index, result);
+        }
+    }
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Begins a durable write, its flush, or a write of zeroes.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
@@ -81,15 +113,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (kind, moved) = (slot.kind(), slot.moved_blocks());
         let (durable, zero) = (slot.rules().has(Rules::DURABLE), slot.rules().has(Rules::ZERO));
         let Some((_, lba, rest)) = slot.span() else { return };
-        let Some(target) = *self.card.target() else { return self.refuse(index, Error::NoCard) };
+        let Some(target) = *self.card.target() else {
+            return self.order.refuse(&mut self.slots, self.services.memory_mut(), index, Error::NoCard);
+        };
         let Kind::Write { lba: start, blocks } = kind else {
-            return self.refuse(index, Error::Unsupported);
+            return self.order.refuse(&mut self.slots, self.services.memory_mut(), index, Error::Unsupported);
         };
         // The loss is reported when the write's turn comes, and not when it is submitted: the card
         // may have lost its state without the engine's knowledge, or the supervisor be about to
         // reset it.
         if durable && !zero && moved == 0 && self.durability.take_loss() {
-            return self.refuse(index, Error::CacheLost);
+            return self.order.refuse(&mut self.slots, self.services.memory_mut(), index, Error::CacheLost);
         }
         if rest == 0 {
             return self.flush_written(index, now_ns);
@@ -101,7 +135,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A late error of a piece comes with the status after it, and belongs to this request.
         if moved > 0 && self.services.memory().pieces() != Pieces::Good {
             if self.services.memory().pieces() == Pieces::Asked {
-                return self.refuse(index, Error::Program(R1::ERROR));
+                return self.order.refuse(
+                    &mut self.slots,
+                    self.services.memory_mut(),
+                    index,
+                    Error::Program(R1::ERROR),
+                );
             }
             self.services.memory_mut().set_piece_state(Pieces::Asked);
             self.services.memory_mut().set_step(Step::Command(Place::Piece));
@@ -129,10 +168,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.map_in_turn(index, now_ns) {
             Ok(true) => {}
             Ok(false) => return,
-            Err(error) => return self.refuse(index, error),
+            Err(error) => {
+                return self.order.refuse(&mut self.slots, self.services.memory_mut(), index, error);
+            }
         }
         self.slots.at_mut(index).set_flush_after(durable && cached && !reliable);
-        let piece = most.min(self.limits().blocks);
+        let piece = most.min(self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks);
         let segment = if zero { self.slots.at(index).segment().same() } else { self.rest_of(index) };
         let end = if durable && reliable { End::Reliable } else { End::Here };
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
@@ -156,13 +197,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.batch.alone(direction, index, lba, blocks);
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
         self.batch.one_segment(segment);
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().sent(&waiting, now_ns);
-        }
+        self.order.note_sent(&self.slots, index, now_ns);
         self.slots.unlink(index);
         self.slots.at_mut(index).set_active();
         self.timers.clear_idle();
-        self.note_transfer_start(end);
+        self.lane.note_transfer_start(&mut self.record, &mut self.incident, end);
         if H::CONTINUES {
             self.lane.streams_mut().note_transfer_start(now_ns);
         }
@@ -177,36 +216,24 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a request with this error before it is sent.
-    fn refuse(&mut self, index: u8, error: Error) {
-        self.services.memory_mut().set_piece_state(Pieces::Unknown);
-        self.turn_down(index, error);
-    }
-
     /// Handles the status after a piece of the write at the head of the queue.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().set_piece_state(Pieces::Good);
         let head = self.slots.head();
         if status & R1::DEFERRED != 0 && head != NONE {
-            self.refuse(head, super::outcome::not_written(status));
+            self.order.refuse(
+                &mut self.slots,
+                self.services.memory_mut(),
+                head,
+                super::outcome::not_written(status),
+            );
         }
-        self.go_idle(now_ns);
-    }
-
-    /// Completes requests that wait for a flush, since the one that just ended was theirs too. None
-    /// of their writes is flushed or written once more: a younger request on the same blocks may be
-    /// complete by then. A flush stays if there is a loss that no client has read yet.
-    pub(super) fn end_flushed(&mut self) {
-        let joins = self.durability.is_settled();
-        for index in bits(self.slots.take_served(self.lane.control(), joins)) {
-            let result = self.slots.at(index).result();
-            self.end_slot(index, result);
-        }
+        self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
     /// Starts the flush of a durable write whose status has come; its data are in the card's cache.
     fn flush_written(&mut self, index: u8, now_ns: u64) {
-        if self.owes_status() {
+        if self.durability.owes_status(&self.slots) {
             return self.ask_status(Stage::Status, now_ns);
         }
         self.slots.unlink(index);
@@ -216,7 +243,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // since the card has its data.
         slot.set_moved(0);
         self.lane.set_control(index);
-        self.close_fast();
+        self.blockers.close_fast();
         self.batch.forget();
         self.record.durable_flushed();
         self.begin_flush(now_ns);
@@ -249,12 +276,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (Some((direction, lba, rest)), Some(sectors)) =
             (self.slots.at(index).span(), self.card.target().map(|target| target.sectors))
         else {
-            return self.refuse(index, Error::NoCard);
+            return self.order.refuse(&mut self.slots, self.services.memory_mut(), index, Error::NoCard);
         };
         match self.map_in_turn(index, now_ns) {
             Ok(true) => {}
             Ok(false) => return,
-            Err(error) => return self.refuse(index, error),
+            Err(error) => {
+                return self.order.refuse(&mut self.slots, self.services.memory_mut(), index, error);
+            }
         }
         let before = sectors.saturating_sub(1).saturating_sub(lba);
         let most = match u32::try_from(before) {
@@ -262,7 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Ok(before) if before > 0 => rest.min(before),
             _ => rest,
         };
-        let piece = most.min(self.limits().blocks);
+        let piece = most.min(self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks);
         self.send_alone(index, (direction, lba, piece), self.rest_of(index), End::Here, now_ns);
     }
 }

@@ -21,15 +21,21 @@
 //! Where the host cannot continue a transfer, or has failed to, each transfer is closed. With a
 //! CMD23 of the host or the engine, it ends by itself.
 
-use super::bus::COMMAND_TIMEOUT_NS;
+use super::batch::Batch;
+use super::bus::{Bus, COMMAND_TIMEOUT_NS};
+use super::card::Card;
+use super::durability::Durability;
+use super::lane::Lane;
 use super::outcome::past_end;
 use super::phases::{STOP_TIMEOUT_NS, Stage};
-use super::runs::{End, Open};
-use super::slot::{NONE, Rules, bits};
-use super::timers::{NEVER, later};
-use super::{Engine, Error, StaysOpen};
+use super::record::Record;
+use super::recover::Incident;
+use super::runs::{End, Open, Streams};
+use super::slot::{NONE, Rules, Slots, bits};
+use super::timers::{Timers, later};
+use super::{Config, Engine, Error, StaysOpen};
 use crate::host::{Auto, BusyDetect, Direction, Host, Segment};
-use crate::sched::{Policy, Profile};
+use crate::sched::{Lanes, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -81,91 +87,197 @@ impl Close {
 /// Most blocks of CMD23, whose count has 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl<const N: usize> Slots<N> {
+    pub fn stands_alone(&self, index: u8) -> bool {
+        let slot = self.at(index);
+        slot.solo() || slot.rules() != Rules::NONE
+    }
+}
+
+impl<const N: usize> Batch<N> {
+    /// Returns whether a request of the collected transfer's direction is queued that begins at
+    /// this block.
+    pub fn queued_at(&self, slots: &Slots<N>, lba: u64) -> bool {
+        bits(slots.mergeable(self.direction()))
+            .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
+    }
+
+    /// Returns how many blocks of the last collected request do not fit into the transfer.
+    pub fn unfitted_blocks(&self, slots: &Slots<N>) -> u32 {
+        let Some(&last) = self.members().last() else { return 0 };
+        let left = slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
+        u32::try_from(left.saturating_sub(self.end())).unwrap_or(0)
+    }
+
+    /// Returns whether the host can keep the collected transfer open, with its memory. Called when
+    /// that memory is mapped.
+    pub fn goes_on_in<H: Host>(&self, host: &H) -> bool {
+        let (blocks, direction) = (self.blocks(), self.direction());
+        let asks = |segment: &Segment| host.goes_on_with(segment, blocks, direction);
+        !H::CONTINUES_BY_REQUEST || self.segments(true).iter().all(asks)
+    }
+}
+
+impl Streams {
     /// Notes the run of the collected transfer, which is about to begin with this request.
-    pub(super) fn note_run(&mut self, first: u8, now_ns: u64) {
+    pub fn note_run<H: Host, const N: usize>(
+        &mut self,
+        batch: &Batch<N>,
+        slots: &Slots<N>,
+        limit_ns: u64,
+        first: u8,
+        now_ns: u64,
+    ) {
         if !H::CONTINUES {
             return;
         }
-        let slot = self.slots.at(first);
+        let slot = slots.at(first);
         if slot.moved_blocks() == 0 {
-            let (lba, arrived_ns) = (self.batch.lba(), slot.arrived_ns());
-            let (direction, limit_ns) = (self.batch.direction(), self.config.hold_ns);
-            self.lane.streams_mut().note_request(direction, lba, arrived_ns, limit_ns);
+            let (lba, arrived_ns) = (batch.lba(), slot.arrived_ns());
+            self.note_request(batch.direction(), lba, arrived_ns, limit_ns);
         }
-        self.lane.streams_mut().note_transfer_start(now_ns);
+        self.note_transfer_start(now_ns);
     }
 
     /// Notes that the data of a read or write are over. `on`: they continued an open transfer,
     /// without a command.
-    pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
+    pub fn note_data<H: Host, const N: usize>(
+        &mut self,
+        batch: &Batch<N>,
+        bus: &Bus<H>,
+        on: bool,
+        now_ns: u64,
+    ) {
         if H::CONTINUES {
-            let wire_ns = self.bus.wire().bits_ns(self.batch.blocks());
-            self.lane.streams_mut().note_data_end(self.batch.direction(), wire_ns, on, now_ns);
+            let wire_ns = bus.wire().bits_ns(batch.blocks());
+            self.note_data_end(batch.direction(), wire_ns, on, now_ns);
         }
     }
 
     /// Notes that the end of a transfer begins now: the engine sends CMD12 for it, or all data of a
     /// write are at the card and the engine waits for its busy.
-    pub(super) fn note_ending(&mut self, direction: Direction, now_ns: u64) {
+    pub fn note_ending<H: Host>(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
-            self.lane.streams_mut().note_end_start(direction, now_ns);
+            self.note_end_start(direction, now_ns);
         }
     }
 
     /// Notes that the card has ended the transfer.
-    pub(super) fn note_ended(&mut self, now_ns: u64) {
+    pub fn note_ended<H: Host>(&mut self, now_ns: u64) {
         if H::CONTINUES {
-            self.lane.streams_mut().note_end(now_ns);
+            self.note_end(now_ns);
         }
     }
 
-    pub(super) fn can_continue(&self) -> bool {
+    pub fn can_continue<H: Host>(&self, host: &H, config: &Config, incident: &Incident) -> bool {
         H::CONTINUES
-            && self.bus.host().caps().continue_data
-            && self.lane.streams().may_continue()
-            && self.config.stays_open != StaysOpen::Never
-            && !self.incident.is_open()
+            && host.caps().continue_data
+            && self.may_continue()
+            && config.stays_open != StaysOpen::Never
+            && !incident.is_open()
     }
 
-    /// Returns whether the host can keep the collected transfer open, with its memory. Called when
-    /// that memory is mapped.
-    pub(super) fn host_goes_on(&self) -> bool {
-        let (blocks, direction) = (self.batch.blocks(), self.batch.direction());
-        let asks = |segment: &Segment| self.bus.host().goes_on_with(segment, blocks, direction);
-        !H::CONTINUES_BY_REQUEST || self.batch.segments(true).iter().all(asks)
+    /// Returns how long a transfer of this direction stays open when its data are over and nothing waits.
+    pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
+        let limit_ns = config.hold_ns;
+        match config.stays_open {
+            StaysOpen::Never => 0,
+            StaysOpen::WherePays => self.hold_ns(direction, limit_ns),
+            StaysOpen::Always => limit_ns,
+        }
     }
 
-    /// Returns the block after the collected transfer's last one.
-    fn batch_end(&self) -> u64 {
-        self.batch.lba().saturating_add(u64::from(self.batch.blocks()))
+    /// Returns whether the client of a collected write gets its result before the transfer is
+    /// closed for another waiting request. A client that usually pauses gets it, as it would if
+    /// nothing waited: the transfer is closed in the client's pause.
+    pub fn prefers_pause(&self, direction: Direction, config: &Config) -> bool {
+        direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }
 
-    /// Returns whether a request of the collected transfer's direction is queued that begins at
-    /// this block.
-    fn queued_at(&self, lba: u64) -> bool {
-        bits(self.slots.mergeable(self.batch.direction()))
-            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo())
+    /// Returns the reason to close an open transfer whose time is over.
+    pub fn held_out(&self, config: &Config, now_ns: u64) -> Close {
+        let owed = self.open().is_some_and(|open| open.owed_by_ns(config.owed_ns) <= now_ns);
+        if owed { Close::Owed } else { Close::Idle }
     }
 
-    /// Returns how many blocks of the last collected request do not fit into the transfer.
-    fn unfitted_blocks(&self) -> u32 {
-        let Some(&last) = self.batch.members().last() else { return 0 };
-        let left =
-            self.slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
-        u32::try_from(left.saturating_sub(self.batch_end())).unwrap_or(0)
+    /// Returns where the transfer in progress ends. Lean firmware on a host that cannot continue
+    /// one has no other end.
+    #[inline(always)]
+    pub fn end_of<H: Host, P: Profile>(&self) -> End {
+        if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }
     }
 
+    /// Returns whether a transfer is left open. A host that cannot continue one has none.
+    #[inline(always)]
+    pub fn is_left_open<H: Host>(&self) -> bool {
+        H::CONTINUES && self.open().is_some()
+    }
+}
+
+impl Card {
+    pub fn stop_timeout_ns(&self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Read => STOP_TIMEOUT_NS,
+            Direction::Write => self.target().map_or(STOP_TIMEOUT_NS, |t| t.write_timeout_ns),
+        }
+    }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    pub fn go_idle<H: Host>(&mut self, timers: &mut Timers, now_ns: u64) {
+        self.streams_mut().note_ended::<H>(now_ns);
+        self.set_idle();
+        timers.clear();
+    }
+
+    /// Handles a failed phase. Returns true if it should have continued a transfer; its requests
+    /// are tried again with a command of their own.
+    pub fn continue_failed<H: Host>(&mut self, bus: &Bus<H>, record: &mut Record, error: Error) -> bool {
+        if !H::CONTINUES {
+            return false;
+        }
+        let ours = self.stage() == Stage::Main && !self.has_control();
+        let auto = bus.phase().auto;
+        if !ours || matches!(error, Error::Removed) {
+            return false;
+        }
+        if auto == Auto::Open && H::CONTINUES_BY_REQUEST {
+            // A controller that cannot even begin an open transfer must not be asked for ever.
+            self.streams_mut().failed_to_continue(false);
+        }
+        if auto != Auto::Continue {
+            return false;
+        }
+        record.not_continued();
+        record.closed(Close::Fault);
+        self.streams_mut().failed_to_continue(matches!(error, Error::Unsupported));
+        true
+    }
+
+    /// Clears the open transfer after a recovery. Returns true if writes of it were completed
+    /// before their status was known; the status is read now.
+    pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
+        let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
+        ledger.take_unsettled() || exposed
+    }
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Decides how the collected transfer will end.
     pub(super) fn foresee(&mut self) -> End {
-        if !self.can_continue() || !self.blockers.is_running() || !self.host_goes_on() {
+        if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
+            || !self.blockers.is_running()
+            || !self.batch.goes_on_in(self.bus.host())
+        {
             return End::Here;
         }
-        if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.batch.end() >= t.sectors) {
             return End::Here;
         }
-        let rest = self.unfitted_blocks();
-        if self.queued_at(self.batch_end().saturating_add(u64::from(rest))) || self.hold_ns() > 0 {
+        let rest = self.batch.unfitted_blocks(&self.slots);
+        if self.batch.queued_at(&self.slots, self.batch.end().saturating_add(u64::from(rest)))
+            || self.lane.streams().stay_ns(self.batch.direction(), &self.config) > 0
+        {
             return End::Unknown;
         }
         // A continued transfer, which has no command, ends without busy, also where the host sees
@@ -173,7 +285,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let write = self.batch.direction() == Direction::Write;
         let unseen = write && self.bus.host().caps().busy == BusyDetect::Interrupt;
         let counts = self.card.target().is_some_and(|t| t.count)
-            && self.counts(self.batch.direction())
+            && self.bus.counts(self.batch.direction())
             && !unseen
             && !self.bus.host().caps().open_until_stopped;
         match self.batch.blocks().saturating_add(rest) {
@@ -183,34 +295,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns how long the collected transfer stays open when its data are over and nothing waits.
-    fn hold_ns(&mut self) -> u64 {
-        let limit_ns = self.config.hold_ns;
-        match self.config.stays_open {
-            StaysOpen::Never => 0,
-            StaysOpen::WherePays => self.lane.streams_mut().hold_ns(self.batch.direction(), limit_ns),
-            StaysOpen::Always => limit_ns,
-        }
-    }
-
     /// Returns whether the collected transfer continues the open one.
     pub(super) fn continues(&self, open: Open) -> bool {
         open.direction == self.batch.direction()
             && open.next == self.batch.lba()
             && !self.bus.wire().is_doubted()
-            && self.can_continue()
+            && self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
-    }
-
-    fn stands_alone(&self, index: u8) -> bool {
-        let slot = self.slots.at(index);
-        slot.solo() || slot.rules() != Rules::NONE
     }
 
     /// Decides about an open transfer whose data are over, while the card waits for more. Returns
     /// until when it may wait, or why the transfer is closed.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
-        if !self.can_continue() {
+        if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
         }
         if self.bus.host().caps().open_until_stopped && self.bus.phase().auto == Auto::None {
@@ -219,54 +316,45 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.bus.wire().is_doubted() {
             return Err(Close::Retune);
         }
-        if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.batch.end() >= t.sectors) {
             return Err(Close::Edge);
         }
         // A durable write is answered when the card has ended its transfer, and a request that must
         // be alone leaves nothing open.
-        if self.batch.members().first().is_some_and(|&first| self.stands_alone(first)) {
+        if self.batch.members().first().is_some_and(|&first| self.slots.stands_alone(first)) {
             return Err(Close::End);
         }
         if self.blockers.is_halted() {
             return Err(Close::Stop);
         }
         // A transfer whose length CMD23 has set ends soon by itself.
-        if was.is_some_and(|open| open.counted == 0 && self.owed_by_ns(&open) <= now_ns) {
+        if was.is_some_and(|open| open.counted == 0 && open.owed_by_ns(self.config.owed_ns) <= now_ns) {
             return Err(Close::Owed);
         }
-        if self.unfitted_blocks() > 0 || self.queued_at(self.batch_end()) {
+        if self.batch.unfitted_blocks(&self.slots) > 0 || self.batch.queued_at(&self.slots, self.batch.end())
+        {
             return Ok(now_ns);
         }
         let head = self.slots.head();
-        if head != NONE && !self.prefer_pause() {
+        if head != NONE && !self.lane.streams().prefers_pause(self.batch.direction(), &self.config) {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
-        match self.hold_ns() {
+        match self.lane.streams().stay_ns(self.batch.direction(), &self.config) {
             _ if !self.blockers.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
             // A chore, or a rest of the card, does not wait for an open transfer that no request
             // continues.
-            hold_ns => Ok(later(now_ns, hold_ns).min(self.quiet_chore_ns())),
+            hold_ns => Ok(later(now_ns, hold_ns).min(self.supervisor.quiet_chore_ns::<H, P>(
+                &self.bus,
+                &self.timers,
+                &self.record,
+            ))),
         }
-    }
-
-    /// Decides whether the client of a collected write gets its result before the transfer is
-    /// closed for another waiting request. A client that usually pauses gets it, as it would if
-    /// nothing waited: the transfer is closed in the client's pause.
-    fn prefer_pause(&mut self) -> bool {
-        let direction = self.batch.direction();
-        let pauses = self.hold_ns() > 0 && self.lane.streams().pauses(direction);
-        pauses && direction == Direction::Write
-    }
-
-    /// Returns by when an open transfer is closed, so that the status of its writes comes.
-    fn owed_by_ns(&self, open: &Open) -> u64 {
-        open.told_ns.map_or(NEVER, |told_ns| later(told_ns, self.config.owed_ns))
     }
 
     /// Handles the end of the data of an open transfer.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
-        let (direction, next) = (self.batch.direction(), self.batch_end());
+        let (direction, next) = (self.batch.direction(), self.batch.end());
         if H::CONTINUES && self.bus.phase().auto == Auto::Continue {
             self.lane.streams_mut().continued();
         }
@@ -293,11 +381,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.hold_or_close(was, now_ns) {
             Ok(until_ns) => {
                 // A write of which blocks are still to be sent is not complete.
-                if direction == Direction::Write && self.unfitted_blocks() == 0 {
+                if direction == Direction::Write && self.batch.unfitted_blocks(&self.slots) == 0 {
                     open.told_ns.get_or_insert(now_ns);
                 }
                 self.lane.streams_mut().leave_open(Some(open));
-                self.timers.hold_until(until_ns.min(self.owed_by_ns(&open)));
+                self.timers.hold_until(until_ns.min(open.owed_by_ns(self.config.owed_ns)));
                 self.end_transfer(None, now_ns);
             }
             // The data of a read are here: its clients need not wait for the end of the transfer.
@@ -308,7 +396,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
                 self.lane.streams_mut().leave_open(Some(open));
                 if left_open {
-                    self.count_close(reason);
+                    self.record.closed(reason);
                 }
                 self.stop_open(now_ns);
                 self.release_members(false, now_ns);
@@ -319,7 +407,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.lane.streams_mut().leave_open(None);
                 self.durability.mark_unsettled(before);
                 if left_open {
-                    self.count_close(reason);
+                    self.record.closed(reason);
                 }
                 self.stop_alone(now_ns);
             }
@@ -328,20 +416,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Ends a transfer on a host that neither ends it by itself nor can continue it.
     fn stop_alone(&mut self, now_ns: u64) {
-        self.note_ending(self.batch.direction(), now_ns);
-        let limit_ns = self.stop_timeout_ns(self.batch.direction());
+        self.lane.streams_mut().note_ending::<H>(self.batch.direction(), now_ns);
+        let limit_ns = self.card.stop_timeout_ns(self.batch.direction());
         self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
-    }
-
-    fn stop_timeout_ns(&self, direction: Direction) -> u64 {
-        match direction {
-            Direction::Read => STOP_TIMEOUT_NS,
-            Direction::Write => self.card.target().map_or(STOP_TIMEOUT_NS, |t| t.write_timeout_ns),
-        }
-    }
-
-    fn count_close(&mut self, reason: Close) {
-        self.record.closed(reason);
     }
 
     /// Returns why the open transfer must be closed now; `None`: it may wait.
@@ -362,13 +439,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if head != NONE {
             return self.slots.at(head).span().is_none().then_some(Close::Barrier);
         }
-        self.timers.hold_is_over(now_ns).then(|| self.held_out(now_ns))
-    }
-
-    /// Returns the reason to close an open transfer whose time is over.
-    pub(super) fn held_out(&self, now_ns: u64) -> Close {
-        let owed = self.lane.streams().open().is_some_and(|open| self.owed_by_ns(&open) <= now_ns);
-        if owed { Close::Owed } else { Close::Idle }
+        self.timers.hold_is_over(now_ns).then(|| self.lane.streams().held_out(&self.config, now_ns))
     }
 
     /// Ends the open transfer by CMD12.
@@ -376,7 +447,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.streams().is_open() {
             return;
         }
-        self.count_close(reason);
+        self.record.closed(reason);
         if matches!(reason, Close::Break | Close::Barrier | Close::Memory) {
             let head = self.slots.head();
             let arrived_ns = if head == NONE { now_ns } else { self.slots.at(head).arrived_ns() };
@@ -387,23 +458,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn stop_open(&mut self, now_ns: u64) {
         let Some(open) = self.lane.streams().open() else { return };
-        self.note_ending(open.direction, now_ns);
+        self.lane.streams_mut().note_ending::<H>(open.direction, now_ns);
         self.lane.busy_mut().not_asked();
-        let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
+        let limit_ns = self.card.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
 
     /// Handles the response of a CMD12 for which no request waits.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
-        let Some(open) = self.lane.streams_mut().take_open() else { return self.go_idle(now_ns) };
+        let Some(open) = self.lane.streams_mut().take_open() else {
+            return self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        };
         if status & (R1::OWN | R1::DEFERRED) & !past_end(open.direction) != 0 {
             // A read has its data. An error that its read-ahead met belongs to no request and to no
             // flush.
             match open.owes() {
-                true => self.owe_late(status),
+                true => {
+                    self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status)
+                }
                 false => {
                     self.record.late_error_unowned();
-                    self.owe_late_status(if status & R1::CARD_ECC_FAILED == 0 { status } else { 0 });
+                    self.durability.owe_late_status::<N, P>(
+                        &mut self.slots,
+                        &self.card,
+                        if status & R1::CARD_ECC_FAILED == 0 { status } else { 0 },
+                    );
                 }
             }
         }
@@ -413,38 +492,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.streams_mut().busy_of_the_end();
             self.watch_busy(now_ns);
         } else {
-            self.go_idle(now_ns);
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
         }
-    }
-
-    pub(super) fn go_idle(&mut self, now_ns: u64) {
-        self.note_ended(now_ns);
-        self.lane.set_idle();
-        self.timers.clear();
-    }
-
-    /// Handles a failed phase. Returns true if it should have continued a transfer; its requests
-    /// are tried again with a command of their own.
-    pub(super) fn continue_failed(&mut self, error: Error) -> bool {
-        if !H::CONTINUES {
-            return false;
-        }
-        let ours = self.lane.stage() == Stage::Main && !self.lane.has_control();
-        let auto = self.bus.phase().auto;
-        if !ours || matches!(error, Error::Removed) {
-            return false;
-        }
-        if auto == Auto::Open && H::CONTINUES_BY_REQUEST {
-            // A controller that cannot even begin an open transfer must not be asked for ever.
-            self.lane.streams_mut().failed_to_continue(false);
-        }
-        if auto != Auto::Continue {
-            return false;
-        }
-        self.record.not_continued();
-        self.count_close(Close::Fault);
-        self.lane.streams_mut().failed_to_continue(matches!(error, Error::Unsupported));
-        true
     }
 
     /// Takes the note that the host has declared that it can continue data and has failed to; since
@@ -453,40 +502,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.streams_mut().take_notice()
     }
 
-    /// Clears the open transfer after a recovery. Returns true if writes of it were completed
-    /// before their status was known; the status is read now.
-    pub(super) fn recovered_run(&mut self) -> bool {
-        let exposed = H::CONTINUES && self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
-        self.durability.take_unsettled() || exposed
-    }
-
-    /// Returns where the transfer in progress ends. Lean firmware on a host that cannot continue
-    /// one has no other end.
-    #[inline(always)]
-    pub(super) fn end(&self) -> End {
-        if H::CONTINUES || P::RECOVERS { self.lane.streams().end() } else { End::Here }
-    }
-
-    /// Returns whether a transfer is left open. A host that cannot continue one has none.
-    #[inline(always)]
-    pub(super) fn is_left_open(&self) -> bool {
-        H::CONTINUES && self.lane.streams().open().is_some()
-    }
-
     /// Releases the transfer's requests in their present state: done, waiting for a status, or with
     /// a rest to transfer. `unknown`: the status of its writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.batch.direction() == Direction::Write;
-        let settles = write && !self.is_left_open();
-        let (piece, next) = (self.batch.blocks(), self.batch_end());
+        let settles = write && !self.lane.streams().is_left_open::<H>();
+        let (piece, next) = (self.batch.blocks(), self.batch.end());
         if H::CONTINUES {
             self.lane.streams_mut().went_out(self.batch.direction(), next, now_ns);
         }
         for place in 0..self.batch.members().len() {
             let Some(&index) = self.batch.members().get(place) else { break };
-            if let Some(sent) = self.policy_view(index) {
-                self.order.policy_mut().done(&sent, now_ns);
-            }
+            self.order.note_done(&self.slots, index, now_ns);
             let slot = self.slots.at_mut(index);
             let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
             let moved = left.min(piece);
@@ -494,9 +521,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if moved < left && slot.result().is_ok() {
                 // The rest is the oldest request of all: it goes next. A late error of this piece
                 // comes with the end of the rest.
-                self.push_front(index, now_ns);
+                self.order.push_front(&mut self.slots, index, now_ns);
             } else if settles && unknown && self.is_told_early(index) {
-                self.end_early(index);
+                self.durability.end_early(&mut self.slots, &mut self.blockers, index);
             } else if settles {
                 self.slots.await_status(index);
             } else {
@@ -504,7 +531,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         if P::RECOVERS && self.incident.is_open() {
-            self.went_well();
+            self.incident.went_well::<N, P>(&self.slots, &mut self.card);
         }
     }
 }

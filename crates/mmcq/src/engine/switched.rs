@@ -54,6 +54,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(packs) = self.lane.packs_mut() {
             packs.begin_anew();
         }
-        self.close_fast();
+        self.blockers.close_fast();
     }
 }

@@ -3,27 +3,36 @@
 
 use super::Engine;
 use super::FlushBy;
+use super::card::Card;
+use super::durability::Durability;
 use super::slot::NONE;
 use super::timers::NEVER;
 use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
 
+impl Durability {
+    /// Returns whether a loss of power now could lose writes that are complete.
+    pub fn may_lose(&self, card: &Card) -> bool {
+        self.is_dirty() && card.target().is_some_and(|target| target.flush != FlushBy::Status)
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Refuses new requests; queued ones continue. The card is not used any more when
     /// [`is_idle`](Self::is_idle) returns true.
     pub fn suspend(&mut self) {
         self.blockers.suspend();
-        self.refresh_quirks();
-        self.refresh_help();
+        self.blockers.refresh_quirks(&self.card);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.let_go();
     }
 
     /// Ends a suspension or a halt: requests are accepted and started again.
     pub(super) fn let_in(&mut self) {
         self.blockers.resume();
-        self.refresh_quirks();
-        self.refresh_help();
+        self.blockers.refresh_quirks(&self.card);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.lane.note_free();
     }
 
@@ -31,8 +40,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// their order.
     pub fn halt(&mut self) {
         self.blockers.halt();
-        self.refresh_quirks();
-        self.refresh_help();
+        self.blockers.refresh_quirks(&self.card);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.let_go();
     }
 
@@ -50,18 +59,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.is_quiet()
             && self.slots.head() == NONE
             && self.slots.oldest_io().is_none()
-            && !self.owes_status()
-    }
-
-    /// Returns whether a loss of power now could lose writes that are complete.
-    pub(crate) fn may_lose(&self) -> bool {
-        self.durability.is_dirty() && self.card.target().is_some_and(|target| target.flush != FlushBy::Status)
+            && !self.durability.owes_status(&self.slots)
     }
 
     /// Takes the card away from the engine, if nothing is left to be done or could be lost, and the
     /// card's queue is off. Otherwise returns false, and the card stays.
     pub(crate) fn leave_flushed(&mut self) -> bool {
-        let may = self.is_idle() && !self.may_lose() && !self.lane.is_queued();
+        let may = self.is_idle() && !self.durability.may_lose(&self.card) && !self.lane.is_queued();
         if may {
             self.set_card_params(None);
         }
@@ -74,7 +78,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.is_idle()
             && !self.slots.have_ended()
             && !self.lane.streams().is_open()
-            && !self.is_concurrent()
+            && !self.lane.is_concurrent::<H, P>()
             && !self.lane.has_tasks()
     }
 
@@ -109,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
         self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);
-        self.close_fast();
+        self.blockers.close_fast();
     }
 
     /// Returns the shortest and the longest time between two polls for the card interrupt, in

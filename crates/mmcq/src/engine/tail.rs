@@ -1,8 +1,14 @@
 //! The engine's reports to [`Hold`](super::hold::Hold), and its question whether to wait for the
 //! tail of a batch.
 
-use super::Engine;
-use super::slot::{NONE, Rules};
+use super::batch::Batch;
+use super::blockers::Blockers;
+use super::bus::Bus;
+use super::order::Order;
+use super::recover::Incident;
+use super::slot::{NONE, Rules, Slots};
+use super::timers::Timers;
+use super::{Config, Engine};
 use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Profile, Run};
@@ -15,6 +21,204 @@ pub(super) enum Tail {
     /// The engine does not wait for a tail, and the next transfer is collected already.
     Batch,
     Unknown,
+}
+
+impl<const N: usize> Batch<N> {
+    /// Returns the collected requests as a run of the hold.
+    pub fn run(&self, slots: &Slots<N>) -> Run {
+        let members = self.members();
+        let first = slots.at(self.first());
+        let last = slots.at(members.last().copied().unwrap_or(NONE));
+        let second = members.get(1).map(|&at| slots.at(at).arrived_ns().saturating_sub(first.arrived_ns()));
+        Run {
+            direction: self.direction(),
+            lba: self.lba(),
+            end: self.end(),
+            requests: members.len() as u8,
+            client: last.origin().client,
+            first_ns: first.arrived_ns().min(last.arrived_ns()),
+            last_ns: last.arrived_ns().max(first.arrived_ns()),
+            // A client that submits several requests wakes once: its first request comes before the
+            // others.
+            widest_ns: second.map_or(0, |ns| u32::try_from(ns).unwrap_or(u32::MAX)),
+        }
+    }
+}
+
+impl<P: Profile> Order<P> {
+    /// Returns whether sequential streams are watched.
+    #[inline(always)]
+    pub fn watches(&self, queued: bool) -> bool {
+        !queued && self.tails().is_some_and(|hold| hold.watches())
+    }
+
+    /// Watches streams from now on, since there may be one: a request continues the last transfer
+    /// and its client has waited for that transfer, or several requests go together. Returns false
+    /// if no start is ever delayed.
+    #[cold]
+    pub fn watch_streams<H: Host>(&mut self, blockers: &mut Blockers<H, P>, config: &Config) -> bool {
+        if config.tail_ns == 0 {
+            return false;
+        }
+        let Some(hold) = self.tails_mut() else { return false };
+        hold.awake();
+        blockers.close_fast();
+        true
+    }
+
+    /// Notes that the results of writes may be known now.
+    pub fn note_results<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
+        if !slots.is_settling()
+            && let Some(hold) = self.tails_mut().filter(|hold| hold.watches())
+        {
+            hold.settled(now_ns);
+        }
+    }
+
+    #[inline(never)]
+    pub fn note_stream<const N: usize>(&mut self, slots: &Slots<N>, batch: &Batch<N>, now_ns: u64) {
+        let run = batch.run(slots);
+        if let Some(hold) = self.tails_mut() {
+            hold.broken(now_ns);
+            hold.note_start(&run, now_ns);
+        }
+    }
+
+    /// Notes that the writes in progress are complete before their transfer's end.
+    pub fn note_told<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        batch: &Batch<N>,
+        queued: bool,
+        now_ns: u64,
+    ) {
+        if !self.watches(queued) {
+            return;
+        }
+        let run = batch.run(slots);
+        if let Some(hold) = self.tails_mut() {
+            hold.note_answered(&run, now_ns);
+        }
+    }
+
+    /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
+    /// that is over was its busy.
+    pub fn note_end_of_told<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        batch: &Batch<N>,
+        queued: bool,
+        now_ns: u64,
+    ) {
+        if self.tails().is_some_and(|hold| hold.is_told()) {
+            self.note_end(slots, batch, queued, now_ns);
+        }
+    }
+
+    /// Notes that a transfer has ended, and the controller is free.
+    #[inline]
+    pub fn note_end<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        batch: &Batch<N>,
+        queued: bool,
+        now_ns: u64,
+    ) {
+        if self.watches(queued) {
+            self.note_end_of_run(slots, batch, now_ns);
+        }
+    }
+
+    #[inline(never)]
+    fn note_end_of_run<const N: usize>(&mut self, slots: &Slots<N>, batch: &Batch<N>, now_ns: u64) {
+        self.note_results(slots, now_ns);
+        let run = batch.run(slots);
+        if let Some(hold) = self.tails_mut() {
+            hold.note_transfer_end(&run, now_ns);
+        }
+    }
+
+    /// Notes that the engine reads a status now, by which the transferred writes become complete.
+    pub fn note_question(&mut self, now_ns: u64) {
+        if let Some(hold) = self.tails_mut() {
+            hold.asked(now_ns);
+        }
+    }
+
+    /// Notes that the delayed transfer does not start next: another request does, or none.
+    pub fn hold_broken(&mut self, now_ns: u64) {
+        if let Some(hold) = self.tails_mut() {
+            hold.broken(now_ns);
+        }
+    }
+
+    /// Notes that a whole batch of a stream is sent. If it is not aligned
+    /// to the card's pages, its end is left for the next batch, so that this one and later ones are
+    /// aligned.
+    pub fn square<const N: usize>(&mut self, slots: &Slots<N>, batch: &mut Batch<N>) {
+        let requests = batch.count();
+        // Another client's requests might come between the end of this batch and the request that
+        // continues it.
+        if slots.used() != usize::from(requests) {
+            return;
+        }
+        let (direction, end) = (batch.direction(), batch.end());
+        if let Some(hold) = self.tails_mut().filter(|hold| hold.may_cut(direction, end, requests))
+            && batch.square(slots)
+        {
+            hold.cut();
+        }
+    }
+
+    /// Delays the start until that time, if the policy allows it. Returns false if it starts now.
+    #[inline(always)]
+    pub fn hold_until<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        timers: &mut Timers,
+        until_ns: Option<u64>,
+        first: u8,
+        now_ns: u64,
+    ) -> bool {
+        let Some(until_ns) = until_ns else { return false };
+        if let Some(picked) = self.view(slots, first)
+            && !self.policy().bears(&picked, until_ns)
+        {
+            self.hold_broken(now_ns);
+            return false;
+        }
+        timers.wake_at(until_ns);
+        true
+    }
+
+    /// Decides by the costs until when a start is delayed. Returns false if it starts now.
+    pub fn decide_hold<const N: usize>(
+        &mut self,
+        slots: &Slots<N>,
+        timers: &mut Timers,
+        config: &Config,
+        pending: &Pending,
+        first: u8,
+        now_ns: u64,
+    ) -> bool {
+        let bound_ns = config.tail_ns.into();
+        let until_ns = self.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
+        self.hold_until(slots, timers, until_ns, first, now_ns)
+    }
+
+    /// Returns whether a start is delayed.
+    #[inline(always)]
+    pub fn is_held(&self) -> bool {
+        self.tails().is_some_and(|hold| hold.until_ns().is_some())
+    }
+}
+
+impl<H: Host, P: Profile> Blockers<H, P> {
+    /// Returns whether no start may be delayed now, whatever waits.
+    pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
+        let ails = incident.is_open() || bus.wire().is_doubted();
+        ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -30,26 +234,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
-    /// Returns whether sequential streams are watched.
-    #[inline(always)]
-    pub(super) fn watches(&self) -> bool {
-        !self.lane.is_queued() && self.order.tails().is_some_and(|hold| hold.watches())
-    }
-
-    /// Watches streams from now on, since there may be one: a request continues the last transfer
-    /// and its client has waited for that transfer, or several requests go together. Returns false
-    /// if no start is ever delayed.
-    #[cold]
-    pub(super) fn watch_streams(&mut self) -> bool {
-        if self.config.tail_ns == 0 {
-            return false;
-        }
-        let Some(hold) = self.order.tails_mut() else { return false };
-        hold.awake();
-        self.close_fast();
-        true
-    }
-
     /// Returns whether this request continues the last transfer and its client has waited for it.
     /// If so, streams are watched: their tails may be worth waiting for.
     #[inline(always)]
@@ -57,103 +241,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().is_some()
             && lba == self.batch.end()
             && self.slots.at(first).arrived_ns() < now_ns
-            && self.watch_streams()
-    }
-
-    /// Notes that the results of writes may be known now.
-    pub(super) fn note_results(&mut self, now_ns: u64) {
-        if !self.slots.is_settling()
-            && let Some(hold) = self.order.tails_mut().filter(|hold| hold.watches())
-        {
-            hold.settled(now_ns);
-        }
-    }
-
-    /// Returns the collected requests as a run of the hold.
-    fn collected(&self) -> Run {
-        let members = self.batch.members();
-        let first = self.slots.at(self.batch.first());
-        let last = self.slots.at(members.last().copied().unwrap_or(NONE));
-        let second =
-            members.get(1).map(|&at| self.slots.at(at).arrived_ns().saturating_sub(first.arrived_ns()));
-        Run {
-            direction: self.batch.direction(),
-            lba: self.batch.lba(),
-            end: self.batch.end(),
-            requests: members.len() as u8,
-            client: last.origin().client,
-            first_ns: first.arrived_ns().min(last.arrived_ns()),
-            last_ns: last.arrived_ns().max(first.arrived_ns()),
-            // A client that submits several requests wakes once: its first request comes before the
-            // others.
-            widest_ns: second.map_or(0, |ns| u32::try_from(ns).unwrap_or(u32::MAX)),
-        }
+            && self.order.watch_streams(&mut self.blockers, &self.config)
     }
 
     /// Notes that the first command of a transfer is sent.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
-        if self.watches() || self.batch.members().len() > 1 && self.watch_streams() {
-            self.note_stream(now_ns);
-        }
-    }
-
-    #[inline(never)]
-    fn note_stream(&mut self, now_ns: u64) {
-        let run = self.collected();
-        if let Some(hold) = self.order.tails_mut() {
-            hold.broken(now_ns);
-            hold.note_start(&run, now_ns);
-        }
-    }
-
-    /// Notes that the writes in progress are complete before their transfer's end.
-    pub(super) fn note_told(&mut self, now_ns: u64) {
-        if !self.watches() {
-            return;
-        }
-        let run = self.collected();
-        if let Some(hold) = self.order.tails_mut() {
-            hold.note_answered(&run, now_ns);
-        }
-    }
-
-    /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
-    /// that is over was its busy.
-    pub(super) fn note_end_of_told(&mut self, now_ns: u64) {
-        if self.order.tails().is_some_and(|hold| hold.is_told()) {
-            self.note_end(now_ns);
-        }
-    }
-
-    /// Notes that a transfer has ended, and the controller is free.
-    #[inline]
-    pub(super) fn note_end(&mut self, now_ns: u64) {
-        if self.watches() {
-            self.note_end_of_run(now_ns);
-        }
-    }
-
-    #[inline(never)]
-    fn note_end_of_run(&mut self, now_ns: u64) {
-        self.note_results(now_ns);
-        let run = self.collected();
-        if let Some(hold) = self.order.tails_mut() {
-            hold.note_transfer_end(&run, now_ns);
-        }
-    }
-
-    /// Notes that the engine reads a status now, by which the transferred writes become complete.
-    pub(super) fn note_question(&mut self, now_ns: u64) {
-        if let Some(hold) = self.order.tails_mut() {
-            hold.asked(now_ns);
-        }
-    }
-
-    /// Notes that the delayed transfer does not start next: another request does, or none.
-    pub(super) fn hold_broken(&mut self, now_ns: u64) {
-        if let Some(hold) = self.order.tails_mut() {
-            hold.broken(now_ns);
+        if self.order.watches(self.lane.is_queued())
+            || self.batch.members().len() > 1 && self.order.watch_streams(&mut self.blockers, &self.config)
+        {
+            self.order.note_stream(&self.slots, &self.batch, now_ns);
         }
     }
 
@@ -161,7 +258,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// sets the time at which the engine wakes.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
-        if self.watches() || self.watch_new_stream(first, self.slots.span(first).start, now_ns) {
+        if self.order.watches(self.lane.is_queued())
+            || self.watch_new_stream(first, self.slots.span(first).start, now_ns)
+        {
             self.judge_tail(first, now_ns)
         } else {
             Tail::Unknown
@@ -172,58 +271,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
-            self.hold_broken(now_ns);
+            self.order.hold_broken(now_ns);
             return Tail::Unknown;
         };
-        if self.decide_hold(&pending, first, now_ns) {
+        if self.order.decide_hold(&self.slots, &mut self.timers, &self.config, &pending, first, now_ns) {
             return Tail::Awaited;
         }
-        self.square(pending.run.requests);
+        self.order.square(&self.slots, &mut self.batch);
         Tail::Batch
-    }
-
-    /// Notes that a whole batch of a stream is sent, with this many requests. If it is not aligned
-    /// to the card's pages, its end is left for the next batch, so that this one and later ones are
-    /// aligned.
-    fn square(&mut self, requests: u8) {
-        // Another client's requests might come between the end of this batch and the request that
-        // continues it.
-        if self.slots_in_use() != usize::from(requests) {
-            return;
-        }
-        let (direction, end) = (self.batch.direction(), self.batch.end());
-        if let Some(hold) = self.order.tails_mut().filter(|hold| hold.may_cut(direction, end, requests))
-            && self.batch.square(&self.slots)
-        {
-            hold.cut();
-        }
-    }
-
-    /// Decides by the costs until when a start is delayed. Returns false if it starts now.
-    fn decide_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
-        let bound_ns = self.config.tail_ns.into();
-        let until_ns = self.order.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
-        self.hold_until(until_ns, first, now_ns)
-    }
-
-    /// Delays the start until that time, if the policy allows it. Returns false if it starts now.
-    #[inline(always)]
-    fn hold_until(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
-        let Some(until_ns) = until_ns else { return false };
-        if let Some(picked) = self.policy_view(first)
-            && !self.order.policy().bears(&picked, until_ns)
-        {
-            self.hold_broken(now_ns);
-            return false;
-        }
-        self.timers.wake_at(until_ns);
-        true
-    }
-
-    /// Returns whether a start is delayed.
-    #[inline(always)]
-    pub(super) fn is_held(&self) -> bool {
-        self.order.tails().is_some_and(|hold| hold.until_ns().is_some())
     }
 
     /// Lets a queued request join the delayed transfer, if it continues that transfer; the transfer
@@ -237,7 +292,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Lets an ordinary read or write join the delayed transfer while nothing else is going on.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
-        if self.must_go(now_ns) || self.slots.is_settling() {
+        if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) || self.slots.is_settling()
+        {
             return false;
         }
         let (span, client, bit) =
@@ -260,7 +316,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let until_ns = held.join(bit, span.end, blocks, client, now_ns);
         self.batch.append(index, blocks);
         let first = self.batch.first();
-        if !self.hold_until(until_ns, first, now_ns) {
+        if !self.order.hold_until(&self.slots, &mut self.timers, until_ns, first, now_ns) {
             self.go_with_tail(first, now_ns);
         }
         true
@@ -271,23 +327,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(hold) = self.order.tails_mut() {
             hold.release(now_ns);
         }
-        self.square(self.batch.members().len() as u8);
+        self.order.square(&self.slots, &mut self.batch);
         self.begin_transfer(first, true, now_ns);
         if self.lane.is_idle() {
             self.lane.note_free();
         }
     }
 
-    /// Returns whether no start may be delayed now, whatever waits.
-    fn must_go(&self, now_ns: u64) -> bool {
-        let ails = self.incident.is_open() || self.bus.wire().is_doubted();
-        ails || !self.blockers.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
-    }
-
     /// Collects all waiting requests, if they are one transfer of ordinary requests and nothing
     /// else is to be done. Otherwise returns `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
-        if self.must_go(now_ns) {
+        if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;
         }
         let slot = self.slots.at(first);
@@ -305,7 +355,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if others != 0 || self.slots.has_barrier() || self.slots.has_io() {
             return None;
         }
-        let limits = self.limits();
+        let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
         self.batch.collect(&self.slots, first, limits);
         let requests = self.batch.members().len() as u8;
         if u32::from(requests) != ours.count_ones() {
@@ -315,7 +365,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let most = self.blockers.queue_limit().min(N).min(limits.segments.into());
         let room = most.saturating_sub(requests.into());
         Some(Pending {
-            run: self.collected(),
+            run: self.batch.run(&self.slots),
             slots: ours,
             room_requests: room as u16,
             room_blocks: limits.merged_blocks.saturating_sub(self.batch.blocks()),

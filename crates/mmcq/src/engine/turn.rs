@@ -16,7 +16,7 @@ use super::tail::Tail;
 use super::tasks::Turn;
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{DmaError, Host};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 
 /// Most turns of one call, for each slot. A turn starts a phase or ends a request. A request whose
 /// phases all fail at once takes no more turns than this with its recovery.
@@ -40,7 +40,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Ok(id);
         }
         if Self::FAST
-            && self.is_held()
+            && self.order.is_held()
             && let Some(id) = self.submit_to_held(request, now_ns)
         {
             self.go_on(now_ns);
@@ -51,8 +51,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
-        self.admit(request)?;
-        let index = self.allocate(request.urgent).ok_or(Error::Full)?;
+        self.blockers.admit(&self.card, &self.services, self.supervisor.helping(), request)?;
+        let index =
+            self.blockers.allocate(&mut self.slots, &mut self.record, request.urgent).ok_or(Error::Full)?;
         let mut segment = request.buf.segment(u32::MAX);
         let mut plans = false;
         match request.kind {
@@ -70,15 +71,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let generation = slot.generation();
         if P::RECOVERS && slot.urgent() {
-            self.close_fast();
+            self.blockers.close_fast();
             self.slots.push_urgent(index);
         } else if matches!(slot.kind(), Kind::Io { .. }) {
-            self.close_fast();
+            self.blockers.close_fast();
             self.slots.push_io(index);
         } else {
             self.slots.push_back(index);
         }
-        if let Err(error) = self.prepare(index)
+        if let Err(error) = self.slots.prepare(self.bus.host_mut(), self.config.prepared, index)
             && !matches!(error, Error::Dma(DmaError::Exhausted))
         {
             self.slots.unlink(index);
@@ -87,10 +88,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(error);
         }
         self.record.request_accepted();
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().arrived(&waiting, now_ns);
-        }
-        if !(self.is_held() && self.join_held(index, now_ns)) {
+        self.order.note_arrived(&self.slots, index, now_ns);
+        if !(self.order.is_held() && self.join_held(index, now_ns)) {
             self.lane.note_free();
         }
         self.go_on(now_ns);
@@ -100,7 +99,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Handles an interrupt. Called from the interrupt handler (or from a loop that polls the
     /// controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let fast = Self::FAST && self.lane.fast_kind() != FastKind::Nothing;
+        let fast = Self::FAST && self.blockers.fast_kind() != FastKind::Nothing;
         let moved = if fast {
             self.acknowledge_fast(now_ns)
         } else if Self::FAST && self.is_driven_open() && self.lane.rings_tasks() {
@@ -118,13 +117,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut deferred = self.slots.have_ended();
         if deferred && !self.bus.host().caps().defer_completion {
             if Self::FAST {
-                self.complete_ended();
+                self.slots.complete_ended::<H, P>(
+                    self.bus.host_mut(),
+                    &mut self.durability,
+                    self.config.prepared,
+                );
             } else {
-                self.finish();
+                self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
             }
             deferred = false;
         } else if H::DEFERS_BY_REQUEST && deferred {
-            deferred = self.complete_prompt();
+            deferred = self.slots.complete_prompt::<H, P>(self.bus.host_mut(), &mut self.durability);
         }
         self.work(deferred)
     }
@@ -132,16 +135,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does all that is due. The platform calls it when a deadline has come and when completions
     /// were deferred. The platform may also call it at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
-        self.finish();
+        self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
         if P::RECOVERS && self.slots.are_cramped() {
-            self.give_back_ahead();
+            self.slots.give_back_ahead(self.bus.host_mut());
         }
         self.advance(now_ns);
         if self.timers.is_kept() {
             self.stop_again(now_ns);
             self.go_on(now_ns);
         }
-        self.finish();
+        self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
         if !H::CARD_IRQ && self.timers.take_look(now_ns) {
             // Whether a function requests attention, the task that is woken must find out.
             self.card.functions_mut().ask();
@@ -293,19 +296,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cfg_attr(target_pointer_width = "32", inline(never))]
     #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
     fn dispatch(&mut self, now_ns: u64) -> bool {
-        self.note_results(now_ns);
+        self.order.note_results(&self.slots, now_ns);
         if !self.lane.is_idle() {
             self.try_early(now_ns);
             self.try_concurrent(now_ns);
             return false;
         }
-        if self.is_concurrent() {
+        if self.lane.is_concurrent::<H, P>() {
             return false;
         }
-        if self.owes_status() && self.card.target().is_none() {
+        if self.durability.owes_status(&self.slots) && self.card.target().is_none() {
             // The card was taken from the engine while these writes were on the bus: no card can
             // send their status.
-            self.end_settling(Error::NoCard);
+            self.incident.end_settling(&mut self.slots, Error::NoCard);
             self.durability.lose_status();
         }
         self.timers.wake_for_kept();
@@ -313,7 +316,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.wake_now();
             return false;
         }
-        if self.is_left_open()
+        if self.lane.streams().is_left_open::<H>()
             && let Some(reason) = self.must_close(now_ns)
         {
             self.close(reason, now_ns);
@@ -341,7 +344,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let memory_waits = head != NONE || self.asks_soon();
         let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
         if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
-            if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent() {
+            if P::RECOVERS && self.durability.owes_status(&self.slots) && self.slots.at(io).urgent() {
                 // The urgent command would read, and clear, errors that belong to these writes.
                 self.ask_status(Stage::Status, now_ns);
                 return true;
@@ -358,10 +361,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.clear_chain();
         }
         if head == NONE {
-            self.hold_broken(now_ns);
-            if self.is_left_open() {
+            self.order.hold_broken(now_ns);
+            if self.lane.streams().is_left_open::<H>() {
                 self.timers.wake_after_hold();
-            } else if self.owes_status() {
+            } else if self.durability.owes_status(&self.slots) {
                 if !P::RECOVERS || !self.postpone_status(now_ns) {
                     self.ask_status(Stage::Status, now_ns);
                 }
@@ -371,12 +374,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.slots.at(head).span().is_some() {
-            match self.pick(head, now_ns) {
+            match self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns) {
                 Some(first) if self.start_pack_with(first, now_ns) => return true,
                 Some(first) if self.start_chain_with(first, now_ns) => return true,
                 Some(first) => match self.tail_of(first, now_ns) {
                     // The tail will continue the transfer that is left open.
-                    Tail::Awaited if self.is_left_open() => return false,
+                    Tail::Awaited if self.lane.streams().is_left_open::<H>() => return false,
                     Tail::Awaited => {
                         self.settle_while_idle(now_ns);
                         return false;
@@ -395,7 +398,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         } else if P::RECOVERS && self.slots.give_way(head) {
             // The writes of other clients are at the head of the queue now.
-        } else if self.owes_status() {
+        } else if self.durability.owes_status(&self.slots) {
             self.ask_status(Stage::Status, now_ns);
         } else {
             self.begin_control(head, now_ns);
@@ -407,13 +410,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// keeps the controller idle or a start is delayed: the writes may be those of the client that
     /// the policy waits for.
     fn settle_while_idle(&mut self, now_ns: u64) {
-        if !self.is_left_open() {
+        if !self.lane.streams().is_left_open::<H>() {
             if self.asks_soon() {
-                self.note_question(now_ns);
+                self.order.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }
         } else if self.timers.hold_is_over(now_ns) {
-            self.close(self.held_out(now_ns), now_ns);
+            self.close(self.lane.streams().held_out(&self.config, now_ns), now_ns);
         } else {
             self.timers.wake_by_hold();
         }

@@ -7,8 +7,11 @@
 //! served at once, a busy one in time. A card that no request uses is left alone, because tuning an
 //! unused card only burns power.
 
+use super::bus::Bus;
+use super::record::Record;
 use super::slot::NONE;
-use super::timers::NEVER;
+use super::supervisor::Supervisor;
+use super::timers::{NEVER, Timers};
 use super::{Count, Engine, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Profile;
@@ -91,6 +94,89 @@ impl Upkeep {
     }
 }
 
+impl Supervisor {
+    /// Updates the times of the chores.
+    pub fn plan_chores(&mut self, timers: &mut Timers) {
+        timers.chore_at(self.upkeep().next_ns());
+    }
+
+    /// Notes that the exception bit is set.
+    #[inline(always)]
+    pub fn exception_seen(&mut self, timers: &mut Timers) {
+        let upkeep = self.upkeep_mut();
+        if upkeep.listens {
+            upkeep.seen = true;
+            self.plan_chores(timers);
+        }
+    }
+
+    /// Notes that the card has been tuned as well as it can be.
+    pub fn tuned(&mut self, timers: &mut Timers, record: &Record, now_ns: u64) {
+        (self.upkeep_mut().tuned_ns, self.upkeep_mut().tuned_transfers) = (now_ns, record.transfers());
+        self.upkeep_mut().tune_soon = false;
+        self.plan_chores(timers);
+    }
+
+    /// Plans a tuning after the present work.
+    pub fn tune_soon(&mut self, timers: &mut Timers) {
+        self.upkeep_mut().tune_soon = true;
+        self.plan_chores(timers);
+    }
+
+    /// Postpones a chore that could not be done.
+    pub fn put_off(&mut self, timers: &mut Timers, record: &Record, help: ServiceRequest, now_ns: u64) {
+        match help {
+            ServiceRequest::Exception | ServiceRequest::Background => {
+                (self.upkeep_mut().seen, self.upkeep_mut().work_by_ns) = (false, NEVER);
+                self.upkeep_mut().look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
+                self.plan_chores(timers);
+            }
+            ServiceRequest::Rest => self.upkeep_mut().rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS),
+            _ => self.tuned(timers, record, now_ns),
+        }
+    }
+
+    /// Returns the chores and their times, for a moment in which no request waits (`quiet`) or one
+    /// in which some do.
+    pub fn chores<H>(&self, bus: &Bus<H>, record: &Record, quiet: bool) -> [(u64, ServiceRequest); 4] {
+        let upkeep = &self.upkeep();
+        let quiet_ns = bus.began_ns().saturating_add(QUIET_NS);
+        let tune_ns = match upkeep.tune_ns() {
+            NEVER => NEVER,
+            // A card that was not used since its last tuning needs no other.
+            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == record.transfers() => NEVER,
+            at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
+            at_ns => at_ns,
+        };
+        let work_ns = match upkeep.work_by_ns {
+            by_ns if quiet && by_ns != NEVER => by_ns.min(quiet_ns),
+            by_ns => by_ns,
+        };
+        let look_ns = if upkeep.seen { upkeep.look_ns } else { NEVER };
+        let rest_ns = match upkeep.rest_after_ns {
+            after_ns if quiet && after_ns != NEVER => {
+                let ended_ns = bus.last().map_or(0, |last| last.ended_ns);
+                upkeep.rest_from_ns.max(bus.began_ns()).max(ended_ns).saturating_add(after_ns)
+            }
+            _ => NEVER,
+        };
+        [
+            (tune_ns, ServiceRequest::Retune),
+            (look_ns, ServiceRequest::Exception),
+            (work_ns, ServiceRequest::Background),
+            (rest_ns, ServiceRequest::Rest),
+        ]
+    }
+
+    /// Returns when a chore is due, or a rest begins, if no request waits until then.
+    pub fn quiet_chore_ns<H, P: Profile>(&self, bus: &Bus<H>, timers: &Timers, record: &Record) -> u64 {
+        if !P::RECOVERS || !timers.chore_is_planned() || !self.helping().has_supervisor() {
+            return NEVER;
+        }
+        self.chores(bus, record, true).into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER)
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sets the supervisor's chores from now on.
     pub(super) fn set_upkeep(
@@ -106,26 +192,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         (upkeep.listens, upkeep.tune_every_ns) = (exceptions, tune_every_ns);
         (upkeep.rest_after_ns, upkeep.rest_from_ns) = (rest_after_ns, now_ns);
-        self.plan_chores();
+        self.supervisor.plan_chores(&mut self.timers);
         self.supervisor.helping_mut().set_supervisor(P::RECOVERS);
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes, so the engine itself has to find when the rest begins.
-            self.go_idle(now_ns);
-        }
-    }
-
-    /// Updates the times of the chores.
-    fn plan_chores(&mut self) {
-        self.timers.chore_at(self.supervisor.upkeep().next_ns());
-    }
-
-    /// Notes that the exception bit is set.
-    #[inline(always)]
-    pub(super) fn exception_seen(&mut self) {
-        let upkeep = self.supervisor.upkeep_mut();
-        if upkeep.listens {
-            upkeep.seen = true;
-            self.plan_chores();
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
         }
     }
 
@@ -136,7 +207,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().seen = false;
         self.supervisor.upkeep_mut().look_ns =
             now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
-        self.plan_chores();
+        self.supervisor.plan_chores(&mut self.timers);
         new
     }
 
@@ -150,7 +221,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (self.supervisor.upkeep_mut().known, self.supervisor.upkeep_mut().look_ns) =
                 (0, now_ns.saturating_add(LOOK_NS));
         }
-        self.plan_chores();
+        self.supervisor.plan_chores(&mut self.timers);
     }
 
     /// Returns whether background operations begin although requests wait.
@@ -163,35 +234,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.head() != NONE || self.slots.has_io()
     }
 
-    /// Notes that the card has been tuned as well as it can be.
-    pub(super) fn tuned(&mut self, now_ns: u64) {
-        (self.supervisor.upkeep_mut().tuned_ns, self.supervisor.upkeep_mut().tuned_transfers) =
-            (now_ns, self.record.transfers());
-        self.supervisor.upkeep_mut().tune_soon = false;
-        self.plan_chores();
-    }
-
-    /// Plans a tuning after the present work.
-    pub(super) fn tune_soon(&mut self) {
-        self.supervisor.upkeep_mut().tune_soon = true;
-        self.plan_chores();
-    }
-
-    /// Postpones a chore that could not be done.
-    pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
-        match help {
-            ServiceRequest::Exception | ServiceRequest::Background => {
-                (self.supervisor.upkeep_mut().seen, self.supervisor.upkeep_mut().work_by_ns) = (false, NEVER);
-                self.supervisor.upkeep_mut().look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
-                self.plan_chores();
-            }
-            ServiceRequest::Rest => {
-                self.supervisor.upkeep_mut().rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS)
-            }
-            _ => self.tuned(now_ns),
-        }
-    }
-
     /// Notes that the card rests from now on.
     pub(super) fn note_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
@@ -200,7 +242,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.help_until(NEVER);
         }
         if self.lane.is_idle() {
-            self.go_idle(now_ns);
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
         }
     }
 
@@ -215,52 +257,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Returns the chores and their times, for a moment in which no request waits (`quiet`) or one
-    /// in which some do.
-    fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
-        let upkeep = &self.supervisor.upkeep();
-        let quiet_ns = self.bus.began_ns().saturating_add(QUIET_NS);
-        let tune_ns = match upkeep.tune_ns() {
-            NEVER => NEVER,
-            // A card that was not used since its last tuning needs no other.
-            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.record.transfers() => NEVER,
-            at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
-            at_ns => at_ns,
-        };
-        let work_ns = match upkeep.work_by_ns {
-            by_ns if quiet && by_ns != NEVER => by_ns.min(quiet_ns),
-            by_ns => by_ns,
-        };
-        let look_ns = if upkeep.seen { upkeep.look_ns } else { NEVER };
-        let rest_ns = match upkeep.rest_after_ns {
-            after_ns if quiet && after_ns != NEVER => {
-                let ended_ns = self.bus.last().map_or(0, |last| last.ended_ns);
-                upkeep.rest_from_ns.max(self.bus.began_ns()).max(ended_ns).saturating_add(after_ns)
-            }
-            _ => NEVER,
-        };
-        [
-            (tune_ns, ServiceRequest::Retune),
-            (look_ns, ServiceRequest::Exception),
-            (work_ns, ServiceRequest::Background),
-            (rest_ns, ServiceRequest::Rest),
-        ]
-    }
-
-    /// Returns when a chore is due, or a rest begins, if no request waits until then.
-    pub(super) fn quiet_chore_ns(&self) -> u64 {
-        if !P::RECOVERS || !self.timers.chore_is_planned() || !self.has_supervisor() {
-            return NEVER;
-        }
-        self.chores(true).into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER)
-    }
-
     /// Requests a chore that is due. `quiet`: no request waits, and a chore that will be due is
     /// requested too. Returns true if a chore was requested; then the engine is stopped.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
-        if !P::RECOVERS || !self.has_supervisor() {
+        if !P::RECOVERS || !self.supervisor.helping().has_supervisor() {
             // A later supervisor plans its chores anew.
             self.timers.chore_at(NEVER);
             return false;
@@ -272,7 +274,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             return false;
         }
-        let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {
+        let Some((at_ns, help)) = self
+            .supervisor
+            .chores(&self.bus, &self.record, quiet)
+            .into_iter()
+            .min_by_key(|&(at_ns, _)| at_ns)
+        else {
             return false;
         };
         if now_ns < at_ns {

@@ -18,7 +18,7 @@ use super::super::slot::{State, bits};
 use super::{BLOCK_BYTES, ChainAt, Engine, Stage};
 use crate::host::{Cause, ChainFault, Direction, Fault, Host};
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Lanes, Policy, Profile};
+use crate::sched::{Lanes, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -135,16 +135,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let done = believed && place < failed;
                 match link.direction {
                     Direction::Read if done => {
-                        self.link_moved(index, now_ns);
+                        self.order.link_moved(&mut self.slots, index, now_ns);
                         self.slots.end(index);
                     }
                     Direction::Write if done && well => {
-                        self.link_moved(index, now_ns);
+                        self.order.link_moved(&mut self.slots, index, now_ns);
                         self.durability.complete();
                         self.slots.end(index);
                     }
                     Direction::Write if done && !gone => {
-                        self.link_moved(index, now_ns);
+                        self.order.link_moved(&mut self.slots, index, now_ns);
                         self.slots.at_mut(index).forbid_merge(true);
                         self.slots.await_status(index);
                         suspects |= 1 << index;
@@ -157,26 +157,24 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if let Some(chains) = self.lane.chains_mut() {
                 chains.count_suspects();
             }
-            self.doubt();
+            self.incident.doubt(&mut self.slots);
         }
     }
 
     /// Puts a request back into the queue with its age, or ends it with the result that is known.
     fn requeue_or_end(&mut self, index: u8, gone: bool, now_ns: u64) {
-        if let Some(sent) = self.policy_view(index) {
-            self.order.policy_mut().done(&sent, now_ns);
-        }
+        self.order.note_done(&self.slots, index, now_ns);
         let slot = self.slots.at(index);
         let forgotten = slot.orphan() && slot.direction() == Some(Direction::Read);
         match slot.result() {
             Ok(_) if gone => {
                 let dead = if self.blockers.is_dead() { Error::Dead } else { Error::NoCard };
                 let error = self.incident.failed().error().unwrap_or(dead);
-                self.end_slot(index, Err(error));
+                self.slots.end_with(index, Err(error));
             }
-            Ok(_) if !forgotten => self.push_again(index, now_ns),
-            Ok(_) => self.end_slot(index, Err(Error::Silent)),
-            Err(error) => self.end_slot(index, Err(error)),
+            Ok(_) if !forgotten => self.order.push_again(&mut self.slots, index, now_ns),
+            Ok(_) => self.slots.end_with(index, Err(Error::Silent)),
+            Err(error) => self.slots.end_with(index, Err(error)),
         }
     }
 }

@@ -21,11 +21,15 @@ mod failed;
 
 use super::batch::Limits;
 use super::blockers::COLLECTIONS;
-use super::bus::SLACK_NS;
+use super::bus::{Bus, SLACK_NS};
+use super::card::Card;
+use super::deadline::first_look_ns;
+use super::durability::Durability;
 use super::lane::Lane;
+use super::order::Order;
 use super::phases::Stage;
 use super::runs::End;
-use super::slot::{NONE, bits};
+use super::slot::{NONE, Slots, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Batch, Count, Engine};
 use crate::host::{Auto, Direction, Events, Host};
@@ -40,6 +44,52 @@ impl<E, T: Lanes> Lane<E, T> {
     pub(in crate::engine) fn has_chain(&self) -> bool {
         self.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
     }
+
+    /// Returns two sums over all transfers of the chain: the time on the wire, and the longest
+    /// allowed time.
+    pub fn chain_times_ns<H>(&self, bus: &Bus<H>, card: &Card) -> (u64, u64) {
+        let (plan, wire) = (card.plan(), bus.wire());
+        let links = self.chains().map_or(&[][..], |chains| chains.links());
+        links.iter().fold((0, 0), |(wires_ns, limit_ns), link| {
+            let wire_ns = wire.data_ns(link.blocks);
+            let (_, patience_ns) = plan.times_ns(link.direction, link.blocks, wire_ns);
+            (later(wires_ns, wire_ns), later(limit_ns, patience_ns))
+        })
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    /// Returns whether another transfer waits, in addition to the one that is being collected.
+    pub fn has_other_link<P: Profile>(&self, card: &Card, ledger: &Durability, part: &Batch<N>) -> bool {
+        let waits = |at: &u8| !part.members().contains(at);
+        let may =
+            |at: u8| self.at(at).direction().is_some_and(|way| self.is_packable(card, ledger, at, way).0);
+        if P::Policy::IN_ORDER {
+            return self.queue().find(waits).is_some_and(may);
+        }
+        let offered = self.mergeable(Direction::Read) | self.mergeable(Direction::Write);
+        bits(offered).any(|at| waits(&at) && may(at))
+    }
+}
+
+impl Card {
+    /// Returns whether the card may report an error because of where this transfer ends. A read of
+    /// the card's last block that CMD12 ends may cause one [SD 4.3.3]. That error means nothing,
+    /// but the controller would stop the chain there.
+    pub fn ends_at_the_edge<const N: usize>(&self, part: &Batch<N>) -> bool {
+        let edge = self.target().is_none_or(|target| part.end() >= target.sectors);
+        edge && part.direction() == Direction::Read && self.plan().auto(2) == Auto::Stop
+    }
+}
+
+impl<P: Profile> Order<P> {
+    /// Notes that the data of this request have been transferred.
+    pub fn link_moved<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
+        self.note_done(slots, index, now_ns);
+        let slot = slots.at_mut(index);
+        let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
+        slot.moved_more(blocks);
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -52,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.chains().is_none() {
             return false;
         }
-        self.close_fast();
+        self.blockers.close_fast();
         let caps = match self.bus.host_mut().chain().map(|chain| chain.chain_caps()) {
             Some(Ok(caps)) => caps,
             Some(Err(why)) => {
@@ -85,20 +135,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Returns whether another transfer waits, in addition to the one that is being collected.
-    fn has_other_link(&self, part: &Batch<N>) -> bool {
-        let waits = |at: &u8| !part.members().contains(at);
-        let may = |at: u8| self.slots.at(at).direction().is_some_and(|way| self.is_packable(at, way).0);
-        if P::Policy::IN_ORDER {
-            return self.slots.queue().find(waits).is_some_and(may);
-        }
-        let offered = self.slots.mergeable(Direction::Read) | self.slots.mergeable(Direction::Write);
-        bits(offered).any(|at| waits(&at) && may(at))
-    }
-
     /// Returns the limits of one more transfer in a chain that has this many blocks and requests.
     fn link_limits(&self, blocks: u32, members: usize) -> Limits {
-        let mut limits = self.limits();
+        let mut limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
         let (_, most, segments) = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
         limits.blocks = limits.merged_blocks.saturating_sub(blocks).min(most);
         limits.merged_blocks = limits.blocks;
@@ -107,26 +146,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         limits
     }
 
-    /// Returns whether the card may report an error because of where this transfer ends. A read of
-    /// the card's last block that CMD12 ends may cause one [SD 4.3.3]. That error means nothing,
-    /// but the controller would stop the chain there.
-    fn ends_at_the_edge(&self, part: &Batch<N>) -> bool {
-        let edge = self.card.target().is_none_or(|target| part.end() >= target.sectors);
-        edge && part.direction() == Direction::Read && self.card.plan().auto(2) == Auto::Stop
-    }
-
     /// Collects the requests that continue this one. Returns true if the transfer has whole
     /// requests, and may be a link.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.link_limits(blocks, members);
         let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
-        if !self.is_packable(next, direction).0 || limits.segments == 0 || blocks > limits.blocks {
+        if !self.slots.is_packable(&self.card, &self.durability, next, direction).0
+            || limits.segments == 0
+            || blocks > limits.blocks
+        {
             return false;
         }
         part.collect(&self.slots, next, limits);
         let met = self.lane.chains().is_none_or(|chains| chains.meets(direction, part.lba(), part.end()));
-        self.is_whole(part) && !met && !self.ends_at_the_edge(part)
+        self.batch.is_whole(&self.slots, part) && !met && !self.card.ends_at_the_edge(part)
     }
 
     #[inline(never)]
@@ -137,7 +171,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if !self.may_chain(now_ns)
             || !self.collects_link(&mut part, first, 0, 0)
-            || !self.has_other_link(&part)
+            || !self.slots.has_other_link::<P>(&self.card, &self.durability, &part)
             || !self.bus.host_mut().chain().is_some_and(|chain| chain.begin_chain())
         {
             return false;
@@ -156,23 +190,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The request is not mapped yet; the engine comes here again when it is.
             Ok(false) => return false,
             Err(error) => {
-                self.turn_down(first, error);
+                self.order.turn_down(&mut self.slots, first, error);
                 return true;
             }
         }
         self.batch.begin(part.direction(), part.lba());
-        let reliable = self.is_packable(first, part.direction()).1;
+        let reliable = self.slots.is_packable(&self.card, &self.durability, first, part.direction()).1;
         if !self.add_link(&mut part, now_ns) {
             return false;
         }
-        self.hold_broken(now_ns);
+        self.order.hold_broken(now_ns);
         self.timers.clear_idle();
         for _ in 1..most {
             let head = self.slots.head();
             if head == NONE {
                 break;
             }
-            let Some(next) = self.pick(head, now_ns) else { break };
+            let Some(next) =
+                self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns)
+            else {
+                break;
+            };
             let (blocks, members) = (self.batch.blocks(), self.batch.members().len());
             if !self.collects_link(&mut part, next, blocks, members) || !self.add_link(&mut part, now_ns) {
                 break;
@@ -181,7 +219,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
         self.record.merged(self.batch.members().len().saturating_sub(links) as Count);
         if links > 1 {
-            self.note_transfer_start(End::Here);
+            self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Here);
             self.give_chain(now_ns);
         } else {
             // A chain of one link is sent as an ordinary transfer instead.
@@ -199,7 +237,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut members: SlotSet = 0;
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { return false };
-            if self.map(index).is_err() {
+            if self.slots.map(self.bus.host_mut(), index).is_err() {
                 self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
@@ -209,7 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             part.fill(place, segment);
             members |= 1 << index;
         }
-        let (_, reliable) = self.is_packable(first, direction);
+        let (_, reliable) = self.slots.is_packable(&self.card, &self.durability, first, direction);
         let mut auto = self.card.plan().auto(part.blocks());
         if reliable {
             let Auto::Count(_) = auto else { return self.leave_out_of_chain(first) };
@@ -231,9 +269,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.note_change(direction == Direction::Write && !reliable);
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { break };
-            if let Some(waiting) = self.policy_view(index) {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
+            self.order.note_sent(&self.slots, index, now_ns);
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
@@ -253,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Starts the collected chain on the controller.
     fn give_chain(&mut self, now_ns: u64) {
-        let (wire_ns, patience_ns) = self.chain_times_ns();
+        let (wire_ns, patience_ns) = self.lane.chain_times_ns(&self.bus, &self.card);
         // Code that reads the present phase sees the whole chain as one phase of its first
         // transfer's kind.
         let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
@@ -264,22 +300,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             chains.set_waiting();
         }
         self.lane.enter(Stage::Extra);
-        self.forget_fast();
-        let look_ns = Self::first_look_ns(wire_ns, patience_ns);
+        self.blockers.forget_fast();
+        let look_ns = first_look_ns::<P>(wire_ns, patience_ns);
         self.timers.give_up_at(later(later(now_ns, look_ns), SLACK_NS));
         self.try_chain(timeout_ns, now_ns);
-    }
-
-    /// Returns two sums over all transfers of the chain: the time on the wire, and the longest
-    /// allowed time.
-    pub(super) fn chain_times_ns(&self) -> (u64, u64) {
-        let (plan, wire) = (self.card.plan(), self.bus.wire());
-        let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
-        links.iter().fold((0, 0), |(wires_ns, limit_ns), link| {
-            let wire_ns = wire.data_ns(link.blocks);
-            let (_, patience_ns) = plan.times_ns(link.direction, link.blocks, wire_ns);
-            (later(wires_ns, wire_ns), later(limit_ns, patience_ns))
-        })
     }
 
     pub(super) fn try_chain(&mut self, timeout_ns: u64, now_ns: u64) {
@@ -328,28 +352,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for place in 0..links {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
             for index in bits(link.members) {
-                self.link_moved(index, now_ns);
+                self.order.link_moved(&mut self.slots, index, now_ns);
                 // The response of each later transfer confirms this write; only the last write
                 // waits for a status.
                 if link.direction == Direction::Read || place + 1 < links {
                     self.durability.complete();
                     self.slots.end(index);
                 } else if self.is_told_early(index) {
-                    self.end_early(index);
+                    self.durability.end_early(&mut self.slots, &mut self.blockers, index);
                 } else {
                     self.slots.await_status(index);
                 }
             }
         }
-    }
-
-    /// Notes that the data of this request have been transferred.
-    fn link_moved(&mut self, index: u8, now_ns: u64) {
-        if let Some(sent) = self.policy_view(index) {
-            self.order.policy_mut().done(&sent, now_ns);
-        }
-        let slot = self.slots.at_mut(index);
-        let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
-        slot.moved_more(blocks);
     }
 }

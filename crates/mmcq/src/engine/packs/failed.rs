@@ -7,11 +7,12 @@
 //! attempt is its result. The entry before it is written again too, since some cards count from
 //! zero. If EXT_CSD names no entry, all of them are written again in order and one at a time.
 
+use super::super::lane::Lane;
 use super::super::slot::{Rules, State, bits};
 use super::{BLOCK_BYTES, COMMAND_TIMEOUT_NS, Engine, Stage};
 use crate::host::{Auto, Data, Direction, Host, Phase};
-use crate::sched::Profile;
 use crate::sched::packs::{Fate, Step};
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
 use crate::spec::response::R1;
@@ -22,12 +23,12 @@ const PACKED_FAILURE: u16 = 1 << 3;
 const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl<E, T: Lanes> Lane<E, T> {
     /// Handles a status that has come. Returns true if it shows an error of a packed write; then no
     /// write is completed by it.
     #[inline(always)]
-    pub(in super::super) fn pack_keeps(&mut self, status: u32) -> bool {
-        let Some(packs) = self.lane.packs_mut() else { return false };
+    pub fn pack_keeps(&mut self, status: u32) -> bool {
+        let Some(packs) = self.packs_mut() else { return false };
         match packs.fate() {
             Fate::Known => false,
             Fate::Open if status & (R1::DEFERRED | R1::EXCEPTION_EVENT) == 0 => {
@@ -44,7 +45,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
     }
+}
 
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Handles a status after a packed write that shows an error.
     #[cold]
     pub(super) fn judge(&mut self, status: u32, now_ns: u64) {
@@ -74,9 +77,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Handles the EXT_CSD that was read to find the failed entry.
     pub(super) fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {
-            return self.go_idle(now_ns);
+            return self.lane.go_idle::<H>(&mut self.timers, now_ns);
         };
         let status = status | before;
         let page = self.services.memory().page();
@@ -87,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let entries = self.lane.packs().map_or(0, |packs| packs.entries().len());
         let failed = events & PACKED_FAILURE != 0;
         if events & !PACKED_FAILURE != 0 {
-            self.exception_seen();
+            self.supervisor.exception_seen(&mut self.timers);
         }
         if !failed && status & R1::DEFERRED == 0 {
             // The exception was not about the pack.
@@ -101,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.doubt_pack(status);
         }
-        self.go_idle(now_ns);
+        self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
     /// Splits a pack whose entry with this number, counted from 1, has failed.
@@ -137,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             slot.restart();
-            self.push_again(index, now_ns);
+            self.order.push_again(&mut self.slots, index, now_ns);
         }
     }
 
@@ -145,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
         self.lane.set_fate(Fate::Known);
-        self.owe_late_status(status);
+        self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         message!(warn, "a packed write: no entry is named, status {:#010x}", status);
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).forbid_merge(true);
@@ -154,8 +157,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             packs.count_suspects();
             packs.reset_timing();
         }
-        self.doubt();
-        self.write_again(self.bus.began_ns());
+        self.incident.doubt(&mut self.slots);
+        self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
     }
 
     /// Handles a failed phase. If it belonged to a pack, the pack's requests go alone from now on.
@@ -195,13 +198,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Stops waiting for the status of packed writes, whose result stays unknown.
     fn doubt_settling(&mut self) {
         if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
         self.lane.set_fate(Fate::Known);
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).forbid_merge(true);
         }
-        self.doubt();
+        self.incident.doubt(&mut self.slots);
     }
 
     /// Forgets all packs, for another card, none, or a new start.

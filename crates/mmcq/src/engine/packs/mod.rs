@@ -17,12 +17,15 @@ mod failed;
 
 use super::blockers::COLLECTIONS;
 use super::bus::COMMAND_TIMEOUT_NS;
-use super::extras::Event;
+use super::card::Card;
+use super::durability::Durability;
+use super::extras::{Event, Memory};
 use super::lane::Lane;
 use super::phases::Stage;
+use super::plan::Plan;
 use super::runs::End;
-use super::slot::{NONE, Rules, bits};
-use super::{BLOCK_BYTES, Batch, Count, Engine, FlushBy, Kind};
+use super::slot::{NONE, Rules, Slots, bits};
+use super::{BLOCK_BYTES, Batch, Count, DmaBuf, Engine, FlushBy, Kind};
 use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase};
 use crate::sched::packs::{Entry, Fate, Step};
 use crate::sched::{Lanes, PackStats, Policy, Profile};
@@ -49,6 +52,93 @@ impl<E, T: Lanes> Lane<E, T> {
             packs.set_fate(fate);
         }
     }
+
+    /// Writes the entries into the header, in the card's format.
+    pub fn write_header(&mut self, page: &mut DmaBuf, plan: &Plan, write: bool) {
+        let Some(packs) = self.packs() else { return };
+        let plan = plan;
+        let page = page;
+        page.fill(0);
+        let mut put = |n: usize, word: u32| {
+            if let Some(to) = page.get_mut(4 * n..4 * n + 4) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        };
+        let entries = packs.entries();
+        let way = if write { WRITES } else { READS };
+        put(0, (entries.len() as u32) << ENTRIES_SHIFT | way | VERSION);
+        for (entry, n) in entries.iter().zip(1..) {
+            let count =
+                BlockCount { blocks: entry.blocks as u16, reliable: entry.reliable, ..BlockCount::default() };
+            put(2 * n, emmc::set_block_count(count).arg);
+            put(2 * n + 1, plan.address(entry.start));
+        }
+    }
+
+    /// Handles the end of the pack's transfer.
+    #[inline(always)]
+    pub fn pack_ended<H: Host>(&mut self, host: &mut H, memory: &mut Memory) {
+        if let Some(packs) = self.packs_mut()
+            && let Some(direction) = packs.take_running()
+        {
+            if direction == Direction::Write {
+                packs.set_fate(Fate::Open);
+            }
+            memory.unmap_data(host);
+        }
+    }
+}
+
+impl<const N: usize> Batch<N> {
+    /// Returns whether the batch has requests, and the limits cut none of them.
+    pub fn is_whole(&self, slots: &Slots<N>, part: &Batch<N>) -> bool {
+        let spans = part.members().iter().filter_map(|&at| slots.at(at).span());
+        part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    /// Returns whether the request may be an entry of a pack, or a part of one; and whether it is a
+    /// reliable write.
+    pub fn is_packable(
+        &self,
+        card: &Card,
+        ledger: &Durability,
+        index: u8,
+        direction: Direction,
+    ) -> (bool, bool) {
+        let slot = self.at(index);
+        let (ours, blocks) = slot.span().map_or((false, 0), |(way, _, blocks)| (way == direction, blocks));
+        let whole = ours && slot.moved_blocks() == 0 && slot.result().is_ok() && blocks > 0;
+        match (slot.rules(), slot.kind()) {
+            (Rules::NONE, _) => (whole && !slot.solo(), false),
+            (Rules::DURABLE, Kind::Write { lba, blocks }) => {
+                let cached = card.target().is_some_and(|target| target.flush != FlushBy::Status);
+                let reliable = cached && card.abilities().reliable(lba, blocks);
+                let may = whole && !slot.redone() && !ledger.owes_loss();
+                (may && (reliable || !cached), reliable)
+            }
+            _ => (false, false),
+        }
+    }
+
+    /// Returns whether another request waits that could be an entry, in addition to the one that is
+    /// being collected.
+    pub fn has_second<P: Profile>(
+        &self,
+        card: &Card,
+        ledger: &Durability,
+        part: &Batch<N>,
+        direction: Direction,
+    ) -> bool {
+        let waits = |at: &u8| !part.members().contains(at);
+        if P::Policy::IN_ORDER {
+            let next = self.queue().find(waits);
+            return next.is_some_and(|at| self.is_packable(card, ledger, at, direction).0);
+        }
+        bits(self.mergeable(direction))
+            .any(|at| waits(&at) && self.is_packable(card, ledger, at, direction).0)
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -66,10 +156,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.bus.host().caps().no_count;
         // A write that is complete before its status is known cannot be sent again if its pack
         // fails.
-        let writes = if self.counts(Direction::Write) && !self.tells_transferred() { writes } else { 0 };
+        let writes = if self.bus.counts(Direction::Write) && !self.tells_transferred() { writes } else { 0 };
         // Only an interrupt shows when the busy after a read's header is over.
         let reads = if self.bus.host().caps().busy == BusyDetect::Interrupt { reads } else { 0 };
-        self.close_fast();
+        self.blockers.close_fast();
         let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
         packs.configure(writes, reads);
         packs.is_armed()
@@ -87,7 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(packs) = self.lane.packs() else { return false };
         let fate = packs.fate();
         // The bus is idle, so the mapped memory can only be that of a header.
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         match fate {
             Fate::Known => false,
             _ if !self.slots.is_settling() => {
@@ -112,24 +202,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// Returns whether the request may be an entry of a pack, or a part of one; and whether it is a
-    /// reliable write.
-    pub(super) fn is_packable(&self, index: u8, direction: Direction) -> (bool, bool) {
-        let slot = self.slots.at(index);
-        let (ours, blocks) = slot.span().map_or((false, 0), |(way, _, blocks)| (way == direction, blocks));
-        let whole = ours && slot.moved_blocks() == 0 && slot.result().is_ok() && blocks > 0;
-        match (slot.rules(), slot.kind()) {
-            (Rules::NONE, _) => (whole && !slot.solo(), false),
-            (Rules::DURABLE, Kind::Write { lba, blocks }) => {
-                let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);
-                let reliable = cached && self.card.abilities().reliable(lba, blocks);
-                let may = whole && !slot.redone() && !self.durability.owes_loss();
-                (may && (reliable || !cached), reliable)
-            }
-            _ => (false, false),
-        }
-    }
-
     /// Returns whether a pack may begin now.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
@@ -138,28 +210,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         counts && header && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Returns whether another request waits that could be an entry, in addition to the one that is
-    /// being collected.
-    fn has_second(&self, part: &Batch<N>, direction: Direction) -> bool {
-        let waits = |at: &u8| !part.members().contains(at);
-        if P::Policy::IN_ORDER {
-            let next = self.slots.queue().find(waits);
-            return next.is_some_and(|at| self.is_packable(at, direction).0);
-        }
-        bits(self.slots.mergeable(direction)).any(|at| waits(&at) && self.is_packable(at, direction).0)
-    }
-
     #[inline(never)]
     fn begin_pack(&mut self, first: u8, now_ns: u64) -> bool {
         let direction = self.slots.at(first).direction().unwrap_or(Direction::Read);
         let Some(packs) = self.lane.packs_mut() else { return false };
         let most = packs.most(direction);
-        let (may, reliable) = self.is_packable(first, direction);
+        let (may, reliable) = self.slots.is_packable(&self.card, &self.durability, first, direction);
         let mut part = Batch::new();
         if may && most > 1 && self.may_pack(now_ns) {
             part.collect(&self.slots, first, self.pack_limits(0, 0));
         }
-        if !self.is_whole(&part) || !self.has_second(&part, direction) {
+        if !self.batch.is_whole(&self.slots, &part)
+            || !self.slots.has_second::<P>(&self.card, &self.durability, &part, direction)
+        {
             if let Some(packs) = self.lane.packs_mut() {
                 packs.reset_timing();
             }
@@ -178,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return true;
         }
         let write = direction == Direction::Write;
-        self.hold_broken(now_ns);
+        self.order.hold_broken(now_ns);
         self.timers.clear_idle();
         if let Some(packs) = self.lane.packs_mut() {
             packs.clear_entries();
@@ -188,7 +251,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The request is not mapped yet; the engine comes here again when it is.
             Ok(false) => return false,
             Err(error) => {
-                self.turn_down(first, error);
+                self.order.turn_down(&mut self.slots, first, error);
                 return true;
             }
         }
@@ -201,8 +264,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if head == NONE {
                 break;
             }
-            let Some(next) = self.pick(head, now_ns) else { break };
-            let (may, reliable) = self.is_packable(next, direction);
+            let Some(next) =
+                self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns)
+            else {
+                break;
+            };
+            let (may, reliable) = self.slots.is_packable(&self.card, &self.durability, next, direction);
             let limits = self.pack_limits(self.batch.blocks(), self.batch.members().len());
             let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
             if !may || limits.segments == 0 || blocks > limits.blocks {
@@ -210,7 +277,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             part.collect(&self.slots, next, limits);
             let meets = self.lane.packs().is_some_and(|packs| packs.meets(part.lba(), part.end()));
-            if write && meets || !self.is_whole(&part) || !self.add_entry(&part, reliable, now_ns) {
+            if write && meets
+                || !self.batch.is_whole(&self.slots, &part)
+                || !self.add_entry(&part, reliable, now_ns)
+            {
                 break;
             }
         }
@@ -220,15 +290,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Returns whether the batch has requests, and the limits cut none of them.
-    pub(super) fn is_whole(&self, part: &Batch<N>) -> bool {
-        let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
-        part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
-    }
-
     /// Returns the limits of one more entry in a pack that has this many blocks and requests.
     fn pack_limits(&self, blocks: u32, members: usize) -> super::batch::Limits {
-        let mut limits = self.limits();
+        let mut limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
         // The header takes a block, a segment and a place in the batch.
         limits.blocks = limits.merged_blocks.saturating_sub(blocks.max(1));
         limits.merged_blocks = limits.blocks;
@@ -242,7 +306,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
-            if self.map(index).is_err() {
+            if self.slots.map(self.bus.host_mut(), index).is_err() {
                 self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
@@ -253,9 +317,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         for &index in members {
-            if let Some(waiting) = self.policy_view(index) {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
+            self.order.note_sent(&self.slots, index, now_ns);
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
@@ -280,7 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return self.go_by_phases(reliable, now_ns);
         }
-        self.write_header(write);
+        self.lane.write_header(self.services.memory_mut().page_mut(), self.card.plan(), write);
         let mut header = self.services.memory().page().segment(BLOCK_BYTES);
         if self.bus.host_mut().map(&mut header, Direction::Write).is_err() {
             if let Some(packs) = self.lane.packs_mut() {
@@ -290,7 +352,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         self.services.memory_mut().set_mapped(header.same(), Direction::Write);
-        self.note_transfer_start(End::Here);
+        self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Here);
         if let Some(packs) = self.lane.packs_mut() {
             packs.set_running(direction);
         }
@@ -305,34 +367,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Sends the collected requests as one ordinary transfer.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
-        self.note_transfer_start(if reliable { End::Reliable } else { End::Here });
+        self.lane.note_transfer_start(
+            &mut self.record,
+            &mut self.incident,
+            if reliable { End::Reliable } else { End::Here },
+        );
         if !reliable {
             return self.begin_special_counted(now_ns);
         }
         let count = command::set_block_count(self.batch.blocks(), true);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
-    }
-
-    /// Writes the entries into the header, in the card's format.
-    fn write_header(&mut self, write: bool) {
-        let Some(packs) = self.lane.packs() else { return };
-        let plan = self.card.plan();
-        let page = self.services.memory_mut().page_mut();
-        page.fill(0);
-        let mut put = |n: usize, word: u32| {
-            if let Some(to) = page.get_mut(4 * n..4 * n + 4) {
-                to.copy_from_slice(&word.to_le_bytes());
-            }
-        };
-        let entries = packs.entries();
-        let way = if write { WRITES } else { READS };
-        put(0, (entries.len() as u32) << ENTRIES_SHIFT | way | VERSION);
-        for (entry, n) in entries.iter().zip(1..) {
-            let count =
-                BlockCount { blocks: entry.blocks as u16, reliable: entry.reliable, ..BlockCount::default() };
-            put(2 * n, emmc::set_block_count(count).arg);
-            put(2 * n + 1, plan.address(entry.start));
-        }
     }
 
     fn pack_step(&mut self, step: Step, command: Command, now_ns: u64) {
@@ -372,7 +416,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let limit_ns = self.card.target().map_or(0, |target| target.write_timeout_ns);
             return self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
         }
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         self.batch.no_segments();
         for place in 0..self.batch.members().len() {
             let Some(&index) = self.batch.members().get(place) else { break };
@@ -382,18 +426,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.batch.fill(place, segment);
         }
         self.pack_counted(now_ns);
-    }
-
-    /// Handles the end of the pack's transfer.
-    #[inline(always)]
-    pub(super) fn pack_ended(&mut self) {
-        if let Some(packs) = self.lane.packs_mut()
-            && let Some(direction) = packs.take_running()
-        {
-            if direction == Direction::Write {
-                packs.set_fate(Fate::Open);
-            }
-            self.unmap_data();
-        }
     }
 }

@@ -6,6 +6,8 @@
 mod presence;
 mod supervisor;
 
+use super::super::supervisor::Supervisor;
+use super::super::timers::Timers;
 use super::super::{CardParams, Engine, Error};
 use super::{Incident, RecoveryStep};
 use crate::host::Host;
@@ -197,6 +199,26 @@ enum Resting {
     Over,
 }
 
+impl Supervisor {
+    /// Grants the supervisor's time limit once more, after a suspension of the machine.
+    pub fn forgive_sleep(&mut self, timers: &mut Timers, now_ns: u64) {
+        let helping = self.helping_mut();
+        if helping.is_at_it() && helping.supervisor && helping.has_gap(now_ns) {
+            helping.pace = Pace::Again;
+            timers.incident_until(now_ns.saturating_add(super::INCIDENT_NS));
+            timers.help_until_incident();
+        }
+    }
+
+    /// Returns whether the supervisor has a request for a chore: work on a card that has no fault.
+    pub fn has_chore(&self) -> bool {
+        matches!(
+            self.helping().asked,
+            Some(ServiceRequest::Retune | ServiceRequest::Exception | ServiceRequest::Background)
+        )
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the request for help; it is returned once. The caller answers by
     /// [`service_done`](Self::service_done). Until then only
@@ -205,14 +227,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let wanted = self.supervisor.helping().wanted();
         self.supervisor.helping_mut().taken |= wanted;
         let help = if wanted { self.supervisor.helping().asked } else { None };
-        if wanted && self.supervisor.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
+        if wanted
+            && self.supervisor.helping().is_for_trouble()
+            && (self.incident.open || !self.supervisor.has_chore())
+        {
             // This supervisor may have replaced another one, which took the request and has gone.
             self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {
             self.supervisor.helping_mut().dismissed = false;
             self.supervisor.helping_mut().forget();
-            self.refresh_help();
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
             if self.lane.is_idle() {
                 // A request may have come that could not start until now.
                 self.timers.wake_now();
@@ -227,17 +252,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let Some(help) = self.supervisor.helping().asked else { return false };
-        self.forgive_sleep(now_ns);
+        self.supervisor.forgive_sleep(&mut self.timers, now_ns);
         let retry_ns = self.supervisor.helping().retry_ns;
         self.supervisor.helping_mut().forget();
         self.bus.wire_mut().trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
         if result.is_err() {
-            self.put_off(help, now_ns);
+            self.supervisor.put_off(&mut self.timers, &self.record, help, now_ns);
         } else if !chore {
             self.incident.untuned = false;
-            self.tuned(now_ns);
+            self.supervisor.tuned(&mut self.timers, &self.record, now_ns);
         }
         if result.is_ok() && help.loses_state() {
             self.note_supply_loss();
@@ -247,15 +272,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if help == ServiceRequest::Inserted {
                     // The engine may have been given another card since the card slot was last
                     // empty.
-                    self.fail_queued(Error::Removed);
+                    self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Removed);
                     self.blockers.clear_card_faults();
                     self.timers.cycle_at_once();
                     self.services.memory_mut().area_mut().forget();
                     self.incident.reset_for_card();
-                    self.settle_presence();
+                    self.supervisor.settle_presence(&mut self.timers, &mut self.blockers);
                 }
                 self.set_card(Some(target));
-                self.refresh_quirks();
+                self.blockers.refresh_quirks(&self.card);
                 if help.loses_state() {
                     self.disarm_unrestored();
                     self.services.memory_mut().area_mut().initialised();
@@ -270,15 +295,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             Err(Error::Changed) => {
                 self.set_card_params(None);
-                self.fail_queued(Error::Changed);
+                self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Changed);
             }
             Err(Error::Locked) => {
                 self.set_card_params(None);
-                self.fail_queued(Error::Locked);
+                self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Locked);
             }
             Err(Error::Removed | Error::NoCard) => {
                 self.set_card_params(None);
-                self.fail_queued(Error::Removed);
+                self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Removed);
             }
             Err(error) => self.next_help(help, error, now_ns),
         }
@@ -286,24 +311,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && result.is_err_and(|error| !matches!(error, Error::Locked | Error::Buffer { .. }))
             && self.bus.host().present()
         {
-            self.try_again_later(retry_ns, now_ns);
+            self.supervisor.try_again_later(&mut self.timers, retry_ns, now_ns);
         }
-        self.refresh_help();
-        self.write_again(now_ns);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
+        self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
         self.after_help();
         true
-    }
-
-    /// Gives the supervisor a new time limit if the machine was suspended while the supervisor
-    /// worked: if more than `GAP_NS` has passed since its last step. Does so once for each request
-    /// for help.
-    fn forgive_sleep(&mut self, now_ns: u64) {
-        let helping = self.supervisor.helping_mut();
-        if helping.is_at_it() && helping.supervisor && helping.has_gap(now_ns) {
-            helping.pace = Pace::Again;
-            self.timers.incident_until(now_ns.saturating_add(super::INCIDENT_NS));
-            self.timers.help_until_incident();
-        }
     }
 
     fn next_help(&mut self, help: ServiceRequest, error: Error, now_ns: u64) {
@@ -352,7 +365,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn ask_help(&mut self, help: ServiceRequest, now_ns: u64) {
         self.put_back(now_ns);
         self.ask(help, now_ns);
-        self.go_idle(now_ns);
+        self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
     /// Extends the time limit of help that begins or continues for a card without a fault. Without
@@ -377,26 +390,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
-    /// Returns whether the supervisor has a request for a chore: work on a card that has no fault.
-    pub(in super::super) fn has_chore(&self) -> bool {
-        matches!(
-            self.supervisor.helping().asked,
-            Some(ServiceRequest::Retune | ServiceRequest::Exception | ServiceRequest::Background)
-        )
-    }
-
     /// Returns whether all waiting requests wait for help.
     pub(crate) fn asks_for_help(&self) -> bool {
         self.supervisor.helping().asks()
     }
 
-    pub(in super::super) fn has_supervisor(&self) -> bool {
-        self.supervisor.helping().supervisor
-    }
-
     fn ask(&mut self, help: ServiceRequest, now_ns: u64) {
         if let Some(step) = help.step() {
-            self.climb(step, now_ns);
+            self.incident.climb::<P>(&mut self.record, step, now_ns);
         }
         self.ask_for(help, now_ns);
     }
@@ -413,14 +414,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if chore && !self.incident.open {
             // If the chore fails, what follows has steps and time limits of its own: those of the
             // last incident are used up.
-            self.renew_incident(now_ns, 0);
+            self.incident.renew_until(&mut self.timers, now_ns, 0);
         }
         if self.supervisor.helping().supervisor
             && self.slots.is_full()
             && let Some(index) = self.slots.youngest()
         {
             // The supervisor came when all slots were in use, and its requests need one.
-            self.turn_down(index, Error::Full);
+            self.order.turn_down(&mut self.slots, index, Error::Full);
         }
         self.supervisor.helping_mut().asked = Some(help);
         self.supervisor.helping_mut().taken = false;
@@ -435,7 +436,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The card has no fault: a supervisor that does not even begin delays no request.
             _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
         }
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 
     /// Does one turn of an engine that is stopped. Returns true if there is nothing to do now.
@@ -444,7 +445,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return true;
         }
-        if self.owes_status() {
+        if self.durability.owes_status(&self.slots) {
             // The supervisor's commands would read, and clear, the errors that belong to these
             // writes.
             self.ask_status(super::Stage::Status, now_ns);
@@ -463,7 +464,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.help_by(now_ns.saturating_add(UNHELPED_NS));
         }
         if self.supervisor.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
-            self.forgive_sleep(now_ns);
+            self.supervisor.forgive_sleep(&mut self.timers, now_ns);
         }
         if self.supervisor.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
             let needed = match self.supervisor.helping().asked {
@@ -472,7 +473,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 _ => false,
             };
             if let Some(help) = self.supervisor.helping().asked {
-                self.put_off(help, now_ns);
+                self.supervisor.put_off(&mut self.timers, &self.record, help, now_ns);
                 let presence = matches!(help, ServiceRequest::Inserted | ServiceRequest::Removed);
                 self.supervisor.helping_mut().untold |= presence;
             }
@@ -482,9 +483,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.bus.wire_mut().trust();
             }
             self.supervisor.helping_mut().forget();
-            self.refresh_help();
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
             // The supervisor may have switched the card's power off, and then have ended itself.
-            self.write_again(now_ns);
+            self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
             if needed {
                 self.incident.failed.forget_error();
                 self.dead(now_ns);
@@ -518,7 +519,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             match self.supervisor.helping().asked {
                 None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
-                _ => self.tune_soon(),
+                _ => self.supervisor.tune_soon(&mut self.timers),
             }
         }
     }

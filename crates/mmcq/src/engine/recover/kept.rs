@@ -5,8 +5,8 @@
 //! the memory is leaked. Memory that is lent for a blocking call stays with its slot: the call
 //! returns only when a later reset succeeds. The engine tries again each second.
 
-use super::super::slot::State;
-use super::super::timers::later;
+use super::super::slot::{Slots, State};
+use super::super::timers::{Timers, later};
 use super::super::{Engine, Error, Kind};
 use super::Recovery;
 use crate::host::{BusOp, Host};
@@ -15,6 +15,20 @@ use crate::sched::Profile;
 /// Time between two tries to stop the controller.
 const AGAIN_NS: u64 = 1_000_000_000;
 
+impl<const N: usize> Slots<N> {
+    /// Frees the memory that the controller could use: it has been stopped now.
+    pub fn let_go_of_kept(&mut self, timers: &mut Timers) {
+        if !timers.take_kept() {
+            return;
+        }
+        for index in 0..N as u8 {
+            if self.at(index).state() == State::Kept {
+                self.end_with(index, Err(Error::Dead));
+            }
+        }
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Handles a controller that neither kind of reset has stopped. Clock and power are switched
     /// off, so that nothing comes from the card any more; then the platform isolates the
@@ -22,7 +36,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn wedged(&mut self, now_ns: u64) {
         let _ = self.bus.host_mut().set_bus(BusOp::PowerOff, true, now_ns);
         if self.bus.host_mut().isolate() {
-            self.let_go_of_kept();
+            self.slots.let_go_of_kept(&mut self.timers);
         } else {
             self.keep(now_ns);
         }
@@ -57,18 +71,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.services.memory_mut().take_mapped().is_some() && !visit {
             self.services.memory_mut().lose_page();
             self.record.memory_leaked();
-        }
-    }
-
-    /// Frees the memory that the controller could use: it has been stopped now.
-    pub(super) fn let_go_of_kept(&mut self) {
-        if !self.timers.take_kept() {
-            return;
-        }
-        for index in 0..N as u8 {
-            if self.slots.at(index).state() == State::Kept {
-                self.end_slot(index, Err(Error::Dead));
-            }
         }
     }
 

@@ -15,12 +15,16 @@
 //! If a card does not come back to `tran`, the controller is reset, then the card is initialised
 //! again, then the card is power-cycled, once each ([`ServiceRequest`]). Then the card is given up.
 
+use super::super::batch::Batch;
+use super::super::card::Card;
 use super::super::extras::Event;
-use super::super::slot::{NONE, Rules, State};
+use super::super::order::Order;
+use super::super::recover::{Helping, Incident};
+use super::super::slot::{NONE, Rules, Slots, State};
 use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 use crate::spec::response::R1;
 
@@ -32,6 +36,81 @@ const DAMAGE_WINDOW: Count = 64;
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 /// Most steps to a slower mode in one incident.
 const SLOWER_MAX: u8 = 5;
+
+impl<P: Profile> Order<P> {
+    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
+    /// error.
+    #[inline(never)]
+    pub fn return_members<const N: usize>(
+        &mut self,
+        slots: &mut Slots<N>,
+        batch: &Batch<N>,
+        back: bool,
+        error: Error,
+        now_ns: u64,
+    ) {
+        for place in (0..batch.members().len()).rev() {
+            let Some(&index) = batch.members().get(place) else { continue };
+            if slots.at(index).state() != State::Active {
+                continue;
+            }
+            self.note_done(slots, index, now_ns);
+            let slot = slots.at(index);
+            let known = slot.result().err();
+            let forgotten = slot.orphan() && batch.direction() == Direction::Read;
+            if back && known.is_none() && !forgotten {
+                self.push_front(slots, index, now_ns);
+            } else {
+                slots.end_with(index, Err(known.unwrap_or(error)));
+            }
+        }
+    }
+}
+
+impl Incident {
+    pub fn close<P: Profile>(&mut self, card: &mut Card) {
+        self.open = false;
+        self.failed.make_whole();
+        if P::RECOVERS {
+            card.plan_mut().double(0);
+        }
+    }
+
+    /// Handles a transfer that went well while an incident was open. The incident ends, unless its
+    /// own request is still queued (the transfer was another request's, or a piece), or that
+    /// request still needs a flush.
+    #[cold]
+    pub fn went_well<const N: usize, P: Profile>(&mut self, slots: &Slots<N>, card: &mut Card) {
+        let (owner, generation) = (self.owner, self.generation);
+        let slot = slots.at(owner);
+        let goes_on = slot.state() == State::Queued
+            || slot.state() == State::Settling && slot.rules().has(Rules::FLUSH_AFTER);
+        let waits = owner != NONE && slot.generation() == generation && goes_on;
+        if !waits {
+            self.close::<P>(card);
+        }
+    }
+
+    /// Takes the permission for the incident's tuning. Returns false if it is used up, or the last
+    /// tuning was not long ago.
+    pub fn spend_retune(&mut self, helping: &Helping, now_ns: u64) -> bool {
+        let rested =
+            self.retuned_ns == 0 || self.untuned || now_ns.saturating_sub(self.retuned_ns) >= RETUNE_PAUSE_NS;
+        helping.has_supervisor() && rested && self.spend(RecoveryStep::Retune) && {
+            self.retuned_ns = now_ns;
+            true
+        }
+    }
+
+    /// Takes the permission for the incident's step to a slower mode. Returns false if it is used
+    /// up.
+    pub fn spend_slowdown(&mut self, helping: &Helping) -> bool {
+        helping.has_supervisor() && self.slowed < SLOWER_MAX && self.spend(RecoveryStep::Slower) && {
+            self.slowed += 1;
+            true
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the next step of recovery with a card that CMD13 has found in `tran`.
@@ -48,7 +127,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             };
         }
         if self.services.memory().area().is_returning() {
-            return if self.return_failed() { self.initialise_again(now_ns) } else { self.answer(now_ns) };
+            return if self.services.memory_mut().return_failed() {
+                self.initialise_again(now_ns)
+            } else {
+                self.answer(now_ns)
+            };
         }
         if self.incident.counting && self.incident.tries >= 2 {
             // CMD23 failed twice, although the card or the controller declares it: it is not used
@@ -66,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 .target()
                 .map(|target| CardParams { quirks: target.quirks.and(Quirks::NO_MULTIPLE_WRITE), ..target });
             self.set_card(singly);
-            self.refresh_quirks();
+            self.blockers.refresh_quirks(&self.card);
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()
@@ -88,18 +171,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let together = self.batch.members().len() > 1;
         let (class, tries) = (self.incident.class, self.incident.tries);
-        if self.incident.untuned && self.spend_retune(now_ns) {
+        if self.incident.untuned && self.incident.spend_retune(self.supervisor.helping(), now_ns) {
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
-        if !self.has_time(now_ns) || class == Class::Hopeless {
+        if !self.card.has_time(&self.timers, now_ns) || class == Class::Hopeless {
             return self.answer(now_ns);
         }
         let spent = tries > class.retries();
         let often = class.damaged() && self.damaged_often();
-        if class.damaged() && (spent || often) && self.spend_retune(now_ns) {
+        if class.damaged()
+            && (spent || often)
+            && self.incident.spend_retune(self.supervisor.helping(), now_ns)
+        {
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
-        if often && self.spend_slowdown() {
+        if often && self.incident.spend_slowdown(self.supervisor.helping()) {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         if together && (spent || tries >= 2 && !matches!(class, Class::Command { .. })) {
@@ -114,13 +200,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             class == Class::Data { damaged: false } && self.batch.direction() == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(RecoveryStep::Reset) {
             self.incident.tries = class.retries();
-            self.reset_pass();
+            self.incident.begin_pass(self.lane.busy_mut());
             return self.reset_all(now_ns);
         }
         if self.batch.blocks() > 1 && class != Class::Refused {
             return self.halve(now_ns);
         }
-        if class.damaged() && self.spend_slowdown() {
+        if class.damaged() && self.incident.spend_slowdown(self.supervisor.helping()) {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         self.answer(now_ns);
@@ -141,7 +227,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Class::Command { .. } | Class::Data { damaged: false } | Class::Controller
             )
             && self.incident.tries <= self.incident.class.retries()
-            && !self.timers.incident_is_over(now_ns.saturating_add(self.flush_ns()))
+            && !self
+                .timers
+                .incident_is_over(now_ns.saturating_add(self.card.flush_ns(self.lane.has_control())))
             && !self.services.memory().is_mapped()
             && !refused;
         if !retried {
@@ -158,35 +246,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         oldest != 0 && self.record.transfers().wrapping_sub(oldest) < DAMAGE_WINDOW
     }
 
-    /// Takes the permission for the incident's tuning. Returns false if it is used up, or the last
-    /// tuning was not long ago.
-    pub(super) fn spend_retune(&mut self, now_ns: u64) -> bool {
-        let rested = self.incident.retuned_ns == 0
-            || self.incident.untuned
-            || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
-        self.supervisor.helping().has_supervisor() && rested && self.incident.spend(RecoveryStep::Retune) && {
-            self.incident.retuned_ns = now_ns;
-            true
-        }
-    }
-
-    /// Takes the permission for the incident's step to a slower mode. Returns false if it is used
-    /// up.
-    fn spend_slowdown(&mut self) -> bool {
-        self.supervisor.helping().has_supervisor()
-            && self.incident.slowed < SLOWER_MAX
-            && self.incident.spend(RecoveryStep::Slower)
-            && {
-                self.incident.slowed += 1;
-                true
-            }
-    }
-
     /// Tries the same transfer again.
     fn try_again(&mut self, now_ns: u64) {
-        self.climb(RecoveryStep::Retry, now_ns);
+        self.incident.climb::<P>(&mut self.record, RecoveryStep::Retry, now_ns);
         self.put_back(now_ns);
-        self.go_idle(now_ns);
+        self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
     /// Tries requests that failed together alone, in their order and before all others.
@@ -213,7 +277,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;
-        self.return_members(true, error, now_ns);
+        self.order.return_members(&mut self.slots, &self.batch, true, error, now_ns);
         if P::RECOVERS {
             if self.lane.has_control() {
                 self.break_off(now_ns);
@@ -234,40 +298,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     // An error that a response to the flush has shown stays.
                     slot.answer_well(Output { bytes, ..Output::default() });
                 }
-                self.push_again(index, now_ns);
+                self.order.push_again(&mut self.slots, index, now_ns);
             }
-            self.write_again(now_ns);
+            self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
         }
     }
 
     /// Ends a request that may have been executed, and must not be repeated.
     #[cold]
     fn ended_once(&mut self, index: u8, error: Error, now_ns: u64) {
-        self.end_slot(index, Err(error));
-        self.write_again(now_ns);
-    }
-
-    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
-    /// error.
-    #[inline(never)]
-    fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
-        for place in (0..self.batch.members().len()).rev() {
-            let Some(&index) = self.batch.members().get(place) else { continue };
-            if self.slots.at(index).state() != State::Active {
-                continue;
-            }
-            if let Some(sent) = self.policy_view(index) {
-                self.order.policy_mut().done(&sent, now_ns);
-            }
-            let slot = self.slots.at(index);
-            let known = slot.result().err();
-            let forgotten = slot.orphan() && self.batch.direction() == Direction::Read;
-            if back && known.is_none() && !forgotten {
-                self.push_front(index, now_ns);
-            } else {
-                self.end_slot(index, Err(known.unwrap_or(error)));
-            }
-        }
+        self.slots.end_with(index, Err(error));
+        self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
     }
 
     /// Ends the incident: the requests of the failed transfer get the error.
@@ -278,17 +319,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let error = if P::RECOVERS { self.flush_tells().unwrap_or(error) } else { error };
             return self.control_failed(error, now_ns);
         }
-        self.return_members(false, error, now_ns);
-        self.go_idle(now_ns);
+        self.order.return_members(&mut self.slots, &self.batch, false, error, now_ns);
+        self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
     fn end_incident(&mut self, now_ns: u64) {
-        if P::RECOVERS && !self.owner_recovers() {
-            self.close_incident();
+        if P::RECOVERS && !self.lane.owner_recovers(&self.slots, &self.card) {
+            self.incident.close::<P>(&mut self.card);
         }
         self.incident.again = false;
         if P::RECOVERS {
-            self.write_again(now_ns);
+            self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
         }
     }
 
@@ -305,61 +346,42 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the error or loss of earlier writes that a failed flush has to report.
     fn flush_tells(&mut self) -> Option<Error> {
         let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
-        if flushes { self.flushed().err() } else { None }
-    }
-
-    pub(in super::super) fn close_incident(&mut self) {
-        self.incident.open = false;
-        self.incident.failed.make_whole();
-        if P::RECOVERS {
-            self.card.plan_mut().double(0);
-        }
-    }
-
-    /// Handles a transfer that went well while an incident was open. The incident ends, unless its
-    /// own request is still queued (the transfer was another request's, or a piece), or that
-    /// request still needs a flush.
-    #[cold]
-    pub(in super::super) fn went_well(&mut self) {
-        let (owner, generation) = (self.incident.owner, self.incident.generation);
-        let slot = self.slots.at(owner);
-        let goes_on = slot.state() == State::Queued
-            || slot.state() == State::Settling && slot.rules().has(Rules::FLUSH_AFTER);
-        let waits = owner != NONE && slot.generation() == generation && goes_on;
-        if !waits {
-            self.close_incident();
-        }
+        if flushes { self.durability.flushed::<P>().err() } else { None }
     }
 
     /// Gives the card up: every request is answered with an error, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
         if self.blockers.mark_dead() {
-            self.climb(RecoveryStep::Dead, now_ns);
+            self.incident.climb::<P>(&mut self.record, RecoveryStep::Dead, now_ns);
         }
         self.note_supply_loss();
-        self.recovered_run();
-        self.refresh_quirks();
+        self.lane.recovered_run::<H>(&mut self.durability);
+        self.blockers.refresh_quirks(&self.card);
         self.supervisor.helping_mut().forget();
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         let error = self.incident.failed.take_error().unwrap_or(Error::Dead);
         // The client of a raw phase gets the error of that phase.
-        let error = if self.lane.has_control() && self.owner_recovers() { error } else { Error::Dead };
-        self.close_incident();
+        let error = if self.lane.has_control() && self.lane.owner_recovers(&self.slots, &self.card) {
+            error
+        } else {
+            Error::Dead
+        };
+        self.incident.close::<P>(&mut self.card);
         self.incident.again = false;
-        self.end_settling(Error::Dead);
+        self.incident.end_settling(&mut self.slots, Error::Dead);
         self.release_reset_engine(now_ns);
         self.release_reset_chain(now_ns);
-        self.return_members(false, Error::Dead, now_ns);
+        self.order.return_members(&mut self.slots, &self.batch, false, Error::Dead, now_ns);
         // Memory that a controller which cannot be stopped still uses is no longer mapped here
         // (`kept.rs`).
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         if self.lane.has_control() {
             self.break_off(now_ns);
             self.end_control(Err(error));
         }
         for index in 0..N as u8 {
             if self.slots.at(index).state() == State::Queued {
-                self.turn_down(index, Error::Dead);
+                self.order.turn_down(&mut self.slots, index, Error::Dead);
             }
         }
         self.lane.set_idle();

@@ -1,13 +1,46 @@
 //! Loss of the card: it was removed, or has lost its state. Waiting requests are answered, or the
 //! card is initialised again.
 
+use super::super::order::Order;
 use super::super::phases::Stage;
-use super::super::slot::{State, bits};
+use super::super::recover::Incident;
+use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, Kind};
 use super::{RecoveryStep, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Profile;
 use crate::sched::tasks::Why;
+
+impl Incident {
+    /// Ends the writes that wait for a status, which will not come.
+    #[cold]
+    #[inline(never)]
+    pub fn end_settling<const N: usize>(&mut self, slots: &mut Slots<N>, error: Error) {
+        let redo = core::mem::take(&mut self.redo);
+        for index in bits(slots.take_settling() | redo) {
+            slots.end_with(index, Err(error));
+        }
+    }
+
+    /// Ends every waiting request that needs the card.
+    pub fn fail_queued<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        order: &mut Order<P>,
+        error: Error,
+    ) {
+        for index in bits(core::mem::take(&mut self.redo)) {
+            slots.end_with(index, Err(error));
+        }
+        for index in 0..N as u8 {
+            let slot = slots.at(index);
+            let needs_card = !matches!(slot.kind(), Kind::Bus(_) | Kind::Pause { .. });
+            if slot.state() == State::Queued && needs_card && !slot.urgent() {
+                order.turn_down(slots, index, error);
+            }
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Initialises the card again; data that were not yet on its medium are lost.
@@ -42,37 +75,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS {
             self.card.functions_mut().note_card_gone();
         }
-        self.fail_queued(Error::Removed);
-        self.end_settling(Error::Removed);
+        self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Removed);
+        self.incident.end_settling(&mut self.slots, Error::Removed);
         match self.lane.stage() {
             Stage::Idle if self.lane.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
             Stage::Idle | Stage::Bus | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
             _ => self.fail(Error::Removed),
-        }
-    }
-
-    /// Ends the writes that wait for a status, which will not come.
-    #[cold]
-    #[inline(never)]
-    pub(in super::super) fn end_settling(&mut self, error: Error) {
-        let redo = core::mem::take(&mut self.incident.redo);
-        for index in bits(self.slots.take_settling() | redo) {
-            self.end_slot(index, Err(error));
-        }
-    }
-
-    /// Ends every waiting request that needs the card.
-    pub(in super::super) fn fail_queued(&mut self, error: Error) {
-        for index in bits(core::mem::take(&mut self.incident.redo)) {
-            self.end_slot(index, Err(error));
-        }
-        for index in 0..N as u8 {
-            let slot = self.slots.at(index);
-            let needs_card = !matches!(slot.kind(), Kind::Bus(_) | Kind::Pause { .. });
-            if slot.state() == State::Queued && needs_card && !slot.urgent() {
-                self.turn_down(index, error);
-            }
         }
     }
 

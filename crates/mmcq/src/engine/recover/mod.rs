@@ -27,15 +27,19 @@ pub use classify::{RecoveryEvent, RecoveryStep};
 pub use handshake::Handshake;
 pub use help::ServiceRequest;
 
-use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
-use super::lane::Failure;
+use super::bus::{Bus, COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::busy::Busy;
+use super::card::Card;
+use super::lane::{Failure, Lane};
 use super::phases::{Recovery, Stage};
-use super::slot::NONE;
-use super::timers::later;
+use super::record::Record;
+use super::slot::{NONE, Slots};
+use super::supervisor::Supervisor;
+use super::timers::{Timers, later};
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Direction, Host, Step};
-use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
@@ -199,29 +203,98 @@ impl Incident {
         self.spent |= bit;
         fresh
     }
+
+    /// Counts a step of recovery, and adds it to the trace.
+    pub fn climb<P: Profile>(&mut self, record: &mut Record, step: RecoveryStep, now_ns: u64) {
+        if !P::RECOVERS {
+            return;
+        }
+        message!(warn, "recovery: {:?}, status {:#010x}", step, self.failed.status());
+        record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
+    }
+
+    /// Marks all measures as not taken, and restarts the incident's time limit; the card's own time
+    /// is added.
+    pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
+        self.renew();
+        timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
+    }
+
+    /// Begins a pass of recovery with no fault and no stop counted.
+    pub fn begin_pass(&mut self, busy: &mut Busy) {
+        (self.faults, self.stops) = (0, 0);
+        busy.not_asked();
+    }
+
+    /// Notes that the status of earlier writes may be lost with the response of the failed phase.
+    pub fn note_lost_status<H>(&mut self, bus: &Bus<H>) {
+        self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
+    }
+
+    /// Marks the sampling point as lost, after a reset of the controller: no data are transferred
+    /// before it is found again.
+    pub fn doubt_tuning<H>(&mut self, bus: &mut Bus<H>, supervisor: &mut Supervisor, timers: &mut Timers) {
+        if bus.wire().is_tuned() {
+            bus.wire_mut().doubt();
+            self.untuned = true;
+            self.renew_tuning();
+            supervisor.tune_soon(timers);
+        }
+    }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether the request's client handles the failure, and not the ladder. This holds for
+    /// a raw phase (of the recovery itself, say) and a phase of an I/O function.
+    pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
+        let kind = slots.at(self.control()).kind();
+        let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
+        card.target().is_none() || self.has_control() && direct
+    }
+
+    /// Returns whether the card may take the next command as an application command [SD 4.3.9.1].
+    ///
+    /// The card may expect an application command if CMD55, or the command after it, had no
+    /// response. Recovery then sends CMD16. There is no ACMD16, so the card executes CMD16, stops
+    /// waiting, and nothing else changes.
+    pub fn may_expect_app_command<const N: usize, P: Profile>(
+        &self,
+        incident: &Incident,
+        slots: &Slots<N>,
+        card: &Card,
+    ) -> bool {
+        let prefixed = self.has_control()
+            && matches!(slots.at(self.control()).kind(), Kind::Raw { prefix: Some(_), .. });
+        let unanswered = match incident.failed.error() {
+            Some(Error::Host(fault)) => fault.stage == crate::host::Stage::Command,
+            Some(Error::Silent) => true,
+            _ => false,
+        };
+        P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
+    }
+}
+
+impl Card {
+    /// Returns whether there is time for another try, and for the polls if that fails too.
+    /// Otherwise the incident would exceed its time.
+    pub fn has_time(&self, timers: &Timers, now_ns: u64) -> bool {
+        let card_ns = self.plan().longest_ns();
+        !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
+    }
+
+    /// Returns the time limit of a flush of the card's cache, if a control request has failed.
+    pub fn flush_ns(&self, of_control: bool) -> u64 {
+        match self.target().map(|t| t.flush) {
+            Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,
+            _ => 0,
+        }
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.record.steps()
-    }
-
-    /// Counts a step of recovery, and adds it to the trace.
-    fn climb(&mut self, step: RecoveryStep, now_ns: u64) {
-        if !P::RECOVERS {
-            return;
-        }
-        message!(warn, "recovery: {:?}, status {:#010x}", step, self.incident.failed.status());
-        self.record.climbed(RecoveryEvent { at_ns: now_ns, status: self.incident.failed.status(), step });
-    }
-
-    /// Returns whether the request's client handles the failure, and not the ladder. This holds for
-    /// a raw phase (of the recovery itself, say) and a phase of an I/O function.
-    fn owner_recovers(&self) -> bool {
-        let kind = &self.slots.at(self.lane.control()).kind();
-        let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
-        self.card.target().is_none() || self.lane.has_control() && direct
     }
 
     /// Notes that what is in progress has failed with this error.
@@ -261,10 +334,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.fail_tasks(now_ns);
         self.pack_failed(now_ns);
         self.chain_failed(now_ns);
-        self.incident.again = self.continue_failed(error);
+        self.incident.again = self.lane.continue_failed(&self.bus, &mut self.record, error);
         self.incident.failed.with(error);
         self.bus.unblock();
-        self.forget_fast();
+        self.blockers.forget_fast();
         if H::CONTINUES || P::RECOVERS {
             self.lane.streams_mut().take_busy_of_the_end();
             self.lane.streams_mut().forget_times();
@@ -280,7 +353,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A controller that is not there any more transfers no data.
             return self.give_card_up(now_ns);
         }
-        if !self.owner_recovers() {
+        if !self.lane.owner_recovers(&self.slots, &self.card) {
             let answered = match error {
                 Error::Host(fault) => fault.response.is_some(),
                 Error::Card(_) | Error::Program(_) => true,
@@ -289,32 +362,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 _ => false,
             };
             if P::RECOVERS && !answered {
-                self.note_lost_status();
+                self.incident.note_lost_status(&self.bus);
             }
             self.begin_pass(error, now_ns);
         }
         self.lane.busy_mut().not_asked();
         self.reset(Recovery::Lines, now_ns);
-    }
-
-    /// Returns whether the card may take the next command as an application command [SD 4.3.9.1].
-    ///
-    /// The card may expect an application command if CMD55, or the command after it, had no
-    /// response. Recovery then sends CMD16. There is no ACMD16, so the card executes CMD16, stops
-    /// waiting, and nothing else changes.
-    fn may_expect_app_command(&self) -> bool {
-        let prefixed = self.lane.has_control()
-            && matches!(self.slots.at(self.lane.control()).kind(), Kind::Raw { prefix: Some(_), .. });
-        let unanswered = match self.incident.failed.error() {
-            Some(Error::Host(fault)) => fault.stage == crate::host::Stage::Command,
-            Some(Error::Silent) => true,
-            _ => false,
-        };
-        P::RECOVERS
-            && prefixed
-            && unanswered
-            && self.card.target().is_some()
-            && self.lane.busy().questions() == 0
     }
 
     /// Gives the card up where the profile recovers; otherwise only the request is answered.
@@ -325,18 +378,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Begins a new incident, or the next try of an open one.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
-            return self.reset_pass();
+            return self.incident.begin_pass(self.lane.busy_mut());
         }
         let first = self.batch.members().first().copied().unwrap_or(NONE);
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.order_ns());
-        self.close_fast();
+        self.blockers.close_fast();
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
-            self.renew_incident(now_ns, card_ns);
+            self.incident.renew_until(&mut self.timers, now_ns, card_ns);
         }
         let incident = &mut self.incident;
         incident.tries = incident.tries.saturating_add(u8::from(!incident.again));
@@ -352,27 +405,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if matches!(incident.class, Class::Data { damaged: false } | Class::Controller) {
             self.card.plan_mut().double(incident.tries);
         }
-        self.climb(RecoveryStep::Classify, now_ns);
-        self.reset_pass();
-    }
-
-    /// Marks all measures as not taken, and restarts the incident's time limit; the card's own time
-    /// is added.
-    fn renew_incident(&mut self, now_ns: u64, card_ns: u64) {
-        self.incident.renew();
-        self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
-    }
-
-    /// Begins a pass of recovery with no fault and no stop counted.
-    fn reset_pass(&mut self) {
-        (self.incident.faults, self.incident.stops) = (0, 0);
-        self.lane.busy_mut().not_asked();
-    }
-
-    /// Notes that the status of earlier writes may be lost with the response of the failed phase.
-    fn note_lost_status(&mut self) {
-        self.incident.status_lost |=
-            self.bus.phase().auto != Auto::Continue && self.bus.phase().command.resp != Resp::None;
+        self.incident.climb::<P>(&mut self.record, RecoveryStep::Classify, now_ns);
+        self.incident.begin_pass(self.lane.busy_mut());
     }
 
     fn reset(&mut self, step: Recovery, now_ns: u64) {
@@ -386,28 +420,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.bus.host_mut().set_bus(op, first, now_ns) {
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
             Step::Done => {
-                self.let_go_of_kept();
+                self.slots.let_go_of_kept(&mut self.timers);
                 self.release_reset_engine(now_ns);
                 self.release_reset_chain(now_ns);
                 if P::RECOVERS && step == Recovery::All {
                     self.bus.wire_mut().done(BusOp::ResetAll);
-                    self.doubt_tuning();
+                    self.incident.doubt_tuning(&mut self.bus, &mut self.supervisor, &mut self.timers);
                 }
                 self.resume_with_lines(now_ns);
             }
             Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
             Step::Failed => self.wedged(now_ns),
-        }
-    }
-
-    /// Marks the sampling point as lost, after a reset of the controller: no data are transferred
-    /// before it is found again.
-    fn doubt_tuning(&mut self) {
-        if self.bus.wire().is_tuned() {
-            self.bus.wire_mut().doubt();
-            self.incident.untuned = true;
-            self.incident.renew_tuning();
-            self.tune_soon();
         }
     }
 
@@ -424,15 +447,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Resets the whole controller.
     fn reset_all(&mut self, now_ns: u64) {
         self.incident.spend(RecoveryStep::Reset);
-        self.climb(RecoveryStep::Reset, now_ns);
+        self.incident.climb::<P>(&mut self.record, RecoveryStep::Reset, now_ns);
         self.reset(Recovery::All, now_ns);
     }
 
     /// Continues with the card, now that the controller's lines are free again.
     fn resume_with_lines(&mut self, now_ns: u64) {
-        self.unmap_switch();
-        if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
-            if self.may_expect_app_command() {
+        self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
+        if self.lane.owner_recovers(&self.slots, &self.card)
+            || matches!(self.incident.failed.error(), Some(Error::Removed))
+        {
+            if self.lane.may_expect_app_command::<N, P>(&self.incident, &self.slots, &self.card) {
                 self.lane.busy_mut().asked();
                 let nothing = command::set_blocklen(BLOCK_BYTES);
                 let stage = Stage::Recover(Recovery::Status);
@@ -450,23 +475,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn send_stop(&mut self, now_ns: u64) {
         self.incident.stops += 1;
-        self.climb(RecoveryStep::Stop, now_ns);
+        self.incident.climb::<P>(&mut self.record, RecoveryStep::Stop, now_ns);
         let stop = command::stop_transmission();
         self.start_command(Stage::Recover(Recovery::Stop), stop, STOP_TIMEOUT_NS, now_ns);
     }
 
     fn ask_state(&mut self, now_ns: u64) {
         if self.lane.busy().questions() == 0 {
-            self.climb(RecoveryStep::Status, now_ns);
+            self.incident.climb::<P>(&mut self.record, RecoveryStep::Status, now_ns);
         }
         self.lane.busy_mut().asked();
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
     }
 
     pub(super) fn recover_done(&mut self, step: Recovery, status: R1, now_ns: u64) {
-        if self.owner_recovers() {
+        if self.lane.owner_recovers(&self.slots, &self.card) {
             if P::RECOVERS {
-                self.owe_late_status(status.0);
+                self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status.0);
             }
             return self.answer(now_ns);
         }
@@ -508,29 +533,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
     }
 
-    /// Returns whether there is time for another try, and for the polls if that fails too.
-    /// Otherwise the incident would exceed its time.
-    fn has_time(&self, now_ns: u64) -> bool {
-        let card_ns = self.card.plan().longest_ns();
-        !self
-            .timers
-            .incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
-    }
-
     /// Returns how long the card may work on the erase or flush in progress, whose deadline has
     /// passed.
     fn order_ns(&self) -> u64 {
         match self.slots.at(self.lane.control()).kind() {
             Kind::Erase { how, .. } if self.awaits_end_of_erase(false) => how.longest_ns(),
-            _ => self.flush_ns(),
-        }
-    }
-
-    /// Returns the time limit of a flush of the card's cache, if a control request has failed.
-    fn flush_ns(&self) -> u64 {
-        match self.card.target().map(|t| t.flush) {
-            Some(FlushBy::EmmcCache { timeout_ns }) if self.lane.has_control() => timeout_ns,
-            _ => 0,
+            _ => self.card.flush_ns(self.lane.has_control()),
         }
     }
 
@@ -545,8 +553,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The lines were reset, and the CMD line is still in use: CMD13 was not even sent.
             Recovery::Status if unsent => self.escalate(now_ns),
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
-                if P::RECOVERS && !self.owner_recovers() {
-                    self.note_lost_status();
+                if P::RECOVERS && !self.lane.owner_recovers(&self.slots, &self.card) {
+                    self.incident.note_lost_status(&self.bus);
                 }
                 self.incident.faults = self.incident.faults.saturating_add(1);
                 self.reset(Recovery::Lines, now_ns);
@@ -577,14 +585,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.incident.is_spent(RecoveryStep::PowerCycle);
         let better = (last || self.services.memory().area().is_user())
             && (self.incident.untuned || self.incident.class.damaged() && self.bus.wire().is_tuned());
-        if P::RECOVERS && better && self.spend_retune(now_ns) {
+        if P::RECOVERS && better && self.incident.spend_retune(self.supervisor.helping(), now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if self.incident.spend(RecoveryStep::Reset) {
-            self.reset_pass();
-            self.climb(RecoveryStep::Reset, now_ns);
+            self.incident.begin_pass(self.lane.busy_mut());
+            self.incident.climb::<P>(&mut self.record, RecoveryStep::Reset, now_ns);
             return self.reset(Recovery::All, now_ns);
         }
         self.recover_lost_card(now_ns);

@@ -11,12 +11,71 @@
 //! writes that were complete, in a cache or an open transfer, no longer exist: the next flush
 //! reports the loss.
 
-use super::super::slot::{State, bits};
+use super::super::batch::Batch;
+use super::super::lane::Lane;
+use super::super::order::Order;
+use super::super::recover::Incident;
+use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, SlotId};
 use super::RecoveryStep;
 use crate::host::{Direction, Host};
-use crate::sched::{Policy, Profile};
+use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
+
+impl<const N: usize> Batch<N> {
+    /// Lets the earlier pieces of a write in progress be written once more too.
+    pub fn restart_pieces(&mut self, slots: &mut Slots<N>) {
+        if self.direction() != Direction::Write {
+            return;
+        }
+        for &index in self.members() {
+            let slot = slots.at_mut(index);
+            if slot.state() == State::Active && slot.moved_blocks() != 0 && slot.result().is_ok() {
+                slot.restart();
+            }
+        }
+    }
+}
+
+impl Incident {
+    /// Marks these writes, whose result is unknown, to be written once more. Writes that were
+    /// written a second time already end with an error.
+    pub fn doubt<const N: usize>(&mut self, slots: &mut Slots<N>) {
+        for index in bits(slots.take_settling()) {
+            let slot = slots.at_mut(index);
+            match slot.result() {
+                Ok(_) if !slot.mark_rewritten() => {
+                    self.redo |= 1 << index;
+                    self.doubted |= 1 << index;
+                }
+                Ok(_) => slots.end_with(index, Err(Error::Program(R1::ERROR))),
+                Err(error) => slots.end_with(index, Err(error)),
+            }
+        }
+    }
+
+    /// Puts writes in doubt back into the queue, before everything else.
+    pub fn write_again<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        order: &mut Order<P>,
+        now_ns: u64,
+    ) {
+        for index in bits(core::mem::take(&mut self.redo)) {
+            slots.at_mut(index).restart();
+            order.push_again(slots, index, now_ns);
+        }
+    }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether a read has failed.
+    pub fn read_failed<const N: usize>(&self, batch: &Batch<N>, slots: &Slots<N>) -> bool {
+        !self.has_control()
+            && batch.direction() == Direction::Read
+            && batch.members().iter().any(|&index| slots.at(index).state() == State::Active)
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Decides the results of the writes before the failed transfer, at the end of a pass of
@@ -25,7 +84,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let status = self.incident.failed.status();
         if !P::RECOVERS {
             let known = if status == 0 { R1::ERROR } else { status };
-            if self.recovered_run() && known & R1::DEFERRED != 0 {
+            if self.lane.recovered_run::<H>(&mut self.durability) && known & R1::DEFERRED != 0 {
                 self.durability.owe(known);
             }
             return if self.slots.is_settling() {
@@ -35,9 +94,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
         // An error of the failed read is its own. Its response, if it came, has shown errors of
         // writes before.
-        let own = self.read_failed();
+        let own = self.lane.read_failed(&self.batch, &self.slots);
         if !own || status & R1::CARD_ECC_FAILED == 0 {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
         // The protection error of a refused write is its own too.
         let writes = self.batch.direction() == Direction::Write && !self.lane.has_control();
@@ -49,65 +108,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => status,
         };
         let bad = status & R1::DEFERRED != 0;
-        let unowned = self.recovered_run();
+        let unowned = self.lane.recovered_run::<H>(&mut self.durability);
         if unowned && (bad || lost) {
-            self.owe_late(if bad { status } else { R1::ERROR });
+            self.durability.owe_late::<N, P>(
+                &mut self.slots,
+                &mut self.record,
+                &self.card,
+                if bad { status } else { R1::ERROR },
+            );
         }
         if self.slots.is_settling() {
-            if lost && !bad { self.doubt() } else { self.settle(status) }
+            if lost && !bad { self.incident.doubt(&mut self.slots) } else { self.settle(status) }
         }
         if lost {
-            self.restart_pieces();
+            self.batch.restart_pieces(&mut self.slots);
         }
-    }
-
-    /// Returns whether a read has failed.
-    fn read_failed(&self) -> bool {
-        !self.lane.has_control()
-            && self.batch.direction() == Direction::Read
-            && self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
     }
 
     /// Handles a card that has lost its state: the result of earlier writes stays unknown.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
         self.settle_pass();
-    }
-
-    /// Marks these writes, whose result is unknown, to be written once more. Writes that were
-    /// written a second time already end with an error.
-    pub(in super::super) fn doubt(&mut self) {
-        for index in bits(self.slots.take_settling()) {
-            let slot = self.slots.at_mut(index);
-            match slot.result() {
-                Ok(_) if !slot.mark_rewritten() => {
-                    self.incident.redo |= 1 << index;
-                    self.incident.doubted |= 1 << index;
-                }
-                Ok(_) => self.end_slot(index, Err(Error::Program(R1::ERROR))),
-                Err(error) => self.end_slot(index, Err(error)),
-            }
-        }
-    }
-
-    /// Puts writes in doubt back into the queue, before everything else.
-    pub(in super::super) fn write_again(&mut self, now_ns: u64) {
-        for index in bits(core::mem::take(&mut self.incident.redo)) {
-            self.slots.at_mut(index).restart();
-            self.push_again(index, now_ns);
-        }
-    }
-
-    /// Puts a request back into the queue. Of two reads or writes on the same blocks the older one
-    /// goes first again; other requests go to the front.
-    pub(in super::super) fn push_again(&mut self, index: u8, now_ns: u64) {
-        if self.slots.at(index).span().is_none() {
-            return self.push_front(index, now_ns);
-        }
-        self.slots.push_by_age(index);
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().arrived(&waiting, now_ns);
-        }
     }
 
     /// Ends the request whose memory goes out of scope, or stops the controller's work on it.
@@ -120,35 +141,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         match slot.state() {
             State::Queued => {
-                self.turn_down(id.index, Error::Silent);
+                self.order.turn_down(&mut self.slots, id.index, Error::Silent);
             }
             State::Settling => {
                 let others = !(1 << id.index);
                 self.slots.stop_settling(id.index);
                 self.incident.redo &= others;
                 self.incident.doubted &= others;
-                self.end_slot(id.index, Err(Error::Silent));
+                self.slots.end_with(id.index, Err(Error::Silent));
             }
             // The command queue engine has the request: its task ends by itself, or the command
             // queue engine is halted.
-            State::Active if self.engine_has(id.index) => {}
+            State::Active if self.lane.engine_has(id.index) => {}
             // A policy has panicked when the end of this transfer was reported to it.
-            State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
+            State::Active if self.lane.is_idle() => self.slots.end_with(id.index, Err(Error::Silent)),
             State::Active => self.stop_transfer(now_ns),
             State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
-        }
-    }
-
-    /// Lets the earlier pieces of a write in progress be written once more too.
-    fn restart_pieces(&mut self) {
-        if self.batch.direction() != Direction::Write {
-            return;
-        }
-        for &index in self.batch.members() {
-            let slot = self.slots.at_mut(index);
-            if slot.state() == State::Active && slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.restart();
-            }
         }
     }
 
@@ -157,7 +165,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.has_control()
             && self.batch.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
         {
-            self.climb(RecoveryStep::Salvage, now_ns);
+            self.incident.climb::<P>(&mut self.record, RecoveryStep::Salvage, now_ns);
         }
     }
 
@@ -191,12 +199,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
             match slot.kind() {
                 Kind::Write { .. } if begun => {
-                    self.withdraw(index);
+                    self.order.withdraw(&mut self.slots, index);
                     self.slots.at_mut(index).await_rewrite();
                     self.incident.redo |= 1 << index;
                 }
                 // The erased blocks may have been written since: they are not erased again.
-                Kind::Erase { .. } if begun => self.turn_down(index, Error::CacheLost),
+                Kind::Erase { .. } if begun => self.order.turn_down(&mut self.slots, index, Error::CacheLost),
                 _ => {}
             }
         }

@@ -13,16 +13,74 @@
 //! as their own phase does. If the data fail, the lines are reset, and the command is lost with
 //! them.
 
-use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::super::bus::{Bus, COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::super::card::Card;
 use super::super::concurrent::Turn;
-use super::super::slot::{NONE, bits};
-use super::super::timers::{NEVER, later};
+use super::super::lane::Lane;
+use super::super::record::Record;
+use super::super::slot::{NONE, Slots, bits};
+use super::super::timers::{NEVER, Timers, later};
 use super::{Chosen, Engine};
 use crate::host::{Direction, Host};
-use crate::sched::Profile;
 use crate::sched::tasks::Step;
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::Command;
 use crate::spec::response::R1;
+
+impl<const N: usize> Slots<N> {
+    /// Restarts writes of which some blocks are written while the others still wait.
+    #[cold]
+    pub fn restart_waiting_pieces(&mut self) {
+        for index in bits(self.queued_writes()) {
+            let slot = self.at_mut(index);
+            if slot.moved_blocks() != 0 && slot.result().is_ok() {
+                slot.restart();
+            }
+        }
+    }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns CMD13 that reads which tasks are ready, if it is time for that.
+    pub fn question(&self, card: &Card, now_ns: u64) -> Option<(Step, Command)> {
+        let asks = self.tasks().is_some_and(|tasks| tasks.wants_question(now_ns));
+        let rca = card.target().map_or(0, |target| target.rca);
+        asks.then(|| (Step::Ask, crate::spec::command::send_queue_status(rca)))
+    }
+
+    pub fn take_task_beside(&mut self, timers: &mut Timers) -> Option<Step> {
+        timers.concurrent_at(NEVER);
+        self.concurrent_mut().take_task_step()
+    }
+
+    pub fn send_beside<H: Host>(
+        &mut self,
+        bus: &mut Bus<H>,
+        record: &mut Record,
+        timers: &mut Timers,
+        step: Step,
+        command: &Command,
+        now_ns: u64,
+    ) -> bool {
+        if bus.host_mut().start_concurrent(command).is_err() {
+            // The phase has no response yet, or its data are over: then its interrupt comes soon.
+            return false;
+        }
+        message!(trace, "CMD{} {:#010x} beside data", command.index, command.arg);
+        if let Some(tasks) = self.tasks_mut() {
+            match step {
+                Step::Params => tasks.note_params_sent(),
+                Step::Ask => tasks.note_asked_beside(),
+                _ => {}
+            }
+        }
+        self.concurrent_mut().set_task(step);
+        timers.concurrent_at(later(now_ns, COMMAND_TIMEOUT_NS + SLACK_NS));
+        record.phase_started();
+        record.concurrent_started();
+        true
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sends a command for the queue while something is in progress. Returns true if one was sent.
@@ -35,8 +93,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn begin_task_beside(&mut self, now_ns: u64) -> bool {
-        let reads = self.moves_data() && self.batch.direction() == Direction::Read;
-        let free = !self.lane.has_control() && !self.is_concurrent() && !self.blockers.is_halted();
+        let reads = self.lane.moves_data(&self.bus) && self.batch.direction() == Direction::Read;
+        let free =
+            !self.lane.has_control() && !self.lane.is_concurrent::<H, P>() && !self.blockers.is_halted();
         if !reads || !free || self.lane.is_driven() || !self.bus.host().caps().concurrent_command {
             return false;
         }
@@ -46,8 +105,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.tasks().is_some_and(|tasks| tasks.described().is_none()) {
             self.describe_beside(now_ns);
         }
-        let next = self.left_of_described().or_else(|| self.question(now_ns));
-        next.is_some_and(|(step, command)| self.send_beside(step, &command, now_ns))
+        let next = self.lane.left_of_described(&self.card).or_else(|| self.lane.question(&self.card, now_ns));
+        next.is_some_and(|(step, command)| {
+            self.lane.send_beside(&mut self.bus, &mut self.record, &mut self.timers, step, &command, now_ns)
+        })
     }
 
     /// Describes the next task. The task whose data are in progress is collected again afterwards.
@@ -58,39 +119,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !room || !self.has_only_tasks(now_ns) {
             return;
         }
-        let limits = self.limits();
+        let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
         if self.choose_task(limits.blocks, limits.segments, now_ns) == Chosen::Task {
-            self.send_chosen(now_ns);
-            self.describe_task(now_ns);
+            self.order.send_chosen(&mut self.slots, &self.batch, &mut self.record, now_ns);
+            self.lane.describe_task(&self.batch, &self.slots, &self.card, now_ns);
         }
-        self.gather_task(executed);
-    }
-
-    /// Returns CMD13 that reads which tasks are ready, if it is time for that.
-    fn question(&self, now_ns: u64) -> Option<(Step, Command)> {
-        let asks = self.lane.tasks().is_some_and(|tasks| tasks.wants_question(now_ns));
-        let rca = self.card.target().map_or(0, |target| target.rca);
-        asks.then(|| (Step::Ask, crate::spec::command::send_queue_status(rca)))
-    }
-
-    fn send_beside(&mut self, step: Step, command: &Command, now_ns: u64) -> bool {
-        if self.bus.host_mut().start_concurrent(command).is_err() {
-            // The phase has no response yet, or its data are over: then its interrupt comes soon.
-            return false;
-        }
-        message!(trace, "CMD{} {:#010x} beside data", command.index, command.arg);
-        if let Some(tasks) = self.lane.tasks_mut() {
-            match step {
-                Step::Params => tasks.note_params_sent(),
-                Step::Ask => tasks.note_asked_beside(),
-                _ => {}
-            }
-        }
-        self.lane.concurrent_mut().set_task(step);
-        self.timers.concurrent_at(later(now_ns, COMMAND_TIMEOUT_NS + SLACK_NS));
-        self.record.phase_started();
-        self.record.concurrent_started();
-        true
+        self.batch.gather_task(&self.slots, self.lane.tasks(), executed);
     }
 
     /// Handles a command for the queue that is on the CMD line during data.
@@ -122,20 +156,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Turn::Lost { .. } => {
-                self.take_beside();
+                self.lane.take_task_beside(&mut self.timers);
                 self.incident.lose_status();
             }
         }
         false
     }
 
-    fn take_beside(&mut self) -> Option<Step> {
-        self.timers.concurrent_at(NEVER);
-        self.lane.concurrent_mut().take_task_step()
-    }
-
     fn beside_answered(&mut self, status: u32, now_ns: u64) {
-        let Some(step) = self.take_beside() else { return };
+        let Some(step) = self.lane.take_task_beside(&mut self.timers) else { return };
         // An error of the read in progress is its own, and its data show it.
         let late = status & R1::DEFERRED & !R1::CARD_ECC_FAILED;
         if step != Step::Ask && late != 0 {
@@ -163,30 +192,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     fn beside_unanswered(&mut self, now_ns: u64) {
         self.record.phase_failed();
-        let Some(step) = self.take_beside() else { return };
+        let Some(step) = self.lane.take_task_beside(&mut self.timers) else { return };
         if step != Step::Ask {
             if self.durability.take_unsettled() {
-                self.owe_late(R1::ERROR);
+                self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, R1::ERROR);
             }
-            self.doubt();
-            self.write_again(now_ns);
+            self.incident.doubt(&mut self.slots);
+            self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
         }
         if self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on()) {
             self.queue_failed(now_ns);
         }
         if step != Step::Ask {
-            self.restart_waiting_pieces();
-        }
-    }
-
-    /// Restarts writes of which some blocks are written while the others still wait.
-    #[cold]
-    pub(in super::super) fn restart_waiting_pieces(&mut self) {
-        for index in bits(self.slots.queued_writes()) {
-            let slot = self.slots.at_mut(index);
-            if slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.restart();
-            }
+            self.slots.restart_waiting_pieces();
         }
     }
 }

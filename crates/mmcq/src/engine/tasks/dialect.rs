@@ -5,12 +5,14 @@
 //! A card may take its time for the switch, so the register is read (CMD48) until it has the value
 //! that was written. Both commands transfer one block, in the engine's own page.
 
-use super::super::Breach;
 use super::super::bus::SLACK_NS;
+use super::super::card::Card;
+use super::super::extras::Memory;
 use super::super::lane::Lane;
 use super::super::phases::Stage;
 use super::super::slot::NONE;
-use super::super::timers::later;
+use super::super::timers::{Timers, later};
+use super::super::{Breach, DmaBuf};
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Turn};
 use crate::host::{Data, Direction, Host};
 use crate::sched::tasks::{Dialect, Step};
@@ -33,6 +35,39 @@ impl<E, T: Lanes> Lane<E, T> {
     pub(in crate::engine) fn is_sd_queue(&self) -> bool {
         self.tasks().is_some_and(|tasks| tasks.dialect() != Dialect::Emmc)
     }
+
+    pub fn look_again(&mut self, timers: &mut Timers, on: bool, tries: u8, now_ns: u64) {
+        if let Some(tasks) = self.tasks_mut() {
+            tasks.set_step(Step::Confirm(on, tries));
+        }
+        self.enter(Stage::Extra);
+        timers.wake_at(later(now_ns, CONFIRM_NS));
+        timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
+    }
+
+    /// Returns whether the queue can be switched.
+    pub fn knows_switch(&self, card: &Card, page: &DmaBuf) -> bool {
+        !self.is_sd_queue() || card.queue_register(page).is_some()
+    }
+
+    /// Unmaps the memory of a switch that has failed, or ended. The controller does not use it any
+    /// more.
+    #[inline(always)]
+    pub fn unmap_switch<H: Host>(&mut self, memory: &mut Memory, host: &mut H) {
+        if self.tasks().is_some() && !self.has_control() {
+            memory.unmap_data(host);
+        }
+    }
+}
+
+impl Card {
+    /// Returns the register of the queue's switch, if this is an SD card with one.
+    pub fn queue_register(&self, page: &DmaBuf) -> Option<Extension> {
+        let target = self.target().filter(|target| !target.emmc && !target.extended_address)?;
+        let FlushBy::SdCache { at, .. } = target.flush else { return None };
+        let paged = page.len_bytes() >= BLOCK_BYTES;
+        (paged && at.offset < 511).then_some(Extension { offset: at.offset + 1, ..at })
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -46,22 +81,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity
     /// for that.
     pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
-        self.close_fast();
-        let known = self.queue_register().is_some();
+        self.blockers.close_fast();
+        let known = self.card.queue_register(self.services.memory().page()).is_some();
         self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
-    }
-
-    /// Returns the register of the queue's switch, if this is an SD card with one.
-    fn queue_register(&self) -> Option<Extension> {
-        let target = self.card.target().filter(|target| !target.emmc && !target.extended_address)?;
-        let FlushBy::SdCache { at, .. } = target.flush else { return None };
-        let paged = self.services.memory().page().len_bytes() >= BLOCK_BYTES;
-        (paged && at.offset < 511).then_some(Extension { offset: at.offset + 1, ..at })
-    }
-
-    /// Returns whether the queue can be switched.
-    pub(super) fn knows_switch(&self) -> bool {
-        !self.lane.is_sd_queue() || self.queue_register().is_some()
     }
 
     /// Sends CMD49 that switches the queue on or off. The caller has emptied the queue.
@@ -75,9 +97,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (true, true) => ON | SEQUENTIAL,
         };
         if !on {
-            self.switching();
+            self.lane.switching(&mut self.blockers);
         }
-        let Some(at) = self.queue_register() else {
+        let Some(at) = self.card.queue_register(self.services.memory().page()) else {
             // Without the register, only an initialisation of the card switches the queue off.
             self.recover_lost_card(now_ns);
             return Turn::Again;
@@ -90,11 +112,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Sends CMD48, which reads the register that switches the queue.
     pub(super) fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
-        let Some(at) = self.queue_register() else { return self.recover_lost_card(now_ns) };
+        let Some(at) = self.card.queue_register(self.services.memory().page()) else {
+            return self.recover_lost_card(now_ns);
+        };
         let read = sd::read_extr_single(at, 1);
         if self.switch_data(Step::Confirm(on, tries), read, Direction::Read, now_ns) == Turn::Wait {
             // The engine's page cannot be mapped now.
-            self.look_again(on, tries, now_ns);
+            self.lane.look_again(&mut self.timers, on, tries, now_ns);
         }
     }
 
@@ -117,7 +141,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         if matches!(step, Step::Switch(true)) {
-            self.switching();
+            self.lane.switching(&mut self.blockers);
         }
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -135,33 +159,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let seen = self.services.memory().page().first().copied().unwrap_or(0);
         let is_on = seen & ON != 0;
         match (is_on == on, on) {
-            (true, _) => self.switched(on, now_ns),
-            (false, _) if tries < CONFIRMS_MAX => self.look_again(on, tries + 1, now_ns),
+            (true, _) => self.lane.switched::<H>(&mut self.timers, on, now_ns),
+            (false, _) if tries < CONFIRMS_MAX => {
+                self.lane.look_again(&mut self.timers, on, tries + 1, now_ns)
+            }
             (false, true) => {
                 message!(warn, "the card's command queue is given up: its switch reads {:#04x}", seen);
-                self.refused_queue(now_ns);
+                self.lane.refused_queue::<H>(&mut self.timers, now_ns);
             }
             (false, false) => {
                 self.fail(Error::Protocol(Breach::QueueStays));
             }
-        }
-    }
-
-    fn look_again(&mut self, on: bool, tries: u8, now_ns: u64) {
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.set_step(Step::Confirm(on, tries));
-        }
-        self.lane.enter(Stage::Extra);
-        self.timers.wake_at(later(now_ns, CONFIRM_NS));
-        self.timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
-    }
-
-    /// Unmaps the memory of a switch that has failed, or ended. The controller does not use it any
-    /// more.
-    #[inline(always)]
-    pub(in super::super) fn unmap_switch(&mut self) {
-        if self.lane.tasks().is_some() && !self.lane.has_control() {
-            self.unmap_data();
         }
     }
 }

@@ -8,8 +8,9 @@
 //! path.
 
 use super::super::lane::Lane;
-use super::super::slot::NONE;
-use super::super::timers::later;
+use super::super::recover::Incident;
+use super::super::slot::{NONE, Slots};
+use super::super::timers::{Timers, later};
 use super::super::{Request, SlotId};
 use super::{Engine, IDLE_NS};
 use crate::host::{Direction, Host, QueueEvents, TaskFlags};
@@ -23,6 +24,29 @@ impl<E, T: Lanes> Lane<E, T> {
         let on = self.hosted().is_some_and(|hosted| hosted.rings_tasks());
         on && self.tasks().is_some_and(|tasks| tasks.is_queue_on())
     }
+
+    /// Returns whether a task may be sent now: the command queue engine accepts tasks, and nothing
+    /// else is to be done or is due before.
+    #[inline(always)]
+    pub fn may_ring(&self, incident: &Incident, timers: &Timers, now_ns: u64) -> bool {
+        let dull = self.tasks().is_some_and(|tasks| tasks.is_dull());
+        let due = timers.turn_is_due(now_ns) || timers.chore_is_due(now_ns);
+        self.rings_tasks() && !dull && !due && !incident.is_in_doubt()
+    }
+
+    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
+    /// known.
+    #[inline(always)]
+    pub fn meets_rung<const N: usize>(
+        &self,
+        slots: &Slots<N>,
+        direction: Direction,
+        start: u64,
+        end: u64,
+    ) -> bool {
+        self.tasks().is_some_and(|tasks| tasks.meets_rung(direction, start, end))
+            || slots.is_settling() && self.meets_task(slots, direction, start, end)
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -35,17 +59,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if request.durable | request.urgent
             || !self.card.is_meant(request.card)
             || !self.lane.fast_limits().fits(direction, blocks, end)
-            || !self.has_room()
-            || !self.may_ring(now_ns)
+            || !self.blockers.has_room(&self.slots)
+            || !self.lane.may_ring(&self.incident, &self.timers, now_ns)
         {
             return None;
         }
         let head = self.slots.head();
         let room = self.lane.tasks()?.next_rung(now_ns);
-        if room.is_some() && (head != NONE || self.meets_rung(direction, lba, end)) {
+        if room.is_some() && (head != NONE || self.lane.meets_rung(&self.slots, direction, lba, end)) {
             return None;
         }
-        let (id, _) = self.take_in_mapped((direction, lba, blocks), request, now_ns)?;
+        let (id, _) = self.slots.take_in_mapped(
+            self.bus.host_mut(),
+            &mut self.record,
+            (direction, lba, blocks),
+            request,
+            now_ns,
+        )?;
         match room {
             None => self.slots.push_span(id.index, direction, lba, end),
             Some(task) => {
@@ -56,23 +86,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         Some(id)
-    }
-
-    /// Returns whether a task may be sent now: the command queue engine accepts tasks, and nothing
-    /// else is to be done or is due before.
-    #[inline(always)]
-    fn may_ring(&self, now_ns: u64) -> bool {
-        let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
-        let due = self.timers.turn_is_due(now_ns) || self.timers.chore_is_due(now_ns);
-        self.lane.rings_tasks() && !dull && !due && !self.incident.is_in_doubt()
-    }
-
-    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known.
-    #[inline(always)]
-    fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
-        self.lane.tasks().is_some_and(|tasks| tasks.meets_rung(direction, start, end))
-            || self.slots.is_settling() && self.meets_task(direction, start, end)
     }
 
     /// Describes a task of one request and rings its doorbell; the request is not queued any more.
@@ -100,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if queue.prepare_task(id, &task, segment).is_err() {
             // The command queue engine cannot use this memory: the request goes by the single lane.
             self.slots.at_mut(index).forbid_merge(true);
-            self.push_again(index, now_ns);
+            self.order.push_again(&mut self.slots, index, now_ns);
             return false;
         }
         let taken = queue.ring(1 << (id & 31));
@@ -108,7 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let first = tasks.on_card() == 0;
         tasks.ring_one(id, direction, (lba, lba.wrapping_add(u64::from(blocks))), index, now_ns);
         let too_old_ns = tasks.too_old_ns();
-        self.limit_rung(first, blocks, now_ns);
+        self.lane.limit_rung(&self.card, &self.bus, first, blocks, now_ns);
         if first {
             let limit_ns = self.lane.hosted().map_or(0, |hosted| hosted.limit_ns());
             self.timers.wake_by(limit_ns.min(too_old_ns));
@@ -200,7 +213,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let slot = self.slots.at(head);
             let Some((direction, lba, blocks)) = slot.kind().span() else { break };
             let end = lba.wrapping_add(u64::from(blocks));
-            if !self.slots.is_lone(head) || !self.may_ring(now_ns) || self.meets_rung(direction, lba, end) {
+            if !self.slots.is_lone(head)
+                || !self.lane.may_ring(&self.incident, &self.timers, now_ns)
+                || self.lane.meets_rung(&self.slots, direction, lba, end)
+            {
                 break;
             }
             self.slots.pop(head, direction, lba, end);

@@ -15,7 +15,7 @@ use super::super::slot::{State, bits};
 use super::{Engine, Turn};
 use crate::host::{Direction, Host};
 use crate::sched::tasks::At;
-use crate::sched::{Demotion, Lanes, Policy, Profile};
+use crate::sched::{Demotion, Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Stops the use of the queue for ever.
@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.is_queued() {
             return;
         }
-        self.park();
+        self.lane.park(&mut self.bus);
         let held = self.lane.engine_has_memory();
         let gone = self.card.target().is_none();
         let Some(tasks) = self.lane.tasks_mut() else { return };
@@ -46,20 +46,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
-            if let Some(sent) = self.policy_view(index) {
-                self.order.policy_mut().done(&sent, now_ns);
-            }
+            self.order.note_done(&self.slots, index, now_ns);
             let slot = self.slots.at(index);
             match slot.result() {
                 Ok(_) if gone => {
                     let error = self.incident.failed().error().unwrap_or(super::Error::NoCard);
-                    self.end_slot(index, Err(error));
+                    self.slots.end_with(index, Err(error));
                 }
                 Ok(_) if !(slot.orphan() && slot.direction() == Some(Direction::Read)) => {
-                    self.push_again(index, now_ns);
+                    self.order.push_again(&mut self.slots, index, now_ns);
                 }
-                Ok(_) => self.end_slot(index, Err(super::Error::Silent)),
-                Err(error) => self.end_slot(index, Err(error)),
+                Ok(_) => self.slots.end_with(index, Err(super::Error::Silent)),
+                Err(error) => self.slots.end_with(index, Err(error)),
             }
         }
     }
@@ -117,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.call_back(self.bus.began_ns());
         if self.lane.is_idle() {
-            self.unmap_switch();
+            self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
         }
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.forget();
@@ -151,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn clean_queue(&mut self, now_ns: u64) -> Turn {
         let gone = self.blockers.is_dead() || self.card.target().is_none();
-        self.unmap_switch();
+        self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
         if gone {
             tasks.reset();
@@ -186,9 +184,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.durability.take_unsettled() {
-            self.owe_late(status);
+            self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
         } else {
-            self.owe_late_status(status);
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).forbid_merge(true);
@@ -196,9 +194,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.count_suspects();
         }
-        self.doubt();
+        self.incident.doubt(&mut self.slots);
         // Queued at once: the next lane may be another, and younger requests wait for these writes.
-        self.write_again(self.bus.began_ns());
+        self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
         true
     }
 }

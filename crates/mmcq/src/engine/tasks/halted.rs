@@ -157,7 +157,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // All tasks that were rung are done: only the status is left to handle.
         if let Some(status) = status {
             self.settle(status);
-            self.write_again(now_ns);
+            self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
         }
         self.queue_failed(now_ns);
     }
@@ -174,7 +174,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(tasks) = self.lane.tasks() else { return false };
         let named = named.filter(|&id| tasks.on_card() >> (id & 31) & 1 == 1);
         let Some(id) = named.or(tasks.oldest()) else { return false };
-        let phase = self.gather_task(id);
+        let phase = self.batch.gather_task(&self.slots, self.lane.tasks(), id);
         self.bus.prepare(phase);
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.take_out(id);

@@ -20,12 +20,14 @@
 //! has waited for 20 ms is searched in the registers, and no task is rung that could keep it
 //! waiting.*
 
+use super::super::batch::Batch;
 use super::super::blockers::TASKS;
-use super::super::bus::SLACK_NS;
+use super::super::bus::{Bus, SLACK_NS};
+use super::super::card::Card;
 use super::super::lane::Lane;
 use super::super::phases::Stage;
-use super::super::slot::{NONE, Rules};
-use super::super::timers::later;
+use super::super::slot::{NONE, Rules, Slots};
+use super::super::timers::{Timers, later};
 use super::{Chosen, Engine, FlushBy, IDLE_NS, Kind, Turn};
 use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
@@ -59,12 +61,17 @@ impl<E, T: Lanes> Lane<E, T> {
         let (Some(tasks), Some(hosted)) = (self.tasks(), self.hosted()) else { return false };
         now_ns >= hosted.limit_ns() || !hosted.has_looked() && now_ns >= tasks.too_old_ns()
     }
-}
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Gives up a queue engine that is of no use: the software drives the card's queue.
+    #[cold]
+    pub fn refuse_engine(&mut self, why: QueueError) {
+        message!(warn, "the controller's queue engine is given up: {}", why);
+        self.leave_engine(Demotion::Engine(why));
+    }
+
     /// Sets up the controller's queue engine, if there is one for the card's queue.
-    pub(super) fn equip(&mut self) {
-        let (Some(hosted), Some(queue)) = (self.lane.hosted_mut(), self.bus.host_mut().queue()) else {
+    pub fn equip<H: Host>(&mut self, bus: &mut Bus<H>) {
+        let (Some(hosted), Some(queue)) = (self.hosted_mut(), bus.host_mut().queue()) else {
             return;
         };
         let found = match queue.queue_caps() {
@@ -78,18 +85,111 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Err(why) => Err(why),
         };
         match found {
-            Ok(slots) => self.lane.tasks_mut().map_or((), |tasks| tasks.limit_depth(slots)),
+            Ok(slots) => self.tasks_mut().map_or((), |tasks| tasks.limit_depth(slots)),
             Err(why) => self.refuse_engine(why),
         }
     }
 
-    /// Gives up a queue engine that is of no use: the software drives the card's queue.
-    #[cold]
-    fn refuse_engine(&mut self, why: QueueError) {
-        message!(warn, "the controller's queue engine is given up: {}", why);
-        self.lane.leave_engine(Demotion::Engine(why));
+    /// Sets the time by which a task of this many blocks, which is rung now, must have ended.
+    /// `first`: no other task was rung.
+    #[inline(always)]
+    pub fn limit_rung<H>(&mut self, card: &Card, bus: &Bus<H>, first: bool, blocks: u32, now_ns: u64) {
+        let (card, wire, hosted) = (card, bus.wire(), self.hosted_mut());
+        // The controller's own timer, one for reads and writes, should report the task before this
+        // time.
+        let longest_ns = |blocks| later(card.plan().longest_times_ns(blocks, wire.data_ns(blocks)), SLACK_NS);
+        if let Some(hosted) = hosted {
+            hosted.note_rung(first, blocks, now_ns, longest_ns);
+        }
     }
 
+    /// Switches the queue engine on. Returns false if that fails; the software continues then.
+    #[inline]
+    pub fn switch_engine_on<H: Host>(&mut self, card: &Card, bus: &mut Bus<H>) -> bool {
+        self.hosted().is_some_and(|hosted| hosted.at() == At::On) || self.enable_engine(card, bus)
+    }
+
+    #[inline(never)]
+    pub fn enable_engine<H: Host>(&mut self, card: &Card, bus: &mut Bus<H>) -> bool {
+        let rca = card.target().map_or(0, |target| target.rca);
+        let settings = QueueSettings {
+            timeout_ns: card.plan().longest_ns(),
+            poll_ns: POLL_NS,
+            ..QueueSettings::new(rca)
+        };
+        let enabled = match bus.host_mut().queue() {
+            Some(queue) => queue.enable_queue(&settings),
+            None => return false,
+        };
+        match (enabled, self.hosted_mut()) {
+            (Ok(()), Some(hosted)) => hosted.set_state(At::On),
+            (Ok(()), None) => return false,
+            (Err(why), _) => self.refuse_engine(why),
+        }
+        enabled.is_ok()
+    }
+
+    /// Switches the queue engine off if it has no task, so that the lines are free.
+    #[inline(always)]
+    pub fn park<H: Host>(&mut self, bus: &mut Bus<H>) {
+        if self.engine_has_lines() && !self.has_tasks() {
+            self.disable_engine(bus);
+        }
+    }
+
+    #[inline(never)]
+    pub fn disable_engine<H: Host>(&mut self, bus: &mut Bus<H>) {
+        let off = bus.host_mut().queue().is_none_or(|queue| queue.disable_queue().is_ok());
+        if let Some(hosted) = self.hosted_mut().filter(|_| off) {
+            hosted.set_state(At::Off);
+        }
+    }
+
+    /// Switches the queue engine off where that is possible. Returns true if the lines are free for
+    /// a phase.
+    #[inline(always)]
+    pub fn free_lines<H: Host>(&mut self, bus: &mut Bus<H>) -> bool {
+        self.park(bus);
+        !self.engine_has_lines()
+    }
+
+    /// Sets the engine's deadline by which the queue engine should have reported an end.
+    pub fn wake_for_tasks(&mut self, timers: &mut Timers) {
+        let (Some(tasks), Some(hosted)) = (self.tasks(), self.hosted()) else { return };
+        let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };
+        timers.wake_by(hosted.limit_ns().min(looks_ns));
+    }
+
+    /// Handles reported ends of tasks that were not rung, or not rung again since their last end.
+    pub fn hear_stale(&mut self, stale: u32) {
+        message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
+        if let Some(tasks) = self.tasks_mut() {
+            tasks.count_stale(stale);
+        }
+        if self.hosted_mut().is_some_and(|hosted| hosted.count_stale()) {
+            let why = Demotion::Stale(stale);
+            message!(warn, "the controller's queue engine is given up: {}", why);
+            self.leave_engine(why);
+        }
+    }
+
+    /// Returns whether this request is in a task that the queue engine has.
+    #[inline(always)]
+    pub fn engine_has(&self, index: u8) -> bool {
+        self.engine_has_memory() && self.tasks().is_some_and(|tasks| tasks.has(index))
+    }
+}
+
+impl<const N: usize> Batch<N> {
+    /// Returns whether the collected request is a write that its task makes durable.
+    pub fn is_reliable(&self, slots: &Slots<N>, card: &Card) -> bool {
+        let rules = slots.at(self.first()).rules();
+        let cached = card.target().is_some_and(|target| target.flush != FlushBy::Status);
+        cached && rules.has(Rules::DURABLE)
+    }
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Decides what the queue engine does next. No phase is in progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
@@ -110,7 +210,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let drives = self.lane.hosted().is_some_and(|hosted| hosted.drives());
         if !drives && !self.lane.has_tasks() {
-            self.park();
+            self.lane.park(&mut self.bus);
             return Turn::Again;
         }
         let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
@@ -122,11 +222,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         if self.lane.has_tasks() {
-            self.wake_for_tasks();
+            self.lane.wake_for_tasks(&mut self.timers);
             return Turn::Wait;
         }
-        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
-            self.park();
+        if self.durability.owes_status(&self.slots) && (self.asks_soon() || !self.postpone_status(now_ns)) {
+            self.lane.park(&mut self.bus);
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
         }
@@ -137,7 +237,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.is_plain_flush(head, now_ns) {
             // A flush needs an empty queue of the card and free lines, and no more.
-            self.park();
+            self.lane.park(&mut self.bus);
             return Turn::Pass;
         }
         if stays {
@@ -156,7 +256,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
         let flush = head != NONE && matches!(self.slots.at(head).kind(), Kind::Flush);
-        by_cmd6 && flush && !self.is_lane_stopped::<TASKS>(now_ns) && !self.owes_status()
+        by_cmd6
+            && flush
+            && !self.is_lane_stopped::<TASKS>(now_ns)
+            && !self.durability.owes_status(&self.slots)
     }
 
     /// Rings the tasks that may be sent now, by one write of the doorbell.
@@ -198,14 +301,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Chosen::Turn(turn) => return Err(turn),
             Chosen::Task => {}
         }
-        if !self.switch_engine_on() {
+        if !self.lane.switch_engine_on(&self.card, &mut self.bus) {
             self.batch.forget();
             return Err(Turn::Again);
         }
         let (direction, start, end) = (self.batch.direction(), self.batch.lba(), self.batch.end());
         let blocks = self.batch.blocks();
-        self.gather_memory();
-        let reliable = self.is_reliable();
+        self.batch.gather(&self.slots);
+        let reliable = self.batch.is_reliable(&self.slots, &self.card);
         let address = self.card.plan().address(start);
         let flags = if reliable { TaskFlags::RELIABLE } else { TaskFlags::NONE };
         let task = crate::host::Task { direction, address, blocks: blocks as u16, flags, context: 0 };
@@ -225,83 +328,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(self.batch.first()).forbid_merge(true);
             return Err(Turn::Again);
         }
-        self.send_chosen(now_ns);
+        self.order.send_chosen(&mut self.slots, &self.batch, &mut self.record, now_ns);
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.announced(now_ns);
         }
-        self.limit_rung(first, blocks, now_ns);
+        self.lane.limit_rung(&self.card, &self.bus, first, blocks, now_ns);
         self.record.transfer_started();
         Ok(Some(id))
-    }
-
-    /// Sets the time by which a task of this many blocks, which is rung now, must have ended.
-    /// `first`: no other task was rung.
-    #[inline(always)]
-    pub(super) fn limit_rung(&mut self, first: bool, blocks: u32, now_ns: u64) {
-        let (card, wire, hosted) = (&self.card, self.bus.wire(), self.lane.hosted_mut());
-        // The controller's own timer, one for reads and writes, should report the task before this
-        // time.
-        let longest_ns = |blocks| later(card.plan().longest_times_ns(blocks, wire.data_ns(blocks)), SLACK_NS);
-        if let Some(hosted) = hosted {
-            hosted.note_rung(first, blocks, now_ns, longest_ns);
-        }
-    }
-
-    /// Switches the queue engine on. Returns false if that fails; the software continues then.
-    #[inline]
-    fn switch_engine_on(&mut self) -> bool {
-        self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) || self.enable_engine()
-    }
-
-    #[inline(never)]
-    fn enable_engine(&mut self) -> bool {
-        let rca = self.card.target().map_or(0, |target| target.rca);
-        let settings = QueueSettings {
-            timeout_ns: self.card.plan().longest_ns(),
-            poll_ns: POLL_NS,
-            ..QueueSettings::new(rca)
-        };
-        let enabled = match self.bus.host_mut().queue() {
-            Some(queue) => queue.enable_queue(&settings),
-            None => return false,
-        };
-        match (enabled, self.lane.hosted_mut()) {
-            (Ok(()), Some(hosted)) => hosted.set_state(At::On),
-            (Ok(()), None) => return false,
-            (Err(why), _) => self.refuse_engine(why),
-        }
-        enabled.is_ok()
-    }
-
-    /// Switches the queue engine off if it has no task, so that the lines are free.
-    #[inline(always)]
-    pub(in super::super) fn park(&mut self) {
-        if self.lane.engine_has_lines() && !self.lane.has_tasks() {
-            self.disable_engine();
-        }
-    }
-
-    #[inline(never)]
-    fn disable_engine(&mut self) {
-        let off = self.bus.host_mut().queue().is_none_or(|queue| queue.disable_queue().is_ok());
-        if let Some(hosted) = self.lane.hosted_mut().filter(|_| off) {
-            hosted.set_state(At::Off);
-        }
-    }
-
-    /// Switches the queue engine off where that is possible. Returns true if the lines are free for
-    /// a phase.
-    #[inline(always)]
-    pub(in super::super) fn free_lines(&mut self) -> bool {
-        self.park();
-        !self.lane.engine_has_lines()
-    }
-
-    /// Sets the engine's deadline by which the queue engine should have reported an end.
-    fn wake_for_tasks(&mut self) {
-        let (Some(tasks), Some(hosted)) = (self.lane.tasks(), self.lane.hosted()) else { return };
-        let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };
-        self.timers.wake_by(hosted.limit_ns().min(looks_ns));
     }
 
     /// Checks a task that should have ended. Returns true if something was done.
@@ -385,11 +418,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn take_rare(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         if events.stale != 0 {
-            self.hear_stale(events.stale);
+            self.lane.hear_stale(events.stale);
         }
         if events.card_irq {
             self.card.functions_mut().ask();
-            self.close_fast();
+            self.blockers.close_fast();
         }
         if events.retune {
             self.retune_wanted(now_ns);
@@ -423,24 +456,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles reported ends of tasks that were not rung, or not rung again since their last end.
-    fn hear_stale(&mut self, stale: u32) {
-        message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.count_stale(stale);
-        }
-        if self.lane.hosted_mut().is_some_and(|hosted| hosted.count_stale()) {
-            let why = Demotion::Stale(stale);
-            message!(warn, "the controller's queue engine is given up: {}", why);
-            self.lane.leave_engine(why);
-        }
-    }
-
     /// Completes tasks that have ended well.
     #[inline]
     fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());
-        if clean && known != 0 && self.owes_status() {
+        if clean && known != 0 && self.durability.owes_status(&self.slots) {
             self.settle(0);
         }
         let mut left = known;
@@ -458,24 +478,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Completes one task that has ended well.
     #[inline(never)]
     pub(super) fn end_task(&mut self, id: u8, now_ns: u64) {
-        self.gather_task(id);
+        self.batch.gather_task(&self.slots, self.lane.tasks(), id);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         let writes = tasks.task(id).direction == Direction::Write && !tasks.task(id).reliable;
         tasks.complete(id, now_ns);
         self.durability.note_change(writes);
         self.release_members(true, now_ns);
-    }
-
-    /// Returns whether this request is in a task that the queue engine has.
-    #[inline(always)]
-    pub(in super::super) fn engine_has(&self, index: u8) -> bool {
-        self.lane.engine_has_memory() && self.lane.tasks().is_some_and(|tasks| tasks.has(index))
-    }
-
-    /// Returns whether the collected request is a write that its task makes durable.
-    pub(super) fn is_reliable(&self) -> bool {
-        let rules = self.slots.at(self.batch.first()).rules();
-        let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);
-        cached && rules.has(Rules::DURABLE)
     }
 }

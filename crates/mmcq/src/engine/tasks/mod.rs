@@ -25,19 +25,22 @@ mod halted;
 mod hosted;
 mod steps;
 
-use super::batch::Limits;
+use super::batch::{Batch, Limits};
 use super::blockers::TASKS;
 use super::bus::{NO_PHASE, SLACK_NS};
+use super::deadline::first_look_ns;
 use super::fast::FastKind;
 use super::lane::Lane;
+use super::order::Order;
 use super::phases::Stage;
+use super::record::Record;
 use super::runs::End;
-use super::slot::{NONE, Rules, bits};
+use super::slot::{NONE, Rules, Slots, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Data, Direction, Host, Phase};
-use crate::sched::tasks::{Mode, Step, Task};
-use crate::sched::{Lanes, Policy, Profile, TaskStats};
+use crate::sched::tasks::{Mode, Step, Task, Tasks};
+use crate::sched::{Lanes, Profile, TaskStats};
 use crate::spec::command::emmc;
 
 /// Time after which an empty queue is switched off, so that the card may rest.
@@ -84,6 +87,81 @@ impl<E, T: Lanes> Lane<E, T> {
     pub(in crate::engine) fn has_tasks(&self) -> bool {
         self.tasks().is_some_and(|tasks| !tasks.is_empty())
     }
+
+    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
+    /// known, where one of the two writes.
+    pub fn meets_task<const N: usize>(
+        &self,
+        slots: &Slots<N>,
+        direction: Direction,
+        start: u64,
+        end: u64,
+    ) -> bool {
+        let settling = bits(slots.settling()).any(|at| {
+            let span = slots.span(at);
+            span.start < end && start < span.end
+        });
+        settling || self.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
+    }
+}
+
+impl<const N: usize> Batch<N> {
+    /// Collects the memory of the chosen requests, in order.
+    pub fn gather(&mut self, slots: &Slots<N>) {
+        let mut left = self.blocks().saturating_mul(BLOCK_BYTES);
+        self.no_segments();
+        for place in 0..self.members().len() {
+            let Some(&index) = self.members().get(place) else { break };
+            let slot = slots.at(index);
+            let segment = slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), left);
+            left -= segment.len;
+            self.fill(place, segment);
+        }
+    }
+
+    /// Makes the requests of a task and their memory the transfer in progress, and returns its
+    /// phase.
+    pub fn gather_task(&mut self, slots: &Slots<N>, tasks: Option<&Tasks>, id: u8) -> Phase {
+        let Some(tasks) = tasks else { return NO_PHASE };
+        let task = *tasks.task(id);
+        let blocks = task.end.saturating_sub(task.start) as u32;
+        let mut left = blocks;
+        self.begin(task.direction, task.start);
+        for index in tasks.members(id) {
+            let slot = slots.at(index);
+            let own = slot.span().map_or(0, |(_, _, blocks)| blocks).min(left);
+            left -= own;
+            let segment = slot
+                .segment()
+                .part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), own.saturating_mul(BLOCK_BYTES));
+            self.add(index, own, segment);
+        }
+        let write = task.direction == Direction::Write;
+        let command = if write { emmc::execute_write_task(id) } else { emmc::execute_read_task(id) };
+        let data = Data { direction: task.direction, block_size: BLOCK_BYTES as u16, blocks };
+        Phase { data: Some(data), ..Phase::of(command) }
+    }
+}
+
+impl<P: Profile> Order<P> {
+    /// Takes the chosen requests out of the queue, and tells the policy.
+    pub fn send_chosen<const N: usize>(
+        &mut self,
+        slots: &mut Slots<N>,
+        batch: &Batch<N>,
+        record: &mut Record,
+        now_ns: u64,
+    ) {
+        for &index in batch.members() {
+            self.note_sent(slots, index, now_ns);
+        }
+        for place in 0..batch.members().len() {
+            let Some(&index) = batch.members().get(place) else { break };
+            slots.unlink(index);
+            slots.at_mut(index).set_active();
+        }
+        record.merged(batch.members().len().saturating_sub(1) as Count);
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -94,10 +172,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the queue is too small to be of use.
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
-        self.close_fast();
+        self.blockers.close_fast();
         let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.configure(depth));
         if has {
-            self.equip();
+            self.lane.equip(&mut self.bus);
         }
         has
     }
@@ -146,7 +224,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Kind::Write { lba, blocks } = slot.kind() else { return false };
         let Some(target) = self.card.target() else { return false };
         let cached = target.flush != FlushBy::Status;
-        let one = slot.moved_blocks() == 0 && blocks <= self.limits().blocks;
+        let one = slot.moved_blocks() == 0
+            && blocks <= self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
         slot.rules() == Rules::DURABLE
             && one
             && !self.slots.owe_flush()
@@ -166,16 +245,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (reads, writes) =
             (self.slots.queued_reads().count_ones(), self.slots.queued_writes().count_ones());
         let pays = self.lane.tasks_mut().is_some_and(|tasks| tasks.would_pay(reads, writes));
-        if !pays || self.is_left_open() || !self.has_only_tasks(now_ns) || !self.knows_switch() {
+        if !pays
+            || self.lane.streams().is_left_open::<H>()
+            || !self.has_only_tasks(now_ns)
+            || !self.lane.knows_switch(&self.card, self.services.memory().page())
+        {
             return Turn::Pass;
         }
         // The request that the policy picks may not be one for the queue, although the oldest
         // request is.
-        match self.pick(self.slots.head(), now_ns) {
+        match self.order.pick(
+            &self.slots,
+            &mut self.timers,
+            self.incident.is_open(),
+            self.slots.head(),
+            now_ns,
+        ) {
             Some(first) if self.is_ordinary_task(first) => {}
             _ => return Turn::Pass,
         }
-        self.hold_broken(now_ns);
+        self.order.hold_broken(now_ns);
         self.switch_queue(true, now_ns)
     }
 
@@ -206,7 +295,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_tasks() {
             return self.ask_for_ready(now_ns);
         }
-        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
+        if self.durability.owes_status(&self.slots) && (self.asks_soon() || !self.postpone_status(now_ns)) {
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
         }
@@ -228,11 +317,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the request that the policy picks cannot use the queue.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
-        self.pick(head, now_ns).is_some_and(|first| !self.is_ordinary_task(first))
+        self.order
+            .pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns)
+            .is_some_and(|first| !self.is_ordinary_task(first))
     }
 
     fn leave_queue(&mut self, now_ns: u64) -> Turn {
-        self.park();
+        self.lane.park(&mut self.bus);
         self.switch_queue(false, now_ns)
     }
 
@@ -243,14 +334,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
             return Turn::Pass;
         }
-        let Limits { blocks, segments, .. } = self.limits();
+        let Limits { blocks, segments, .. } =
+            self.bus.limits(&self.config, &self.incident, self.lane.streams());
         match self.choose_task(blocks, segments, now_ns) {
             Chosen::Nothing => return Turn::Pass,
             Chosen::Turn(turn) => return turn,
             Chosen::Task => {}
         }
-        self.send_chosen(now_ns);
-        self.describe_task(now_ns);
+        self.order.send_chosen(&mut self.slots, &self.batch, &mut self.record, now_ns);
+        self.lane.describe_task(&self.batch, &self.slots, &self.card, now_ns);
         self.send_described(now_ns);
         Turn::Again
     }
@@ -262,29 +354,38 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
             return Chosen::Nothing;
         }
-        let Some(first) = self.pick(head, now_ns) else { return Chosen::Nothing };
+        let Some(first) =
+            self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns)
+        else {
+            return Chosen::Nothing;
+        };
         if !self.is_ordinary_task(first) {
             return Chosen::Nothing;
         }
-        let limits = self.limits();
+        let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
         let blocks = limits.blocks.min(blocks);
         let merged_blocks = limits.merged_blocks.min(blocks);
         let segments = limits.segments.min(segments);
         self.batch.collect(&self.slots, first, Limits { blocks, merged_blocks, segments, ..limits });
         let taken = self.lane.tasks().is_some_and(|tasks| tasks.takes(self.batch.direction()));
-        if !taken || self.meets_task(self.batch.direction(), self.batch.lba(), self.batch.end()) {
+        if !taken
+            || self.lane.meets_task(&self.slots, self.batch.direction(), self.batch.lba(), self.batch.end())
+        {
             self.batch.forget();
             return Chosen::Nothing;
         }
         for place in 0..self.batch.members().len() {
             let Some(&index) = self.batch.members().get(place) else { break };
-            let mapped =
-                if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
+            let mapped = if place == 0 {
+                self.map_in_turn(index, now_ns)
+            } else {
+                self.slots.map(self.bus.host_mut(), index).map(|()| true)
+            };
             match mapped {
                 Ok(true) => {}
                 Ok(false) => return Chosen::Turn(Turn::Wait),
                 Err(error) if place == 0 => {
-                    self.turn_down(index, error);
+                    self.order.turn_down(&mut self.slots, index, error);
                     return Chosen::Turn(Turn::Again);
                 }
                 Err(_) => {
@@ -296,80 +397,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// Takes the chosen requests out of the queue, and tells the policy.
-    fn send_chosen(&mut self, now_ns: u64) {
-        for place in 0..self.batch.members().len() {
-            if let Some(&index) = self.batch.members().get(place)
-                && let Some(waiting) = self.policy_view(index)
-            {
-                self.order.policy_mut().sent(&waiting, now_ns);
-            }
-        }
-        for place in 0..self.batch.members().len() {
-            let Some(&index) = self.batch.members().get(place) else { break };
-            self.slots.unlink(index);
-            self.slots.at_mut(index).set_active();
-        }
-        self.record.merged(self.batch.members().len().saturating_sub(1) as Count);
-    }
-
-    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known, where one of the two writes.
-    fn meets_task(&self, direction: Direction, start: u64, end: u64) -> bool {
-        let settling = bits(self.slots.settling()).any(|at| {
-            let span = self.slots.span(at);
-            span.start < end && start < span.end
-        });
-        settling || self.lane.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
-    }
-
-    /// Collects the memory of the chosen requests, in order.
-    fn gather_memory(&mut self) {
-        let mut left = self.batch.blocks().saturating_mul(BLOCK_BYTES);
-        self.batch.no_segments();
-        for place in 0..self.batch.members().len() {
-            let Some(&index) = self.batch.members().get(place) else { break };
-            let slot = self.slots.at(index);
-            let segment = slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), left);
-            left -= segment.len;
-            self.batch.fill(place, segment);
-        }
-    }
-
-    /// Makes the requests of a task and their memory the transfer in progress, and returns its
-    /// phase.
-    fn gather_task(&mut self, id: u8) -> Phase {
-        let Some(tasks) = self.lane.tasks() else { return NO_PHASE };
-        let task = *tasks.task(id);
-        let blocks = task.end.saturating_sub(task.start) as u32;
-        let mut left = blocks;
-        self.batch.begin(task.direction, task.start);
-        for index in tasks.members(id) {
-            let slot = self.slots.at(index);
-            let own = slot.span().map_or(0, |(_, _, blocks)| blocks).min(left);
-            left -= own;
-            let segment = slot
-                .segment()
-                .part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), own.saturating_mul(BLOCK_BYTES));
-            self.batch.add(index, own, segment);
-        }
-        let write = task.direction == Direction::Write;
-        let command = if write { emmc::execute_write_task(id) } else { emmc::execute_read_task(id) };
-        let data = Data { direction: task.direction, block_size: BLOCK_BYTES as u16, blocks };
-        Phase { data: Some(data), ..Phase::of(command) }
-    }
-
     /// Starts the data of a task that is ready.
     fn execute_task(&mut self, id: u8, now_ns: u64) {
-        let phase = self.gather_task(id);
+        let phase = self.batch.gather_task(&self.slots, self.lane.tasks(), id);
         let Some(tasks) = self.lane.tasks() else { return };
         let Task { direction, reliable, .. } = *tasks.task(id);
-        self.note_transfer_start(End::Here);
+        self.lane.note_transfer_start(&mut self.record, &mut self.incident, End::Here);
         self.durability.note_change(direction == Direction::Write && !reliable);
         let wire_ns = self.bus.wire().data_ns(self.batch.blocks());
         let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.batch.blocks(), wire_ns);
         self.bus.prepare(phase);
-        let look_ns = Self::first_look_ns(wire_ns, patience_ns);
+        let look_ns = first_look_ns::<P>(wire_ns, patience_ns);
         self.start_fast_phase(FastKind::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
     }
 

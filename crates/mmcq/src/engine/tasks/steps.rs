@@ -2,12 +2,16 @@
 //! CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit for bit;
 //! the additional bits of an eMMC's tasks are never set for an SD card.
 
+use super::super::batch::Batch;
+use super::super::blockers::Blockers;
 use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::super::card::Card;
 use super::super::extras::Event;
 use super::super::fast::FastKind;
 use super::super::lane::Lane;
 use super::super::phases::Stage;
-use super::super::timers::later;
+use super::super::slot::Slots;
+use super::super::timers::{Timers, later};
 use super::{Engine, Error, Turn};
 use crate::host::{Host, Phase};
 use crate::sched::tasks::{After, Mode, Step};
@@ -34,6 +38,70 @@ impl<E, T: Lanes> Lane<E, T> {
     /// card's status.
     pub(in crate::engine) fn asks_what_is_ready(&self) -> bool {
         self.tasks().is_some_and(|tasks| tasks.step() == Some(Step::Ask))
+    }
+
+    /// Returns which command of the described task is to be sent next: CMD44, or CMD45.
+    pub fn left_of_described(&self, card: &Card) -> Option<(Step, Command)> {
+        let tasks = self.tasks()?;
+        let id = tasks.described()?;
+        let task = tasks.task(id);
+        if tasks.has_params() {
+            return Some((Step::Address, emmc::queued_task_address(card.plan().address(task.start))));
+        }
+        let task = EmmcTask {
+            id,
+            blocks: task.blocks() as u16,
+            read: task.direction == crate::host::Direction::Read,
+            reliable: task.reliable,
+            ..EmmcTask::default()
+        };
+        Some((Step::Params, emmc::queued_task_params(task)))
+    }
+
+    /// Makes the collected requests a task; CMD44 and CMD45 are still to be sent.
+    pub fn describe_task<const N: usize>(
+        &mut self,
+        batch: &Batch<N>,
+        slots: &Slots<N>,
+        card: &Card,
+        now_ns: u64,
+    ) {
+        let (direction, start) = (batch.direction(), batch.lba());
+        let reliable = batch.is_reliable(slots, card);
+        let Some(tasks) = self.tasks_mut() else { return };
+        let id = tasks.describe(direction, start, batch.end(), batch.members(), now_ns);
+        if reliable {
+            tasks.mark_reliable(id);
+        }
+    }
+
+    /// Notes that the mode of the card's queue is not known if anything fails from now on.
+    pub fn switching<H: Host, P: Profile>(&mut self, blockers: &mut Blockers<H, P>) {
+        if let Some(tasks) = self.tasks_mut() {
+            tasks.mark_lost();
+        }
+        blockers.close_fast();
+    }
+
+    /// Handles a card that has not switched its queue on.
+    pub fn refused_queue<H: Host>(&mut self, timers: &mut Timers, now_ns: u64) {
+        let Some(tasks) = self.tasks_mut() else { return };
+        tasks.demote(Demotion::Refused);
+        tasks.reset();
+        self.go_idle::<H>(timers, now_ns);
+    }
+
+    /// Handles a card that has switched its queue on or off.
+    pub fn switched<H: Host>(&mut self, timers: &mut Timers, on: bool, now_ns: u64) {
+        let Some(tasks) = self.tasks_mut() else { return };
+        if on {
+            tasks.enter_on()
+        } else {
+            tasks.reset()
+        }
+        debug_assert!(on == (tasks.mode() == Mode::On));
+        message!(debug, "the card's command queue: {}", if on { "on" } else { "off" });
+        self.go_idle::<H>(timers, now_ns);
     }
 }
 
@@ -67,39 +135,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
-    /// Makes the collected requests a task; CMD44 and CMD45 are still to be sent.
-    pub(super) fn describe_task(&mut self, now_ns: u64) {
-        let (direction, start) = (self.batch.direction(), self.batch.lba());
-        let reliable = self.is_reliable();
-        let Some(tasks) = self.lane.tasks_mut() else { return };
-        let id = tasks.describe(direction, start, self.batch.end(), self.batch.members(), now_ns);
-        if reliable {
-            tasks.mark_reliable(id);
-        }
-    }
-
-    /// Returns which command of the described task is to be sent next: CMD44, or CMD45.
-    pub(super) fn left_of_described(&self) -> Option<(Step, Command)> {
-        let tasks = self.lane.tasks()?;
-        let id = tasks.described()?;
-        let task = tasks.task(id);
-        if tasks.has_params() {
-            return Some((Step::Address, emmc::queued_task_address(self.card.plan().address(task.start))));
-        }
-        let task = EmmcTask {
-            id,
-            blocks: task.blocks() as u16,
-            read: task.direction == crate::host::Direction::Read,
-            reliable: task.reliable,
-            ..EmmcTask::default()
-        };
-        Some((Step::Params, emmc::queued_task_params(task)))
-    }
-
     /// Sends the next command of the described task, CMD44 or CMD45. Returns false if no task is
     /// described.
     pub(super) fn send_described(&mut self, now_ns: u64) -> bool {
-        let Some((step, command)) = self.left_of_described() else { return false };
+        let Some((step, command)) = self.lane.left_of_described(&self.card) else { return false };
         if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
             tasks.note_params_sent();
         }
@@ -112,18 +151,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.is_sd_queue() {
             return self.switch_sd_queue(on, now_ns);
         }
-        self.switching();
+        self.lane.switching(&mut self.blockers);
         let switch = emmc::switch(SwitchMode::WriteByte, index::CMDQ_MODE_EN, u8::from(on), 0);
         self.busy_step(Step::Switch(on), switch, now_ns);
         Turn::Again
-    }
-
-    /// Notes that the mode of the card's queue is not known if anything fails from now on.
-    pub(super) fn switching(&mut self) {
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.mark_lost();
-        }
-        self.close_fast();
     }
 
     /// Sends CMD48, or CMD43: the card discards all tasks.
@@ -145,12 +176,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn task_event(&mut self, event: Event, now_ns: u64) {
         let Some((step, stale)) = self.lane.tasks_mut().and_then(|tasks| tasks.take_step()) else { return };
         // Of all steps only the switch of an SD card's queue has data.
-        self.unmap_data();
+        self.services.memory_mut().unmap_data(self.bus.host_mut());
         if stale {
             if let (Event::Done(status), false) = (event, step == Step::Ask) {
                 self.settle(status);
             }
-            return self.go_idle(now_ns);
+            return self.lane.go_idle::<H>(&mut self.timers, now_ns);
         }
         match (event, step) {
             (Event::Done(status), Step::Ask) => {
@@ -159,7 +190,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if let Err(why) = seen {
                     self.disbelieve(why, now_ns);
                 }
-                self.go_idle(now_ns);
+                self.lane.go_idle::<H>(&mut self.timers, now_ns);
             }
             (Event::Done(status), Step::Params) => {
                 self.settle_idle(status);
@@ -176,7 +207,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if let Some(tasks) = self.lane.tasks_mut() {
                     tasks.announced(now_ns);
                 }
-                self.go_idle(now_ns);
+                self.lane.go_idle::<H>(&mut self.timers, now_ns);
             }
             (Event::Done(status), Step::Discard | Step::Switch(_)) => {
                 self.settle(status);
@@ -222,7 +253,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match after {
             After::Discard => {
                 if self.switch_queue(false, now_ns) == Turn::Wait {
-                    self.go_idle(now_ns);
+                    self.lane.go_idle::<H>(&mut self.timers, now_ns);
                 }
             }
             After::Refused(true) => {
@@ -231,32 +262,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     "the card's command queue is given up: not switched on, status {:#010x}",
                     status.0
                 );
-                self.refused_queue(now_ns);
+                self.lane.refused_queue::<H>(&mut self.timers, now_ns);
             }
             After::Refused(false) => self.fail(Error::Card(status.0)),
             After::Switch(on) if self.lane.is_sd_queue() => self.confirm_switch(on, 0, now_ns),
-            After::Switch(on) => self.switched(on, now_ns),
+            After::Switch(on) => self.lane.switched::<H>(&mut self.timers, on, now_ns),
         }
-    }
-
-    /// Handles a card that has not switched its queue on.
-    pub(super) fn refused_queue(&mut self, now_ns: u64) {
-        let Some(tasks) = self.lane.tasks_mut() else { return };
-        tasks.demote(Demotion::Refused);
-        tasks.reset();
-        self.go_idle(now_ns);
-    }
-
-    /// Handles a card that has switched its queue on or off.
-    pub(super) fn switched(&mut self, on: bool, now_ns: u64) {
-        let Some(tasks) = self.lane.tasks_mut() else { return };
-        if on {
-            tasks.enter_on()
-        } else {
-            tasks.reset()
-        }
-        debug_assert!(on == (tasks.mode() == Mode::On));
-        message!(debug, "the card's command queue: {}", if on { "on" } else { "off" });
-        self.go_idle(now_ns);
     }
 }

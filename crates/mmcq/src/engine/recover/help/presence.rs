@@ -1,6 +1,9 @@
 //! Cards that come and go: a change of the card slot counts after it has been stable for a moment.
 
 use super::super::super::Engine;
+use super::super::super::blockers::Blockers;
+use super::super::super::supervisor::Supervisor;
+use super::super::super::timers::Timers;
 use super::ServiceRequest;
 use crate::host::Host;
 use crate::sched::Profile;
@@ -12,26 +15,32 @@ const DEBOUNCE_NS: u64 = 50_000_000;
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 10_000_000_000;
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl Supervisor {
     /// Plans to report the card in the card slot to the supervisor again, after a pause that
     /// doubles.
-    pub(super) fn try_again_later(&mut self, before_ns: u64, now_ns: u64) {
+    pub fn try_again_later(&mut self, timers: &mut Timers, before_ns: u64, now_ns: u64) {
         let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
-        self.supervisor.helping_mut().retry_ns = retry_ns;
-        self.timers.presence_at(now_ns.saturating_add(retry_ns));
+        self.helping_mut().retry_ns = retry_ns;
+        timers.presence_at(now_ns.saturating_add(retry_ns));
     }
 
     /// Ends the doubt about the card slot: the program or the supervisor has reported what is in
     /// it.
-    pub(in super::super::super) fn settle_presence(&mut self) {
-        let helping = self.supervisor.helping_mut();
+    pub fn settle_presence<H: Host, P: Profile>(
+        &mut self,
+        timers: &mut Timers,
+        blockers: &mut Blockers<H, P>,
+    ) {
+        let helping = self.helping_mut();
         helping.untold = false;
         if core::mem::take(&mut helping.retry_ns) != 0 {
-            self.timers.clear_presence();
-            self.refresh_help();
+            timers.clear_presence();
+            blockers.refresh_help(self.helping(), timers);
         }
     }
+}
 
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Notes that a card has come or gone, as the host reports.
     #[cold]
     pub(in super::super::super) fn note_presence(&mut self, now_ns: u64) {
@@ -45,12 +54,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().forget();
         self.supervisor.helping_mut().retry_ns = 0;
         self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         if self.card.target().is_some() || !self.bus.host().present() {
             self.removed(now_ns);
         }
         if self.lane.is_idle() {
-            self.go_idle(now_ns);
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
         }
     }
 
@@ -67,6 +76,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if there {
             self.ask(help, now_ns);
         }
-        self.refresh_help();
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 }

@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 (Some(ServiceRequest::Dismissed), false, true);
             // The time limit of earlier requests does not hold for this one.
             self.timers.help_until(NEVER);
-            self.close_fast();
+            self.blockers.close_fast();
             self.card.functions_mut().note_card_gone();
         }
         free
@@ -43,7 +43,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if waker.is_some() && core::mem::take(&mut self.supervisor.helping_mut().untold) {
             // The new supervisor is told what is in the card slot.
             self.timers.presence_at(0);
-            self.refresh_help();
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
             self.timers.wake_now();
         }
         let left = waker.is_none() && self.supervisor.helping().asked.is_some();
@@ -65,14 +65,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let helping = self.supervisor.helping_mut();
             helping.dismissed &= helping.asked != Some(ServiceRequest::Dismissed);
             helping.forget();
-            self.refresh_help();
+            self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         }
         if left && self.lane.is_idle() {
             // The next poll, which knows the time, continues, or limits how long the engine still
             // waits for help.
             self.timers.wake_now();
         }
-        self.close_fast();
+        self.blockers.close_fast();
         // Without a supervisor no slot is reserved.
         let kept = u8::from(waker.is_some());
         self.blockers.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
