@@ -186,7 +186,8 @@ typedef struct mmcq_card {
     uint32_t discard_blocks;  /* the blocks that MMCQ_DISCARD frees as one; 0: the card cannot */
     uint8_t zeroes;           /* 1: MMCQ_ZEROES may do */
     uint8_t read_only;        /* 1: the card's switch, or the card itself, says that it can only be read */
-    uint8_t reserved[2];
+    uint8_t secure_erase;     /* 1: MMCQ_SECURE_ERASE may do */
+    uint8_t reserved;
 } mmcq_card;
 
 /* Opens controller number `host`, from 0 to MMCQ_HOSTS - 1. Needs `lock`, `unlock`, `now_ns` and a way to the registers. `platform` points to a whole structure;
@@ -221,12 +222,12 @@ int32_t mmcq_flush(uint32_t host);
 int32_t mmcq_write_durable(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 
 /* mmcq_request.op */
-enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3, MMCQ_DISCARD = 4, MMCQ_ZEROES = 5 };
+enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3, MMCQ_DISCARD = 4, MMCQ_ZEROES = 5, MMCQ_SECURE_ERASE = 6 };
 
 /* A request without a thread that waits. It belongs to the library from mmcq_submit until `done` is called, and so does its memory. */
 typedef struct mmcq_request {
     uint32_t op;
-    uint32_t blocks; /* these three as in mmcq_read, mmcq_write and mmcq_write_durable; none is used by MMCQ_FLUSH, and no memory by the last two */
+    uint32_t blocks; /* these three as in mmcq_read, mmcq_write and mmcq_write_durable; none is used by MMCQ_FLUSH, and no memory by the last three */
     uint64_t lba;
     uint8_t *memory;
     /* Called once, without the lock: by mmcq_on_irq, mmcq_poll, mmcq_submit itself, or a thread in another call, whatever comes first. It must be
@@ -244,7 +245,8 @@ typedef struct mmcq_request {
 int32_t mmcq_submit(uint32_t host, mmcq_request *request);
 
 /* MMCQ_DISCARD is mmcq_discard. After MMCQ_ZEROES just these blocks read as zeros, by an erase: MMCQ_E_UNSUPPORTED, and not begun, where the card
- * cannot do that exactly; then write them. */
+ * cannot do that exactly; then write them. After MMCQ_SECURE_ERASE an eMMC has no copy of these blocks any more; they read as after mmcq_erase.
+ * MMCQ_E_UNSUPPORTED, and not begun, where the card cannot do that exactly: some can for whole erase groups only. It may take minutes. */
 
 /* Takes a request back that has not begun, because its time is over, say. From any context but `lock`, `unlock` and `set_alarm`. MMCQ_OK: it never
  * begins, `done` is not called, request and memory are yours again, unchanged; `unmap` was called. MMCQ_E_STATE: it has begun or ended, or
@@ -300,6 +302,18 @@ int32_t mmcq_rpmb_counter(uint32_t host, const mmcq_rpmb *rpmb, uint32_t *counte
  * MMCQ_E_FULL comes at once here, since a second try needs other nonces. MMCQ_E_READ_ONLY: the counter has ended. */
 int32_t mmcq_rpmb_read(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, uint8_t *data);
 int32_t mmcq_rpmb_write(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, const uint8_t *data);
+
+/* Frames of a program that has the key itself, and makes and checks them: the library carries them, once. Sends `out` frames, as a reliable
+ * write if `reliable` is not 0; then one more in a write of its own if `ask` is not 0; then reads `back` frames. */
+typedef struct mmcq_rpmb_frames {
+    uint16_t out, back;
+    uint8_t reliable, ask;
+} mmcq_rpmb_frames;
+
+/* `frames` has 512 bytes for each of them, in this order; those that are read are filled. `rpmb->memory` has as many bytes, and 1536 at
+ * least; it must not overlap `frames`. `rpmb->key` points to 32 bytes that are not used. After an error the card may have done what the
+ * frames say; read the counter. MMCQ_E_UNSUPPORTED: no frames, or more than the controller moves as one. */
+int32_t mmcq_rpmb_relay(uint32_t host, const mmcq_rpmb *rpmb, const mmcq_rpmb_frames *counts, uint8_t *frames);
 
 /* ---- I/O cards (SDIO) ----
  * Calls of one function wait for each other; those of several functions share the bus, also with a combo card's memory.
@@ -405,6 +419,26 @@ typedef struct mmcq_statistics {
     uint64_t recovery_steps;
 } mmcq_statistics;
 int32_t mmcq_stats(uint32_t host, mmcq_statistics *statistics);
+
+/* The card's registers as the card sent them, for a report: from bring-up, but for ext_csd, which is read now. What the card has not is 0. */
+typedef struct mmcq_registers {
+    uint32_t ocr;
+    uint8_t scr[8], ssr[64]; /* SD */
+    uint8_t ext_csd[512];    /* eMMC */
+} mmcq_registers;
+int32_t mmcq_card_registers(uint32_t host, mmcq_registers *registers);
+
+/* A step of recovery: when it was taken, the card's status in the incident so far (the OR of all R1), and what was done. */
+typedef struct mmcq_step {
+    uint64_t at_ns;
+    uint32_t status, step;
+} mmcq_step;
+
+/* Stores the last steps of recovery, oldest first, `most` at most, and returns how many; the stack keeps 16. A negative result is an error. */
+int32_t mmcq_last_steps(uint32_t host, mmcq_step *steps, uint32_t most);
+
+/* The name of a step, such as "retry"; never NULL, never freed. */
+const char *mmcq_step_name(uint32_t step);
 
 /* The name of a result, such as "MMCQ_E_NO_CARD"; never NULL, never freed. */
 const char *mmcq_error_name(int32_t code);
