@@ -230,7 +230,8 @@ typedef struct mmcq_card {
     uint32_t discard_blocks;  /* number of blocks that a discard frees as one; 0: no discard */
     uint8_t zeroes;           /* 1: MMCQ_ZEROES works, at least for whole erase groups */
     uint8_t read_only;        /* 1: the card's switch, or the card, forbids writes */
-    uint8_t reserved[2];
+    uint8_t secure_erase;     /* 1: MMCQ_SECURE_ERASE works, at least for whole erase groups */
+    uint8_t reserved;
 } mmcq_card;
 
 /* Opens controller number `host`, from 0 to MMCQ_HOSTS - 1. `platform` points to a whole structure.
@@ -274,14 +275,18 @@ int32_t mmcq_flush(uint32_t host);
 int32_t mmcq_write_durable(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 
 /* Values of mmcq_request.op. */
-enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3, MMCQ_DISCARD = 4, MMCQ_ZEROES = 5 };
+enum {
+    MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3, MMCQ_DISCARD = 4,
+    MMCQ_ZEROES = 5, MMCQ_SECURE_ERASE = 6
+};
 
 /* A request for which no thread waits. The structure and the request's memory belong to the library
  * from mmcq_submit until `done` is called. */
 typedef struct mmcq_request {
     uint32_t op;
     /* `blocks`, `lba` and `memory` are as in mmcq_read, mmcq_write and mmcq_write_durable.
-     * MMCQ_FLUSH uses none of them; MMCQ_DISCARD and MMCQ_ZEROES do not use `memory`. */
+     * MMCQ_FLUSH uses none of them; MMCQ_DISCARD, MMCQ_ZEROES and MMCQ_SECURE_ERASE do not use
+     * `memory`. */
     uint32_t blocks;
     uint64_t lba;
     uint8_t *memory;
@@ -306,7 +311,10 @@ int32_t mmcq_submit(uint32_t host, mmcq_request *request);
 
 /* MMCQ_DISCARD does what mmcq_discard does. MMCQ_ZEROES makes exactly these blocks read as zeros,
  * by an erase. If the card cannot do that for exactly these blocks, mmcq_submit returns
- * MMCQ_E_UNSUPPORTED, and nothing has begun; then write zeros. */
+ * MMCQ_E_UNSUPPORTED, and nothing has begun; then write zeros. After MMCQ_SECURE_ERASE an eMMC has no
+ * copy of these blocks any more; they read as after mmcq_erase. It may take minutes. If the card
+ * cannot do it for exactly these blocks (some can for whole erase groups only), mmcq_submit returns
+ * MMCQ_E_UNSUPPORTED, and nothing has begun. */
 
 /* Cancels a request that has not begun, for example because your program no longer needs it. Any
  * context may call it, except `lock`, `unlock` and `set_alarm`. MMCQ_OK: the request will never
@@ -381,6 +389,22 @@ int32_t mmcq_rpmb_counter(uint32_t host, const mmcq_rpmb *rpmb, uint32_t *counte
  * second try needs other nonces. MMCQ_E_READ_ONLY: the write counter has reached its end. */
 int32_t mmcq_rpmb_read(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, uint8_t *data);
 int32_t mmcq_rpmb_write(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, const uint8_t *data);
+
+/* Frames of a program that has the RPMB's key, and makes and checks the frames itself. The library
+ * only transfers them, and never repeats a transfer. First it writes `out` frames (as a reliable
+ * write if `reliable` is not 0), then one more frame in a write of its own if `ask` is not 0, and
+ * then it reads `back` frames. */
+typedef struct mmcq_rpmb_frames {
+    uint16_t out, back;
+    uint8_t reliable, ask;
+} mmcq_rpmb_frames;
+
+/* Transfers the frames. `frames` has 512 bytes for each frame, in the order of the transfers; the
+ * frames that are read are stored there. `rpmb->memory` has as many bytes, and at least 1536; it must
+ * not overlap `frames`. `rpmb->key` points to 32 bytes that are not used. After an error the card may
+ * have done what the frames say: read the counter. MMCQ_E_UNSUPPORTED: there are no frames, or more
+ * than the controller can transfer at once. */
+int32_t mmcq_rpmb_relay(uint32_t host, const mmcq_rpmb *rpmb, const mmcq_rpmb_frames *counts, uint8_t *frames);
 
 /* ---- I/O cards (SDIO) ----
  * Calls for the same function wait for each other. Calls for different functions share the bus,
@@ -514,6 +538,29 @@ typedef struct mmcq_statistics {
     uint64_t recovery_steps;  /* steps of recovery that were taken */
 } mmcq_statistics;
 int32_t mmcq_stats(uint32_t host, mmcq_statistics *statistics);
+
+/* The card's registers as the card sent them, for a report. They are from bring-up; only `ext_csd`
+ * is read now. Registers that the card does not have are 0. */
+typedef struct mmcq_registers {
+    uint32_t ocr;
+    uint8_t scr[8], ssr[64]; /* SD */
+    uint8_t ext_csd[512];    /* eMMC */
+} mmcq_registers;
+int32_t mmcq_card_registers(uint32_t host, mmcq_registers *registers);
+
+/* A step of recovery. */
+typedef struct mmcq_step {
+    uint64_t at_ns;  /* time of the step, by now_ns */
+    uint32_t status; /* the OR of all R1 of the card in the incident so far */
+    uint32_t step;   /* what was done; see mmcq_step_name */
+} mmcq_step;
+
+/* Stores the last steps of recovery, oldest first, at most `most` of them, and returns their number.
+ * The library keeps 16. A negative result is an error. */
+int32_t mmcq_last_steps(uint32_t host, mmcq_step *steps, uint32_t most);
+
+/* Returns the name of a step, such as "retry". The text is static and never NULL. */
+const char *mmcq_step_name(uint32_t step);
 
 /* Returns the name of a result, such as "MMCQ_E_NO_CARD". The text is static and never NULL. */
 const char *mmcq_error_name(int32_t code);

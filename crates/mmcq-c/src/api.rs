@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::Poll;
 use mmcq::block::BlockDevice;
 use mmcq::card::{Card, Family};
-use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
+use mmcq::engine::{BLOCK_BYTES, DmaBuf, Erasing, Error, Irreversible};
 use mmcq::host::sdhci::{self, Sdhci, TransferMode};
 use mmcq::host::{Direction, DmaError, Width};
 use mmcq::sched::Fifo;
@@ -49,7 +49,8 @@ pub struct mmcq_card {
     pub discard_blocks: u32,
     pub zeroes: u8,
     pub read_only: u8,
-    pub reserved: [u8; 2],
+    pub secure_erase: u8,
+    pub reserved: u8,
 }
 
 const CLOSED: u8 = 0;
@@ -351,8 +352,16 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
         discard_blocks: geometry.map_or(0, |geometry| geometry.discard_blocks),
         zeroes: geometry.is_some_and(|geometry| geometry.zeros_by_erase).into(),
         read_only: geometry.is_some_and(|geometry| geometry.protected).into(),
-        reserved: [0; 2],
+        secure_erase: erases_securely(stack).into(),
+        reserved: 0,
     }
+}
+
+/// Returns whether the card can erase blocks and all copies of them.
+fn erases_securely(stack: &Stack) -> bool {
+    let leave = Irreversible::i_know_that_this_cannot_be_undone();
+    let can = |erase: &Erasing| erase.securing(0, erase.group_blocks, leave).is_some();
+    stack.with(|engine| can(&engine.abilities().erase))
 }
 
 /// Returns whether the memory of a request may consist of several segments.

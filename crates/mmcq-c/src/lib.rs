@@ -38,6 +38,7 @@ mod held;
 mod io;
 mod partition;
 mod platform;
+mod registers;
 mod room;
 #[cfg(feature = "rpmb")]
 mod rpmb;
@@ -65,15 +66,16 @@ pub use partition::{
     mmcq_partition_write,
 };
 pub use platform::{MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
+pub use registers::{mmcq_card_registers, mmcq_last_steps, mmcq_registers, mmcq_step, mmcq_step_name};
 #[cfg(feature = "rpmb")]
 pub use rpmb::{
-    MMCQ_RPMB_FOR_EVER, mmcq_rpmb, mmcq_rpmb_counter, mmcq_rpmb_program_key, mmcq_rpmb_read, mmcq_rpmb_size,
-    mmcq_rpmb_write,
+    MMCQ_RPMB_FOR_EVER, mmcq_rpmb, mmcq_rpmb_counter, mmcq_rpmb_frames, mmcq_rpmb_program_key,
+    mmcq_rpmb_read, mmcq_rpmb_relay, mmcq_rpmb_size, mmcq_rpmb_write,
 };
 pub use stats::{mmcq_statistics, mmcq_stats};
 pub use submit::{
-    MMCQ_DISCARD, MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_ZEROES, mmcq_request,
-    mmcq_submit,
+    MMCQ_DISCARD, MMCQ_FLUSH, MMCQ_READ, MMCQ_SECURE_ERASE, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_ZEROES,
+    mmcq_request, mmcq_submit,
 };
 pub use suspend::{mmcq_resume, mmcq_suspend};
 pub use transfer::{mmcq_io_request, mmcq_io_submit};

@@ -8,7 +8,7 @@ use crate::platform::{Its, mmcq_platform};
 use core::ptr::NonNull;
 use mmcq::engine::{DmaBuf, Error, Irreversible};
 use mmcq::host::Direction;
-use mmcq::rpmb::{Key, Rpmb, RpmbError, UNIT_BYTES};
+use mmcq::rpmb::{Key, Relay, Rpmb, RpmbError, UNIT_BYTES};
 
 /// Number that `mmcq_rpmb_program_key` requires as confirmation that the key is set for ever.
 pub const MMCQ_RPMB_FOR_EVER: u32 = 0x4b45_5921;
@@ -199,5 +199,45 @@ pub unsafe extern "C" fn mmcq_rpmb_write(
         // change until this call returns.
         let data = unsafe { core::slice::from_raw_parts(data, bytes) };
         with_area(open, given, async |area| area.write(&given.key, given.nonces, address, data).await)
+    })
+}
+
+/// Counts of frames of a relayed exchange, declared in `mmcq.h`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header says it")]
+pub struct mmcq_rpmb_frames {
+    pub out: u16,
+    pub back: u16,
+    pub reliable: u8,
+    pub ask: u8,
+}
+
+/// Relays frames that the program makes and checks itself; `mmcq.h` has the contract.
+///
+/// # Safety
+/// The caller fulfils the contract of `mmcq_rpmb_relay` in `mmcq.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_rpmb_relay(
+    host: u32,
+    how: *const mmcq_rpmb,
+    counts: *const mmcq_rpmb_frames,
+    frames: *mut u8,
+) -> i32 {
+    // SAFETY: the caller fulfils the contract of `mmcq_rpmb_relay`.
+    with_given(host, unsafe { given(how) }, |open, given| {
+        if counts.is_null() || !counts.is_aligned() || frames.is_null() {
+            return MMCQ_E_ARGUMENT;
+        }
+        // SAFETY: not null, aligned, and the caller promises a complete structure.
+        let mmcq_rpmb_frames { out, back, reliable, ask } = unsafe { counts.read() };
+        let relay = Relay { out, reliable: reliable != 0, ask: ask != 0, back };
+        if frames.addr().checked_add(relay.bytes()).is_none() {
+            return MMCQ_E_ARGUMENT;
+        }
+        // SAFETY: not null, and the caller promises that only this call uses the memory of so many
+        // frames, which it has filled.
+        let frames = unsafe { core::slice::from_raw_parts_mut(frames, relay.bytes()) };
+        with_area(open, given, async |area| area.relay(relay, frames).await)
     })
 }

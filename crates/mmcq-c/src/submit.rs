@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use mmcq::block::BlockDevice;
-use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request, SlotId};
 use mmcq::host::{Direction, DmaError};
 
 /// Value of `op`: reads blocks into memory.
@@ -26,6 +26,8 @@ pub const MMCQ_FLUSH: u32 = 3;
 pub const MMCQ_DISCARD: u32 = 4;
 /// Value of `op`: makes blocks read as zeros, by an erase; needs no memory.
 pub const MMCQ_ZEROES: u32 = 5;
+/// Value of `op`: erases blocks and all copies of them; needs no memory.
+pub const MMCQ_SECURE_ERASE: u32 = 6;
 
 /// A request of the C program, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug)]
@@ -225,7 +227,7 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
         MMCQ_READ => (Kind::Read { lba, blocks }, Direction::Read),
         MMCQ_WRITE | MMCQ_WRITE_DURABLE => (Kind::Write { lba, blocks }, Direction::Write),
         MMCQ_FLUSH => (Kind::Flush, Direction::Write),
-        MMCQ_DISCARD | MMCQ_ZEROES if blocks == 0 => return MMCQ_E_ARGUMENT,
+        MMCQ_DISCARD | MMCQ_ZEROES | MMCQ_SECURE_ERASE if blocks == 0 => return MMCQ_E_ARGUMENT,
         // If no block of the range can be discarded, there is nothing to do, and the request ends
         // like any other.
         MMCQ_DISCARD => match device().discard_kind(lba, blocks) {
@@ -237,10 +239,14 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
             Ok(kind) => (kind, Direction::Write),
             Err(error) => return code::of(Err(error)),
         },
+        MMCQ_SECURE_ERASE => match secure_erase_of(stack, lba, blocks) {
+            Ok(kind) => (kind, Direction::Write),
+            Err(error) => return code::of(Err(error)),
+        },
         _ => return MMCQ_E_ARGUMENT,
     };
     let memory = match asked.op {
-        MMCQ_FLUSH | MMCQ_DISCARD | MMCQ_ZEROES => None,
+        MMCQ_FLUSH | MMCQ_DISCARD | MMCQ_ZEROES | MMCQ_SECURE_ERASE => None,
         _ => match (bytes(asked.memory, blocks), NonNull::new(asked.memory)) {
             (Some(bytes), Some(memory)) => Some((memory, bytes)),
             _ => return MMCQ_E_ARGUMENT,
@@ -253,6 +259,20 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     // A request with nothing to do has already ended, so call its callback.
     place.waiting.call_back(place, stack, platform);
     code::of(result)
+}
+
+/// Returns the request that erases exactly these blocks and all copies of them.
+fn secure_erase_of(stack: &Stack, lba: u64, blocks: u32) -> Result<Kind, Error> {
+    let leave = Irreversible::i_know_that_this_cannot_be_undone();
+    stack.with(|engine| {
+        engine.enable_extended_ops();
+        engine.card_params().ok_or(Error::NoCard)?;
+        if !engine.abilities().are_known() {
+            return Err(Error::Unequipped);
+        }
+        let how = engine.abilities().erase.securing(lba, blocks, leave).ok_or(Error::Unsupported)?;
+        Ok(Kind::Erase { lba, blocks, how })
+    })
 }
 
 /// Cancels a request that has not begun; `mmcq.h` has the contract.

@@ -6,9 +6,9 @@
 
 use mmcq_c::{
     CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_DISCARD, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4,
-    MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_WRITE, MMCQ_WRITE_DURABLE,
-    MMCQ_ZEROES, mmcq_card, mmcq_io_card, mmcq_io_request, mmcq_platform, mmcq_request, mmcq_rpmb,
-    mmcq_statistics,
+    MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_SECURE_ERASE, MMCQ_WRITE,
+    MMCQ_WRITE_DURABLE, MMCQ_ZEROES, mmcq_card, mmcq_io_card, mmcq_io_request, mmcq_platform, mmcq_registers,
+    mmcq_request, mmcq_rpmb, mmcq_rpmb_frames, mmcq_statistics, mmcq_step,
 };
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -196,6 +196,20 @@ fn boot_areas_and_the_replay_protected_area() {
 }
 
 #[test]
+fn a_report_and_a_secure_erase() {
+    for program in ["tests/report.c", "tests/secure.c"] {
+        for card in ["emmc-hs200", "sdhc-16g-hs"] {
+            let output = run(program, true, &[card]);
+            assert!(
+                output.status.success() && text(&output).is_empty(),
+                "{program}, {card}: {}",
+                text(&output)
+            );
+        }
+    }
+}
+
+#[test]
 fn a_function_of_an_io_card_with_its_interrupt() {
     is_content("tests/io.c");
 }
@@ -245,16 +259,25 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
         };
     }
     fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line card_event patience_ms piece dma dma_bus dma_bytes);
-    fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache pieces discard_blocks zeroes read_only reserved);
+    fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache pieces discard_blocks zeroes read_only secure_erase reserved);
     writeln!(expected, "mmcq_request {}", size_of::<mmcq_request>()).unwrap();
     fields!(mmcq_request: op blocks lba memory done context);
     let durable = MMCQ_WRITE_DURABLE;
-    writeln!(expected, "ops {MMCQ_READ} {MMCQ_WRITE} {durable} {MMCQ_FLUSH} {MMCQ_DISCARD} {MMCQ_ZEROES}")
-        .unwrap();
+    writeln!(
+        expected,
+        "ops {MMCQ_READ} {MMCQ_WRITE} {durable} {MMCQ_FLUSH} {MMCQ_DISCARD} {MMCQ_ZEROES} {MMCQ_SECURE_ERASE}"
+    )
+    .unwrap();
     writeln!(expected, "mmcq_statistics {}", size_of::<mmcq_statistics>()).unwrap();
     fields!(mmcq_statistics: requests transfers merged commands interrupts spurious lost_interrupts faults busy_polls status_asked durable_flushes cache_lost erase_pieces recovery_steps);
     writeln!(expected, "mmcq_rpmb {}", size_of::<mmcq_rpmb>()).unwrap();
     writeln!(expected, "mmcq_io_card {}", size_of::<mmcq_io_card>()).unwrap();
+    writeln!(expected, "mmcq_registers {}", size_of::<mmcq_registers>()).unwrap();
+    fields!(mmcq_registers: ocr scr ssr ext_csd);
+    writeln!(expected, "mmcq_step {}", size_of::<mmcq_step>()).unwrap();
+    fields!(mmcq_step: at_ns status step);
+    writeln!(expected, "mmcq_rpmb_frames {}", size_of::<mmcq_rpmb_frames>()).unwrap();
+    fields!(mmcq_rpmb_frames: out back reliable ask);
     fields!(mmcq_rpmb: key nonces memory memory_bytes);
     fields!(mmcq_io_card: blocks clock_hz vendor product max_block_bytes interface functions width);
     writeln!(expected, "mmcq_io_request {}", size_of::<mmcq_io_request>()).unwrap();
@@ -277,8 +300,19 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rooms =
-        ["api", "events", "extended", "io", "partition", "rpmb", "stats", "submit", "suspend", "transfer"];
+    let rooms = [
+        "api",
+        "events",
+        "extended",
+        "io",
+        "partition",
+        "registers",
+        "rpmb",
+        "stats",
+        "submit",
+        "suspend",
+        "transfer",
+    ];
     let rust: String = rooms.iter().map(|room| read(&format!("src/{room}.rs"))).collect();
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
@@ -303,5 +337,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 39);
+    assert_eq!(library.len(), 43);
 }

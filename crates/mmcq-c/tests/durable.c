@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     IS(submitted(board, MMCQ_ZEROES, 65536, 0), MMCQ_E_ARGUMENT);
     IS(submitted(board, MMCQ_ZEROES, 65536, 65536), card.zeroes ? MMCQ_OK : MMCQ_E_UNSUPPORTED);
     reads(board, 65536, 64, card.zeroes ? 0 : 0x22);
-    IS(submitted(board, 6, 0, 8), MMCQ_E_ARGUMENT);
+    IS(submitted(board, 7, 0, 8), MMCQ_E_ARGUMENT);
     IS(mmcq_close(0), MMCQ_OK);
     EQUALS(board_violations(board), 0);
     return wrong;

@@ -17,11 +17,13 @@ int main(void) {
     FIELD(mmcq_card, blocks); FIELD(mmcq_card, clock_hz); FIELD(mmcq_card, transfer_blocks);
     FIELD(mmcq_card, align); FIELD(mmcq_card, cid); FIELD(mmcq_card, csd); FIELD(mmcq_card, emmc);
     FIELD(mmcq_card, width); FIELD(mmcq_card, volatile_cache); FIELD(mmcq_card, pieces);
-    FIELD(mmcq_card, discard_blocks); FIELD(mmcq_card, zeroes); FIELD(mmcq_card, read_only); FIELD(mmcq_card, reserved);
+    FIELD(mmcq_card, discard_blocks); FIELD(mmcq_card, zeroes); FIELD(mmcq_card, read_only);
+    FIELD(mmcq_card, secure_erase); FIELD(mmcq_card, reserved);
     printf("mmcq_request %zu\n", sizeof(mmcq_request));
     FIELD(mmcq_request, op); FIELD(mmcq_request, blocks); FIELD(mmcq_request, lba);
     FIELD(mmcq_request, memory); FIELD(mmcq_request, done); FIELD(mmcq_request, context);
-    printf("ops %d %d %d %d %d %d\n", MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_FLUSH, MMCQ_DISCARD, MMCQ_ZEROES);
+    printf("ops %d %d %d %d %d %d %d\n", MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_FLUSH, MMCQ_DISCARD, MMCQ_ZEROES,
+           MMCQ_SECURE_ERASE);
     printf("mmcq_statistics %zu\n", sizeof(mmcq_statistics));
     FIELD(mmcq_statistics, requests); FIELD(mmcq_statistics, transfers); FIELD(mmcq_statistics, merged);
     FIELD(mmcq_statistics, commands); FIELD(mmcq_statistics, interrupts); FIELD(mmcq_statistics, spurious);
@@ -29,6 +31,12 @@ int main(void) {
     FIELD(mmcq_statistics, status_asked); FIELD(mmcq_statistics, durable_flushes); FIELD(mmcq_statistics, cache_lost);
     FIELD(mmcq_statistics, erase_pieces); FIELD(mmcq_statistics, recovery_steps);
     printf("mmcq_rpmb %zu\nmmcq_io_card %zu\n", sizeof(mmcq_rpmb), sizeof(mmcq_io_card));
+    printf("mmcq_registers %zu\n", sizeof(mmcq_registers));
+    FIELD(mmcq_registers, ocr); FIELD(mmcq_registers, scr); FIELD(mmcq_registers, ssr); FIELD(mmcq_registers, ext_csd);
+    printf("mmcq_step %zu\n", sizeof(mmcq_step));
+    FIELD(mmcq_step, at_ns); FIELD(mmcq_step, status); FIELD(mmcq_step, step);
+    printf("mmcq_rpmb_frames %zu\n", sizeof(mmcq_rpmb_frames));
+    FIELD(mmcq_rpmb_frames, out); FIELD(mmcq_rpmb_frames, back); FIELD(mmcq_rpmb_frames, reliable); FIELD(mmcq_rpmb_frames, ask);
     FIELD(mmcq_rpmb, key); FIELD(mmcq_rpmb, nonces); FIELD(mmcq_rpmb, memory); FIELD(mmcq_rpmb, memory_bytes);
     FIELD(mmcq_io_card, blocks); FIELD(mmcq_io_card, clock_hz); FIELD(mmcq_io_card, vendor);
     FIELD(mmcq_io_card, product); FIELD(mmcq_io_card, max_block_bytes); FIELD(mmcq_io_card, interface);

@@ -58,6 +58,21 @@ int main(void) {
     memset(in, 0, sizeof in);
     IS(mmcq_rpmb_read(0, FRESH(key), 4, 2, in), MMCQ_OK);
     EQUALS(memcmp(in, out, sizeof in), 0);
+    /* Frames of a program that has the key itself: it asks for the counter. */
+    static uint8_t relayed[7 * 512];
+    mmcq_rpmb_frames counts = {.out = 1, .back = 1};
+    relayed[511] = 2, relayed[484] = 0x99;
+    IS(mmcq_rpmb_relay(0, FRESH(key), &counts, relayed), MMCQ_OK);
+    EQUALS(relayed[512 + 510], 2);
+    EQUALS(relayed[512 + 511], 0);
+    EQUALS(relayed[512 + 484], 0x99);
+    EQUALS(relayed[512 + 503], 2);
+    IS(mmcq_rpmb_relay(0, FRESH(key), NULL, relayed), MMCQ_E_ARGUMENT);
+    IS(mmcq_rpmb_relay(0, FRESH(key), &counts, NULL), MMCQ_E_ARGUMENT);
+    counts = (mmcq_rpmb_frames){0};
+    IS(mmcq_rpmb_relay(0, FRESH(key), &counts, relayed), MMCQ_E_UNSUPPORTED);
+    counts = (mmcq_rpmb_frames){.out = 1, .back = 6};
+    IS(mmcq_rpmb_relay(0, FRESH(key), &counts, relayed), MMCQ_E_ARGUMENT);
     /* The user area is selected again. */
     static uint8_t block[512] __attribute__((aligned(64)));
     IS(mmcq_read(0, 0, 1, block), MMCQ_OK);

@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
         IS(mmcq_submit(0, &bad), code);                                                                       \
     } while (0)
     REFUSED(done = NULL, MMCQ_E_ARGUMENT);
-    REFUSED(op = 6, MMCQ_E_ARGUMENT);
+    REFUSED(op = 7, MMCQ_E_ARGUMENT);
     REFUSED(memory = NULL, MMCQ_E_ARGUMENT);
     REFUSED(blocks = 0, MMCQ_E_ARGUMENT);
     REFUSED(lba = card.blocks, MMCQ_E_RANGE);

@@ -5,9 +5,9 @@
 use crate::{one_thread, support};
 use hmac::{Hmac, KeyInit, Mac};
 use mmcq::card::{Card, Emmc, Family};
-use mmcq::engine::{Config, DmaBuf, Irreversible};
+use mmcq::engine::{Config, DmaBuf, Error, Irreversible};
 use mmcq::host::{Cause, Direction, Timing, Width};
-use mmcq::rpmb::{Key, Rpmb, RpmbError};
+use mmcq::rpmb::{Key, Relay, Rpmb, RpmbError};
 use one_thread::{NOW_NS, OneThread, TIMER};
 use sha2::Sha256;
 use std::cell::RefCell;
@@ -240,6 +240,59 @@ fn what_was_written_is_read_back() {
     assert_eq!(counts[..5], [1, 1, 1 << 31 | 1, 1, 1]);
     rig.rest();
     assert_eq!(rig.world.borrow().area, 0);
+}
+
+/// Tests frames that a program makes and checks itself: a read of the counter, the key, and a write
+/// whose result comes in an exchange of its own.
+#[test]
+fn frames_of_a_program_are_relayed() {
+    let rig = Rig::new(None);
+    let mut rpmb = rig.open();
+    let frame = |kind: u8| {
+        let mut frame = vec![0; 512];
+        frame[511] = kind;
+        frame
+    };
+    let mut key = frame(1);
+    key[196..228].copy_from_slice(&KEY.0);
+    let mut frames = [key, frame(5), frame(0xee)].concat();
+    let write = Relay { out: 1, reliable: true, ask: true, back: 1 };
+    assert_eq!(rig.run(rpmb.relay(write, &mut frames)), Ok(()));
+    assert_eq!((number(&frames[1024..], 510), number(&frames[1024..], 508)), (1 << 8, 0));
+    assert_eq!(rig.model.borrow().key, Some(KEY.0));
+
+    let mut ask = frame(2);
+    ask[484..500].copy_from_slice(&[7; 16]);
+    let mut frames = [ask.clone(), frame(0xee)].concat();
+    let read = Relay { out: 1, back: 1, ..Relay::default() };
+    assert_eq!(rig.run(rpmb.relay(read, &mut frames)), Ok(()));
+    assert_eq!(frames[..512], ask, "what was sent is as it was");
+    assert_eq!((number(&frames[512..], 510), &frames[512 + 484..512 + 500]), (2 << 8, &[7; 16][..]));
+    let counts: Vec<_> = rig.world.borrow().log.iter().filter(|s| s.index == 23).map(|s| s.arg).collect();
+    assert_eq!(counts, [1 << 31 | 1, 1, 1, 1, 1]);
+
+    assert_eq!(rig.run(rpmb.relay(Relay { out: 1, ..Relay::default() }, &mut ask.clone())), Ok(()));
+    let mut back = frame(0);
+    assert_eq!(rig.run(rpmb.relay(Relay { back: 1, ..Relay::default() }, &mut back)), Ok(()));
+    assert_eq!(number(&back, 510), 2 << 8);
+    rig.rest();
+    assert_eq!(rig.world.borrow().area, 0);
+}
+
+#[test]
+fn a_relayed_exchange_fits_the_memory_and_the_host() {
+    let rig = Rig::with_blocks(Some(KEY), 4);
+    let mut rpmb = rig.open();
+    let refused = RpmbError::Card(Error::Unsupported);
+    assert_eq!(rig.run(rpmb.relay(Relay::default(), &mut [])), Err(refused));
+    let read = Relay { out: 1, back: 5, ..Relay::default() };
+    assert_eq!(rig.run(rpmb.relay(read, &mut [0; 6 * 512])), Err(refused));
+    let short = RpmbError::Card(Error::Buffer { needed: 1024, given: 1023 });
+    let read = Relay { out: 1, back: 1, ..Relay::default() };
+    assert_eq!(rig.run(rpmb.relay(read, &mut [0; 1023])), Err(short));
+    assert_eq!(rig.world.borrow().log.iter().filter(|sent| sent.index == 23).count(), 0);
+    // The handle still has its memory.
+    assert_eq!(rig.run(rpmb.counter(&KEY, [3; 16])), Ok(0));
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Irreversible;
 
     /// Returns the registers of an SDHC card of 15 GB with version 3. By its SSR an erase of 15
     /// units of 4 MiB takes 3 s, plus an offset of 1 s.
@@ -212,6 +213,13 @@ mod tests {
         assert_eq!((erase.secure_erase_ms, erase.secure_trim_ms), (3_000, 2_400));
         assert_eq!(erase.kinds, 31);
         assert_eq!(erase.zeroing(1, 1), Some(Erase::Trim));
+        let leave = Irreversible::i_know_that_this_cannot_be_undone();
+        assert_eq!(erase.securing(8192, 16384, leave), Some(Erase::SecureErase(leave)));
+        assert_eq!(erase.securing(8192, 8191, leave), Some(Erase::SecureTrim(leave)));
+        let broken = of_emmc(&csd, &ExtCsd::parse(&bytes).unwrap(), Quirks::NO_SECURE_ERASE);
+        assert_eq!(broken.securing(8192, 8192, leave), None);
+        let trimless = of_emmc(&csd, &ExtCsd::parse(&bytes).unwrap(), Quirks::NO_TRIM);
+        assert_eq!(trimless.securing(8192, 8191, leave), None);
     }
 
     #[test]

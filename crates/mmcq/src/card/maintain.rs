@@ -74,6 +74,16 @@ async fn ext_csd<B: Platform, const N: usize, R>(
     (result, session.into_scratch())
 }
 
+/// Reads an eMMC's register EXT_CSD into `scratch` (512 bytes), for a caller that wants all of it, a
+/// report say. Returns [`Error::Unsupported`] for SD cards, which have no such register.
+pub async fn read_ext_csd<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    card: &Card,
+    scratch: DmaBuf,
+) -> (Result<(), Error>, DmaBuf) {
+    ext_csd(stack, card, scratch, |_| ()).await
+}
+
 /// Reads an eMMC's health report. Returns [`Error::Unsupported`] for SD cards, which have no
 /// standard health report.
 pub async fn health<B: Platform, const N: usize>(

@@ -161,6 +161,16 @@ impl Erasing {
         }
     }
 
+    /// Returns the erase after which no copy of exactly these blocks is left; `None`: there is none.
+    /// Whole groups are erased in one step, other blocks in two.
+    pub fn securing(&self, lba: u64, blocks: u32, leave: Irreversible) -> Option<Erase> {
+        let (erase, trim) = (Erase::SecureErase(leave), Erase::SecureTrim(leave));
+        match self.whole(lba, blocks) {
+            true if self.can(erase) => Some(erase),
+            _ => self.can(trim).then_some(trim),
+        }
+    }
+
     /// Returns the smallest number of blocks that this kind of erase can erase.
     pub const fn grain_blocks(&self, how: Erase) -> u32 {
         match how {

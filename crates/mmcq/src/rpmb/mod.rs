@@ -9,6 +9,7 @@
 //! it shows whether the write was done.
 
 mod frame;
+mod relay;
 
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
@@ -16,6 +17,7 @@ use crate::engine::{self, CardNumber, Claim, DmaBuf, Irreversible, Kind, Partiti
 use crate::task::{Platform, Stack};
 pub use frame::UNIT_BYTES;
 use frame::{Ask, FRAME_BYTES, Fields, Frame};
+pub use relay::Relay;
 
 /// The key of an RPMB: 32 bytes that only card and host know.
 #[derive(Clone, Copy)]
@@ -115,6 +117,11 @@ pub struct Rpmb<'a, B: Platform, const N: usize> {
     claim: Claim,
 }
 
+/// Exchange that writes: the frame is a reliable write, and the result is requested.
+const WRITE: Relay = Relay { out: 1, reliable: true, ask: true, back: 1 };
+/// Exchange that reads: its request is no reliable write.
+const READ: Relay = Relay { out: 1, reliable: false, ask: false, back: 1 };
+
 /// Frames that a call needs at least: two to send, one to receive.
 const BUF_FRAMES: usize = 3;
 
@@ -179,7 +186,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
                 frame::fill(result, Fields { kind: Ask::Result as u16, ..Fields::default() }, &[]);
             }
         });
-        let exchanged = self.exchange(buf, 1, true, 1, |frames| frames.get(2).map(frame::fields)).await;
+        let exchanged = self.exchange(buf, WRITE, |frames| frames.get(2).map(frame::fields)).await;
         // The key must not stay in memory.
         if let Some(buf) = &mut self.buf {
             with_frames(buf, |frames| frames.iter_mut().take(1).for_each(|frame| *frame = [0; FRAME_BYTES]));
@@ -200,7 +207,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             }
         });
         let answer = self
-            .exchange(buf, 1, false, 1, |frames| {
+            .exchange(buf, READ, |frames| {
                 let answer = frames.get(1..2)?;
                 Some((frame::fields(answer.first()?), frame::signed(key, answer)))
             })
@@ -238,7 +245,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
                 frame::fill(first, ask, &[]);
             }
         });
-        self.exchange(buf, 1, false, units, |frames| {
+        self.exchange(buf, Relay { back: units, ..READ }, |frames| {
             let (Some(answers), Some(last)) =
                 (frames.get(1..=usize::from(units)), frames.get(usize::from(units)))
             else {
@@ -306,7 +313,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         });
         let place = usize::from(units) + 1;
         let answered = self
-            .exchange(buf, units, true, 1, |frames| {
+            .exchange(buf, Relay { out: units, ..WRITE }, |frames| {
                 let answer = frames.get(place..=place)?;
                 Some((frame::fields(answer.first()?), frame::signed(key, answer)))
             })
@@ -367,26 +374,16 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(RpmbError::Card(engine::Error::Full))
     }
 
-    /// Sends `out` frames, requests the result if `ask`, receives `back` frames, and returns what
-    /// `look` reads from all frames.
+    /// Sends the frames of an exchange and receives those of the card, and returns what `look` reads
+    /// from all frames.
     async fn exchange<R>(
         &mut self,
         buf: DmaBuf,
-        out: u16,
-        ask: bool,
-        back: u16,
+        Relay { out, reliable, ask, back }: Relay,
         look: impl FnOnce(&[Frame]) -> R,
     ) -> Result<R, engine::Error> {
-        let visit = PartitionAccess {
-            config: self.layout.config,
-            switch_ns: self.layout.switch_ns,
-            lba: 0,
-            out,
-            // Writes of key and data are reliable writes; requests to read are not.
-            reliable: ask,
-            ask,
-            back,
-        };
+        let (config, switch_ns) = (self.layout.config, self.layout.switch_ns);
+        let visit = PartitionAccess { config, switch_ns, lba: 0, out, reliable, ask, back };
         let request = Request::new(Kind::PartitionAccess(visit), buf).for_card(self.card);
         let mut done = self.stack.request(request).await;
         let result = done.result.map(|_| with_frames(&mut done.buf, |frames| look(frames)));
