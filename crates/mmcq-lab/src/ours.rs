@@ -12,7 +12,8 @@
 //!   its own time to wait is over. Other jobs that wait in this time sleep. When the spinner leaves
 //!   and has no I/O under way, it wakes one of the jobs whose I/Os are still under way, which
 //!   becomes the next spinner. If there is none, no job polls the controller until a job waits
-//!   again. A spinner does not yield its core to other threads, so the machine needs a core to spare.
+//!   again. A spinner does not yield its core to other threads, so the machine needs a core to
+//!   spare.
 
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
