@@ -10,9 +10,10 @@
 //!   spinner and keeps its core. The spinner polls the controller's status in a loop, calls the
 //!   engine (also at deadlines), and completes I/Os of all jobs, until an I/O of its own is done or
 //!   its own time to wait is over. Other jobs that wait in this time sleep. When the spinner leaves
-//!   and has no I/O under way, it wakes one of the jobs whose I/Os are still under way, which becomes
-//!   the next spinner. If there is none, no job polls the controller until a job waits again. A
-//!   spinner does not yield its core to other threads, so the machine needs a core to spare.
+//!   and has no I/O under way, it wakes one of the jobs whose I/Os are still under way, which
+//!   becomes the next spinner. If there is none, no job polls the controller until a job waits
+//!   again. A spinner does not yield its core to other threads, so the machine needs a core to
+//!   spare.
 
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};

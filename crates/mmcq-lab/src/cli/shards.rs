@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Adds up the results in these files, campaign by campaign. The exit code is 1 if a shard is
-/// missing.
+/// missing, a promise was broken, or a recovery took too long.
 pub fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
     let read = |path: &PathBuf| match std::fs::read_to_string(path) {
         Ok(text) => Ok((format!("--merge {}", path.display()), text)),

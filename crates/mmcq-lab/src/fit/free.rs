@@ -84,8 +84,8 @@ impl Free {
 /// the card's usual values.
 ///
 /// # Errors
-/// A key does not exist, is not a number, or its value is not within the bounds; the error is one
-/// line.
+/// A key does not exist, stands for several values, is given twice or is not a number above 0, or
+/// its value is not within the bounds; the error is one line.
 pub fn free(
     platform: &str,
     card: Option<&str>,

@@ -15,8 +15,9 @@ use mmcq_sim::parallel;
 const MOST_BYTES: u64 = 32 << 20;
 /// Smallest number of I/Os in a run of the model, since a steady rate needs some completions.
 const LEAST_IOS: u64 = 6;
-/// Longest run in ns of a load with several jobs. Such jobs are limited by time, not by bytes:
-/// otherwise the slower job would run alone after the faster has ended.
+/// Longest run in ns of time-based jobs that run together. They are limited by time, not by bytes:
+/// otherwise the slower job would run alone after the faster has ended. Other jobs that run
+/// together keep their length.
 const TOGETHER_NS: u64 = 1_000_000_000;
 
 /// Everything on which the model runs the jobs.
@@ -150,8 +151,9 @@ impl Bench {
     }
 }
 
-/// Makes jobs as short as the model allows. Returns true if a job was longer before, so that the
-/// steady rate of the short run must be used as the rate of the whole job.
+/// Makes a single job as short as the model allows, and limits the time of several jobs. Returns
+/// true if a single job was longer before, so that the steady rate of the short run must be used as
+/// the rate of the whole job.
 fn cut(jobs: &mut [Job], ios: u64) -> bool {
     for job in &mut *jobs {
         // No ramp time is needed, since the steady rate leaves the beginning out.

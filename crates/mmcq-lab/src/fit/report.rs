@@ -22,7 +22,7 @@ pub struct Value {
     /// Whether the value is at one of its bounds.
     pub at_bound: bool,
     /// Key of the other value if the figures determine only a combination of the two values;
-    /// `None`: the figures determine this value alone.
+    /// `None`: the figures determine this value alone, or no such value is known.
     pub traded: Option<String>,
     /// Job that would determine the value; `None`: no single job is known.
     pub would: Option<String>,

@@ -70,7 +70,7 @@ fn shorter(lines: &[String]) -> Vec<&str> {
 }
 
 /// Writes the effect of each schedule event in all reports that have the same schedule as the
-/// report `first`, with the kernel messages of `first`.
+/// report `first`, with the kernel messages of the first report that has some.
 fn recoveries(text: &mut String, reports: &[&Report], first: &Report) {
     let same: Vec<&&Report> = reports.iter().filter(|report| report.schedule == first.schedule).collect();
     *text += "| at ms, what |";

@@ -1,8 +1,9 @@
 //! A run as one HTML file to pass on: what it did, how near to the limit it was, where its time was
 //! spent, and all its figures as data.
 //!
-//! The file loads nothing and runs no script. [`Compared::of`] runs the load again where a page
-//! needs it: in other settings, and with the oscilloscope attached.
+//! The file loads nothing, and runs no script unless it has a playground (`live.rs`).
+//! [`Compared::of`] runs the load again where a page needs it: in other settings, and with the
+//! oscilloscope attached.
 
 #[cfg(feature = "torture")]
 pub mod campaigns;
@@ -80,7 +81,8 @@ impl Compared {
     /// and `changes` are those of the board. `step` is called with the name of each run.
     ///
     /// # Errors
-    /// The load at the physical limit does not end.
+    /// The load cannot run at the physical limit or with another depth, or the values of board and
+    /// card cannot be read.
     pub fn of(
         run: &Run<'_>,
         (name, changes): (&str, &[String]),

@@ -118,9 +118,9 @@ pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     )
 }
 
-/// Runs the stand-ins for Linux (`none` and `hsq-tag`) with as many requests as unmodified Linux had
-/// in `reports`. How many requests are merged into a transfer becomes steady only late in a run, so
-/// only runs of equal length can be compared.
+/// Runs the stand-ins for Linux (`none` and `hsq-tag`) with as many requests as unmodified Linux
+/// had in `reports`. How many requests are merged into a transfer becomes steady only late in a
+/// run, so only runs of equal length can be compared.
 pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
     let mut rows = Vec::new();

@@ -51,7 +51,8 @@ pub fn of(axes: &[Axis], rows: &[Row]) -> Result<String, String> {
     Ok(svg)
 }
 
-/// Returns the last axis, except the seed, whose values are all numbers; `None`: there is none.
+/// Returns the last axis with several values that all begin with a digit, except seed and platform;
+/// `None`: there is none.
 fn along(axes: &[Axis]) -> Option<&Axis> {
     let counts = |axis: &&Axis| {
         let numbers = axis.values.iter().all(|value| value.starts_with(|c: char| c.is_ascii_digit()));
