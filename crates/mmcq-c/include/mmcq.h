@@ -311,8 +311,8 @@ int32_t mmcq_submit(uint32_t host, mmcq_request *request);
 
 /* MMCQ_DISCARD does what mmcq_discard does. MMCQ_ZEROES makes exactly these blocks read as zeros,
  * by an erase. If the card cannot do that for exactly these blocks, mmcq_submit returns
- * MMCQ_E_UNSUPPORTED, and nothing has begun; then write zeros. After MMCQ_SECURE_ERASE an eMMC has no
- * copy of these blocks any more; they read as after mmcq_erase. It may take minutes. If the card
+ * MMCQ_E_UNSUPPORTED, and nothing has begun; then write zeros. After MMCQ_SECURE_ERASE an eMMC has
+ * no copy of these blocks any more; they read as after mmcq_erase. It may take minutes. If the card
  * cannot do it for exactly these blocks (some can for whole erase groups only), mmcq_submit returns
  * MMCQ_E_UNSUPPORTED, and nothing has begun. */
 
@@ -400,10 +400,10 @@ typedef struct mmcq_rpmb_frames {
 } mmcq_rpmb_frames;
 
 /* Transfers the frames. `frames` has 512 bytes for each frame, in the order of the transfers; the
- * frames that are read are stored there. `rpmb->memory` has as many bytes, and at least 1536; it must
- * not overlap `frames`. `rpmb->key` points to 32 bytes that are not used. After an error the card may
- * have done what the frames say: read the counter. MMCQ_E_UNSUPPORTED: there are no frames, or more
- * than the controller can transfer at once. */
+ * frames that are read are stored there. `rpmb->memory` has as many bytes, and at least 1536; it
+ * must not overlap `frames`. `rpmb->key` points to 32 bytes that are not used. After an error the
+ * card may have done what the frames say: read the counter. MMCQ_E_UNSUPPORTED: there are no
+ * frames, or more than the controller can transfer at once. */
 int32_t mmcq_rpmb_relay(uint32_t host, const mmcq_rpmb *rpmb, const mmcq_rpmb_frames *counts, uint8_t *frames);
 
 /* ---- I/O cards (SDIO) ----
@@ -555,8 +555,8 @@ typedef struct mmcq_step {
     uint32_t step;   /* what was done; see mmcq_step_name */
 } mmcq_step;
 
-/* Stores the last steps of recovery, oldest first, at most `most` of them, and returns their number.
- * The library keeps 16. A negative result is an error. */
+/* Stores the last steps of recovery, oldest first, at most `most` of them, and returns their
+ * number. The library keeps 16. A negative result is an error. */
 int32_t mmcq_last_steps(uint32_t host, mmcq_step *steps, uint32_t most);
 
 /* Returns the name of a step, such as "retry". The text is static and never NULL. */
