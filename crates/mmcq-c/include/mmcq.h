@@ -63,7 +63,9 @@ enum {
     MMCQ_E_LOCKED = -19,     /* the card is locked by a password */
     MMCQ_E_NO_KEY = -20,     /* the RPMB has no key yet */
     MMCQ_E_FORGED = -21,     /* the response is not the RPMB's, or the key is not the RPMB's key */
-    MMCQ_E_AMBIGUOUS = -22   /* it is not known whether the RPMB was written */
+    MMCQ_E_AMBIGUOUS = -22,  /* it is not known whether the RPMB was written */
+    MMCQ_E_MEMORY = -23      /* no reset stops the controller: it may still access the memory of the
+                                request, so do not use that memory again */
 };
 
 /* Bit of mmcq_platform.flags: the slot has a soldered eMMC with 1.8 V on its signal lines. */
@@ -255,7 +257,8 @@ int32_t mmcq_card_present(uint32_t host);
  * its address is a multiple of mmcq_card.align. The memory belongs to the library until the call
  * returns: during a read nothing else may use it, and during a write nothing may change it. If more
  * calls than slots are in progress, calls wait for a free slot. With `map`, calls whose memory
- * overlaps also wait for each other. */
+ * overlaps also wait for each other. If no reset stops a controller that has the memory, the call
+ * never returns, since the controller may still access the memory. */
 int32_t mmcq_read(uint32_t host, uint64_t lba, uint32_t blocks, uint8_t *memory);
 int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 
@@ -292,7 +295,7 @@ typedef struct mmcq_request {
     uint8_t *memory;
     /* The library calls this one time, without the lock: in mmcq_on_irq, in mmcq_poll, in
      * mmcq_submit itself, or in a thread's other call. It must be short and must not wait. It may
-     * call mmcq_submit, also with this request. MMCQ_E_DEAD: the controller may still access the
+     * call mmcq_submit, also with this request. MMCQ_E_MEMORY: the controller may still access the
      * memory, so do not use the memory again. */
     void (*done)(struct mmcq_request *request, int32_t code);
     void *context; /* for your program; the library does not use it */
@@ -350,7 +353,7 @@ int32_t mmcq_partition_blocks(uint32_t host, uint32_t partition, uint32_t *block
 
 /* Reads or writes blocks of a partition as mmcq_read and mmcq_write do, with less than 16 MiB in
  * one call. mmcq_flush covers all partitions. MMCQ_E_PROTECTED: the boot area is write-protected.
- * MMCQ_E_DEAD: the controller may still access the memory, so do not use the memory again. */
+ * MMCQ_E_MEMORY: the controller may still access the memory, so do not use the memory again. */
 int32_t mmcq_partition_read(uint32_t host, uint32_t partition, uint32_t lba, uint32_t blocks, uint8_t *memory);
 int32_t mmcq_partition_write(uint32_t host, uint32_t partition, uint32_t lba, uint32_t blocks, const uint8_t *memory);
 
@@ -365,7 +368,7 @@ typedef struct mmcq_rpmb {
     uint8_t nonces[2][16];
     /* Memory for the frames: 512 bytes for each unit of a read or write, and 1024 more; at least
      * 1536. Its address is a multiple of mmcq_card.align. It belongs to the library until the call
-     * returns, and is cleared then. MMCQ_E_DEAD: as for mmcq_partition_read. */
+     * returns, and is cleared then. MMCQ_E_MEMORY: as for mmcq_partition_read. */
     uint8_t *memory;
     uint32_t memory_bytes;
 } mmcq_rpmb;

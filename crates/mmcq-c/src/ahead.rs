@@ -11,6 +11,8 @@ use crate::platform::mmcq_platform;
 use crate::sizes::SLOTS;
 use core::cell::Cell;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+use mmcq::engine::Error;
 use mmcq::host::{Direction, DmaError};
 
 /// Largest number of calls with memory in the table; further calls wait.
@@ -84,6 +86,10 @@ pub(crate) struct Ahead {
     table: Cell<Option<Mapping>>,
     /// Whether the driver is being made.
     opening: Cell<bool>,
+    /// Whether a controller that cannot be stopped has memory of a request that has ended.
+    has_kept: AtomicBool,
+    /// Entries with such memory, one bit each.
+    kept: Cell<u64>,
 }
 
 // SAFETY: accessed only while the lock is held.
@@ -96,7 +102,26 @@ impl Ahead {
             used: Cell::new(0),
             table: Cell::new(None),
             opening: Cell::new(false),
+            has_kept: AtomicBool::new(false),
+            kept: Cell::new(0),
         }
+    }
+
+    /// Notes that a controller that cannot be stopped has memory of a request that has ended: the
+    /// memory of this mapping, or memory that is not in the table. No other request may use it.
+    pub fn note_kept(&self, mapping: Option<&Mapping>) {
+        self.has_kept.store(true, Ordering::Release);
+        if let Some(mapping) = mapping
+            && let Some((index, _)) = self.mappings().find(|(_, other)| other == mapping)
+        {
+            self.kept.set(self.kept.get() | 1 << index);
+        }
+    }
+
+    /// Returns whether a controller that cannot be stopped has memory of a request that has ended.
+    /// The controller never gives that memory back.
+    pub fn has_kept(&self) -> bool {
+        self.has_kept.load(Ordering::Acquire)
     }
 
     /// Sets whether the driver is being made. During that time, the mapping that the driver makes
@@ -127,18 +152,22 @@ impl Ahead {
         bits(self.used.get()).filter_map(|index| Some((index, self.calls.get(index)?.get()?)))
     }
 
-    /// Adds a mapping for the driver. Returns false if no entry is free, or if another call's
-    /// mapping overlaps this memory, because memory of a request must stay mapped until that
-    /// request ends.
-    pub fn add(&self, mapping: Mapping) -> bool {
-        if self.mappings().any(|(_, other)| other.overlaps(&mapping)) {
-            return false;
+    /// Adds a mapping for the driver.
+    ///
+    /// # Errors
+    /// [`Error::Dead`]: a controller that cannot be stopped has this memory.
+    /// [`DmaError::Exhausted`]: no entry is free, or another call's mapping overlaps this memory;
+    /// memory of a request must stay mapped until that request ends.
+    pub fn add(&self, mapping: Mapping) -> Result<(), Error> {
+        if let Some((index, _)) = self.mappings().find(|(_, other)| other.overlaps(&mapping)) {
+            let is_kept = self.kept.get() & 1 << index != 0;
+            return Err(if is_kept { Error::Dead } else { Error::Dma(DmaError::Exhausted) });
         }
         let index = self.used.get().trailing_ones();
-        let Some(place) = self.calls.get(index as usize) else { return false };
+        let place = self.calls.get(index as usize).ok_or(Error::Dma(DmaError::Exhausted))?;
         place.set(Some(mapping));
         self.used.set(self.used.get() | 1 << index);
-        true
+        Ok(())
     }
 
     /// Removes a mapping, so that the driver does not find it any more.
@@ -151,5 +180,29 @@ impl Ahead {
     /// Returns the bus address of this memory, if one of the mappings contains it.
     pub fn find(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         self.mappings().find_map(|(_, mapping)| mapping.bus_of(ptr, bytes, direction))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(at: usize, bytes: usize) -> Mapping {
+        let ptr = NonNull::without_provenance(core::num::NonZero::new(at).unwrap());
+        Mapping::of(ptr, bytes, Direction::Read, at as u64)
+    }
+
+    #[test]
+    fn memory_that_the_controller_has_is_given_to_nobody() {
+        let ahead = Ahead::new();
+        assert_eq!(ahead.add(mapping(0x1000, 512)), Ok(()));
+        assert_eq!(ahead.add(mapping(0x11ff, 1)), Err(Error::Dma(DmaError::Exhausted)), "until it ends");
+        ahead.remove(&mapping(0x1000, 512));
+        assert_eq!(ahead.add(mapping(0x1000, 1024)), Ok(()));
+        assert!(!ahead.has_kept());
+        ahead.note_kept(Some(&mapping(0x1000, 1024)));
+        assert!(ahead.has_kept());
+        assert_eq!(ahead.add(mapping(0x1200, 512)), Err(Error::Dead), "waiting would not help");
+        assert_eq!(ahead.add(mapping(0x1400, 512)), Ok(()));
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::ahead::{Ahead, Mapping};
-use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
+use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_E_STATE, MMCQ_OK};
 use crate::dma::Room;
 use crate::events::CardEvents;
 use crate::held::Held;
@@ -128,14 +128,23 @@ impl Place {
         self.card.set(card.into());
     }
 
-    /// Takes the memory for registers of a card; `None` if another call uses it.
-    pub fn take_scratch(&self, stack: &Stack) -> Option<DmaBuf> {
-        stack.with(|_| self.scratch_buf.take())
+    /// Takes the memory for registers of a card.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: another call uses it. [`Error::Dead`]: a controller that cannot be stopped
+    /// has memory of the library.
+    pub fn take_scratch(&self, stack: &Stack) -> Result<DmaBuf, Error> {
+        let scratch = stack.with(|_| self.scratch_buf.take());
+        scratch.ok_or(if self.ahead.has_kept() { Error::Dead } else { Error::Full })
     }
 
-    /// Returns the memory for registers of a card, so that another call may take it.
+    /// Returns the memory for registers of a card, so that another call may take it. A controller
+    /// that cannot be stopped has an empty buffer; no call may take it then.
     pub fn return_scratch(&self, stack: &Stack, scratch: DmaBuf) {
-        stack.with(|_| self.scratch_buf.set(Some(scratch)));
+        stack.with(|_| match scratch.len_bytes() {
+            0 => self.ahead.note_kept(None),
+            _ => self.scratch_buf.set(Some(scratch)),
+        });
     }
 
     /// Returns the card in its present state; its address may have changed since bring-up.
@@ -304,7 +313,10 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     if !card.is_null() && !card.is_aligned() {
         return MMCQ_E_ARGUMENT;
     }
-    let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    let scratch = match place.take_scratch(stack) {
+        Ok(scratch) => scratch,
+        Err(error) => return code::of_scratch(error),
+    };
     place.dismiss_supervisor(stack, platform);
     stack.with(|_| place.begin_bring_up());
     // SAFETY: the supervisor has left, and this call took the scratch buffer.
@@ -438,17 +450,26 @@ pub(crate) fn mapped_once(
 ) -> Result<u32, Failure> {
     let ahead =
         direction.and_then(|direction| Mapping::new(platform, memory.cast(), memory.len(), direction));
-    let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else { return call().0 };
-    let kept = stack.with(|_| place.ahead.add(ahead));
-    if !kept {
+    let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else {
+        let (result, is_kept) = call();
+        if is_kept {
+            stack.with(|_| place.ahead.note_kept(None));
+            return Err(Failure::Code(MMCQ_E_MEMORY));
+        }
+        return result;
+    };
+    if let Err(error) = stack.with(|_| place.ahead.add(ahead)) {
         ahead.end(platform);
-        return Err(Error::Full.into());
+        // Memory of another call is free when that call has ended.
+        return Err(if error == Error::Dead { error } else { Error::Full }.into());
     }
-    let (result, still_there) = call();
+    let (result, is_kept) = call();
+    if is_kept {
+        stack.with(|_| place.ahead.note_kept(Some(&ahead)));
+        return Err(Failure::Code(MMCQ_E_MEMORY));
+    }
     stack.with(|_| place.ahead.remove(&ahead));
-    if !still_there {
-        ahead.end(platform);
-    }
+    ahead.end(platform);
     result
 }
 

@@ -42,6 +42,7 @@ codes! {
     MMCQ_E_NO_KEY = -20;
     MMCQ_E_FORGED = -21;
     MMCQ_E_AMBIGUOUS = -22;
+    MMCQ_E_MEMORY = -23;
 }
 
 pub(crate) fn name(code: i32) -> &'static CStr {
@@ -53,6 +54,11 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
         SdhciInitError::Table(_) => MMCQ_E_DMA,
         _ => MMCQ_E_CONTROLLER,
     }
+}
+
+/// Returns the code of a call that finds no memory for registers of a card, and does not wait.
+pub(crate) fn of_scratch(error: Error) -> i32 {
+    if error == Error::Full { MMCQ_E_STATE } else { of(Err(error)) }
 }
 
 /// Why a call of the library failed.

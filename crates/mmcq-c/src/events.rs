@@ -2,8 +2,8 @@
 
 use crate::api::{Stack, open};
 use crate::platform::mmcq_platform;
+use crate::turns::Turns;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Largest number of events that one call reports. The next call reports later events.
 const EVENTS_MAX: u32 = 4;
@@ -12,15 +12,13 @@ const EVENTS_MAX: u32 = 4;
 /// is accessed only while the lock of the stack is held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// Set while a call reports events. Another call during that time returns at once, and the
-    /// first call reports its events too.
-    telling: AtomicBool,
-    again: AtomicBool,
+    /// The turn to report events.
+    turns: Turns,
 }
 
 impl CardEvents {
     pub const fn new() -> Self {
-        CardEvents { told: Cell::new(false), telling: AtomicBool::new(false), again: AtomicBool::new(false) }
+        CardEvents { told: Cell::new(false), turns: Turns::new() }
     }
 
     /// Sets the state for a controller that was just opened: the program knows of no card.
@@ -34,11 +32,9 @@ impl CardEvents {
             return;
         }
         for _ in 0..EVENTS_MAX {
-            self.again.store(true, Ordering::Release);
-            if self.telling.swap(true, Ordering::AcqRel) {
+            if !self.turns.take() {
                 return;
             }
-            self.again.store(false, Ordering::Release);
             let changed = stack.with(|engine| {
                 let present = engine.present();
                 (self.told.replace(present) != present).then_some(present)
@@ -46,8 +42,8 @@ impl CardEvents {
             if let Some(present) = changed {
                 platform.card_event(present);
             }
-            self.telling.store(false, Ordering::Release);
-            if changed.is_none() && !self.again.load(Ordering::Acquire) {
+            let again = self.turns.give_back();
+            if changed.is_none() && !again {
                 return;
             }
         }

@@ -65,7 +65,7 @@ fn look_at_the_card(
 ) -> Result<(), Error> {
     let card = place.card(stack).ok_or(Error::NoCard)?;
     // Another call, a bring-up or a call like this one, uses the memory. The caller tries again.
-    let scratch = place.take_scratch(stack).ok_or(Error::Full)?;
+    let scratch = place.take_scratch(stack)?;
     let look = card::enable_extended_ops(stack, &card, scratch);
     let (result, scratch) = stack.block_on(look, |idle| wait(place, stack, platform, idle));
     place.return_scratch(stack, scratch);
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         Ok(open) => open,
         Err(code) => return code,
     };
-    let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    let Ok(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
     // Submitted requests may need the supervisor to end, so the controller cannot be closed now.
     if place.waiting.is_any() {
         place.return_scratch(stack, scratch);
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
     }
     place.dismiss_supervisor(stack, platform);
     // A controller that could not be stopped still uses the memory of a request that has ended.
-    if stack.with(|engine| engine.slots_in_use()) != 0 {
+    if place.ahead.has_kept() || stack.with(|engine| engine.slots_in_use()) != 0 {
         if let Some(card) = place.card(stack) {
             place.supervisor.begin(stack, card, host);
         }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::api::{Driver, HOSTS, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
-use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_OK};
+use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_OK};
 use crate::held::Held;
 use crate::platform::{Its, mmcq_platform};
 use core::cell::Cell;
@@ -150,7 +150,10 @@ pub unsafe extern "C" fn mmcq_io_bring_up(host: u32, card: *mut mmcq_io_card) ->
     if !card.is_null() && !card.is_aligned() {
         return MMCQ_E_ARGUMENT;
     }
-    let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    let scratch = match place.take_scratch(stack) {
+        Ok(scratch) => scratch,
+        Err(error) => return code::of_scratch(error),
+    };
     place.dismiss_supervisor(stack, platform);
     // From here on no call uses a function of the earlier card.
     stack.with(|_| place.begin_bring_up());

@@ -48,6 +48,7 @@ mod submit;
 mod supervisor;
 mod suspend;
 mod transfer;
+mod turns;
 
 pub use api::{
     mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_may_sleep, mmcq_next_deadline_ns,

@@ -44,7 +44,7 @@ fn opened(
     let code = patiently(place, stack, platform, || {
         let card = place.card(stack).ok_or(Error::NoCard)?;
         // Another call uses the memory for registers, so this call tries again.
-        let scratch = place.take_scratch(stack).ok_or(Error::Full)?;
+        let scratch = place.take_scratch(stack)?;
         let open = Partition::open(stack, &card, scratch, area);
         let (result, scratch) = stack.block_on(open, |idle| wait(place, stack, platform, idle));
         place.return_scratch(stack, scratch);

@@ -8,7 +8,7 @@ use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_OK};
 use core::ffi::{CStr, c_char};
 use mmcq::card::Family;
 use mmcq::card::maintain::read_ext_csd;
-use mmcq::engine::{Error, RecoveryStep};
+use mmcq::engine::RecoveryStep;
 
 /// Registers of a card, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn mmcq_card_registers(host: u32, registers: *mut mmcq_reg
     }
     patiently(place, stack, platform, || {
         // Another call uses the memory for registers, so this call tries again.
-        let scratch = place.take_scratch(stack).ok_or(Error::Full)?;
+        let scratch = place.take_scratch(stack)?;
         let read = read_ext_csd(stack, &card, scratch);
         let (result, scratch) = stack.block_on(read, |idle| wait(place, stack, platform, idle));
         for (to, from) in registers.ext_csd.iter_mut().zip(scratch.iter()) {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::api::{Driver, Place, SLOTS, Stack, alignment, open, patiently, wait};
-use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_OK};
+use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_OK};
 use crate::platform::{Its, mmcq_platform};
 use core::ptr::NonNull;
 use mmcq::engine::{DmaBuf, Error, Irreversible};
@@ -75,15 +75,25 @@ fn with_area(
         // A failed try has returned the memory.
         let buf = unsafe { DmaBuf::from_raw(given.memory, given.bytes) };
         let opened = stack.block_on(Rpmb::open(stack, &card, buf), |idle| wait(place, stack, platform, idle));
-        area = Some(opened.map_err(|(error, _)| error)?);
+        area = Some(opened.map_err(|(error, buf)| {
+            if buf.len_bytes() != 0 {
+                return Failure::Engine(error);
+            }
+            stack.with(|_| place.ahead.note_kept(None));
+            Failure::Code(MMCQ_E_MEMORY)
+        })?);
         Ok::<_, Failure>(0)
     });
     let Some(mut area) = area else { return code };
     let result = stack.block_on(call(&mut area), |idle| wait(place, stack, platform, idle));
     // Clears the memory, which held secrets and signatures.
-    let _memory = area.close();
+    let is_kept = area.close().is_none_or(|memory| memory.len_bytes() == 0);
+    if is_kept {
+        stack.with(|_| place.ahead.note_kept(None));
+    }
     place.events(stack, platform);
     match result {
+        _ if is_kept => MMCQ_E_MEMORY,
         Ok(()) => MMCQ_OK,
         Err(error) => Failure::from(error).code(),
     }

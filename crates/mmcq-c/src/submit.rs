@@ -4,15 +4,16 @@
 
 use crate::ahead::{Mapping, bits};
 use crate::api::{Place, SLOTS, Stack, alignment, bytes, open};
-use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
+use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_E_STATE, MMCQ_OK};
 use crate::platform::mmcq_platform;
+use crate::turns::Turns;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use mmcq::block::BlockDevice;
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request, SlotId};
-use mmcq::host::{Direction, DmaError};
+use mmcq::host::Direction;
 
 /// Value of `op`: reads blocks into memory.
 pub const MMCQ_READ: u32 = 0;
@@ -49,6 +50,8 @@ struct Submitted {
     request: NonNull<mmcq_request>,
     done: unsafe extern "C" fn(*mut mmcq_request, i32),
     ahead: Option<Mapping>,
+    /// Whether the request has memory.
+    has_memory: bool,
 }
 
 /// A function that continues the transfers of a controller's I/O functions. Returns true if one has
@@ -68,10 +71,8 @@ pub(crate) struct Waiting {
     /// The function that continues these transfers, and its argument; a program without such
     /// transfers does not link it.
     move_on: Cell<Option<(MoveOn, usize)>>,
-    /// Whether a call of the library is calling callbacks.
-    calling: AtomicBool,
-    /// Whether another call came in the meantime, and has left its callbacks to the first call.
-    again: AtomicBool,
+    /// The turn to call callbacks.
+    turns: Turns,
 }
 
 impl Waiting {
@@ -82,8 +83,7 @@ impl Waiting {
             count: AtomicU32::new(0),
             transfers: AtomicU32::new(0),
             move_on: Cell::new(None),
-            calling: AtomicBool::new(false),
-            again: AtomicBool::new(false),
+            turns: Turns::new(),
         }
     }
 
@@ -135,17 +135,11 @@ impl Waiting {
     /// Calls the callback of every request that has ended. A callback may submit a request that
     /// ends at once; its callback is called by the call that is in progress already.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
-        while self.is_any() {
-            self.again.store(true, Ordering::Release);
-            if self.calling.swap(true, Ordering::AcqRel) {
-                return;
-            }
-            self.again.store(false, Ordering::Release);
+        while self.is_any() && self.turns.take() {
             while self.is_any() && (self.one(place, stack, platform) || self.transfer(place, stack, platform))
             {
             }
-            self.calling.store(false, Ordering::Release);
-            if !self.again.load(Ordering::Acquire) {
+            if !self.turns.give_back() {
                 return;
             }
         }
@@ -165,20 +159,25 @@ impl Waiting {
                 self.clear(index);
                 // A controller that cannot be stopped still uses the memory. So the memory stays
                 // mapped, and no other call may use it.
-                let ahead = submitted.ahead.filter(|_| completion.buf.len_bytes() != 0);
+                let is_kept = submitted.has_memory && completion.buf.len_bytes() == 0;
+                let ahead = submitted.ahead.filter(|_| !is_kept);
                 if let Some(ahead) = &ahead {
                     place.ahead.remove(ahead);
                 }
-                Some((submitted, ahead, completion.result.map(|_| ())))
+                if is_kept {
+                    place.ahead.note_kept(submitted.ahead.as_ref());
+                }
+                let code = if is_kept { MMCQ_E_MEMORY } else { code::of(completion.result.map(|_| ())) };
+                Some((submitted, ahead, code))
             })
         });
-        let Some((submitted, ahead, result)) = ended else { return false };
+        let Some((submitted, ahead, code)) = ended else { return false };
         if let Some(ahead) = ahead {
             ahead.end(platform);
         }
         // SAFETY: the request is valid until this call, and its function may be called from here;
         // the program promises both.
-        unsafe { (submitted.done)(submitted.request.as_ptr(), code::of(result)) };
+        unsafe { (submitted.done)(submitted.request.as_ptr(), code) };
         true
     }
 
@@ -254,7 +253,8 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     };
     let what = Request::new(kind, DmaBuf::EMPTY);
     let what = if asked.op == MMCQ_WRITE_DURABLE { what.durable() } else { what };
-    let submitted = |id, ahead| Submitted { id, request, done, ahead };
+    let has_memory = memory.is_some();
+    let submitted = |id, ahead| Submitted { id, request, done, ahead, has_memory };
     let result = submit(place, stack, platform, what, memory, direction, submitted);
     // A request with nothing to do has already ended, so call its callback.
     place.waiting.call_back(place, stack, platform);
@@ -314,10 +314,8 @@ fn submit(
         what.buf = unsafe { DmaBuf::from_raw(memory, blocks.saturating_mul(BLOCK_BYTES)) };
     }
     let result = stack.with(|engine| {
-        if let Some(ahead) = ahead
-            && !place.ahead.add(ahead)
-        {
-            return Err(Error::Dma(DmaError::Exhausted));
+        if let Some(ahead) = ahead {
+            place.ahead.add(ahead)?;
         }
         if what.durable {
             engine.enable_extended_ops();

@@ -5,7 +5,7 @@
 
 use crate::ahead::Mapping;
 use crate::api::{HOSTS, Place, Stack, open};
-use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_OK};
+use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_OK};
 use crate::io::{Functions, Io, Moves, carry, functions};
 use crate::platform::mmcq_platform;
 use crate::room::{Begin, Room, bytes_of};
@@ -16,7 +16,7 @@ use core::future::poll_fn;
 use core::ptr::NonNull;
 use core::task::{Context, Poll, Waker};
 use mmcq::engine::Error;
-use mmcq::host::{Direction, DmaError};
+use mmcq::host::Direction;
 use mmcq::sdio::IoError;
 
 /// Largest number of transfers in progress on one card; each function has at most one.
@@ -115,6 +115,9 @@ fn move_on(host: usize, place: &Place, stack: &Stack, platform: &mmcq_platform) 
         // and no other call may use it.
         let mapping = owner.mapping.filter(|_| !kept);
         stack.with(|_| {
+            if kept {
+                place.ahead.note_kept(owner.mapping.as_ref());
+            }
             if let Some(mapping) = &mapping {
                 place.ahead.remove(mapping);
             }
@@ -127,7 +130,11 @@ fn move_on(host: usize, place: &Place, stack: &Stack, platform: &mmcq_platform) 
         if let Some(mapping) = mapping {
             mapping.end(platform);
         }
-        let code = result.map_or_else(|error| Failure::from(error).code(), |()| MMCQ_OK);
+        let code = match result {
+            _ if kept => MMCQ_E_MEMORY,
+            Ok(()) => MMCQ_OK,
+            Err(error) => Failure::from(error).code(),
+        };
         // SAFETY: the request is valid until this call, and its function may be called from here;
         // the program promises both.
         unsafe { (owner.done)(owner.request.as_ptr(), code) };
@@ -195,10 +202,10 @@ fn begin(
         let bring_ups = place.bring_ups();
         let (handle, io) = functions.take(number, bring_ups)?;
         if let Some(mapping) = mapping
-            && !place.ahead.add(mapping)
+            && let Err(error) = place.ahead.add(mapping)
         {
             functions.put_back(handle, io, bring_ups);
-            return Err(Error::Dma(DmaError::Exhausted).into());
+            return Err(error.into());
         }
         transfer.state.set(State::Taken);
         Ok((transfer, io, handle, bring_ups))
