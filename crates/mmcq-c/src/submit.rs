@@ -50,8 +50,9 @@ struct Submitted {
     request: NonNull<mmcq_request>,
     done: unsafe extern "C" fn(*mut mmcq_request, i32),
     ahead: Option<Mapping>,
-    /// Whether the request has memory.
-    has_memory: bool,
+    /// 1 if the request has memory, otherwise 0. This is no `bool`, because then an empty slot would
+    /// not be all zeros ([`held`](crate::held)).
+    memories: u8,
 }
 
 /// A function that continues the transfers of a controller's I/O functions. Returns true if one has
@@ -159,7 +160,7 @@ impl Waiting {
                 self.clear(index);
                 // A controller that cannot be stopped still uses the memory. So the memory stays
                 // mapped, and no other call may use it.
-                let is_kept = submitted.has_memory && completion.buf.len_bytes() == 0;
+                let is_kept = submitted.memories != 0 && completion.buf.len_bytes() == 0;
                 let ahead = submitted.ahead.filter(|_| !is_kept);
                 if let Some(ahead) = &ahead {
                     place.ahead.remove(ahead);
@@ -253,8 +254,8 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     };
     let what = Request::new(kind, DmaBuf::EMPTY);
     let what = if asked.op == MMCQ_WRITE_DURABLE { what.durable() } else { what };
-    let has_memory = memory.is_some();
-    let submitted = |id, ahead| Submitted { id, request, done, ahead, has_memory };
+    let memories = memory.is_some().into();
+    let submitted = |id, ahead| Submitted { id, request, done, ahead, memories };
     let result = submit(place, stack, platform, what, memory, direction, submitted);
     // A request with nothing to do has already ended, so call its callback.
     place.waiting.call_back(place, stack, platform);
