@@ -13,8 +13,11 @@ mkdir -p "$OUT"
 # The kernel's code model; calls of the kernel's functions without a table of addresses, which a module's loader does not know. These are options of
 # unstable Rust, as in the kernel itself.
 export RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$root/target/kernel
-export RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=yes -Cforce-unwind-tables=no -Zplt=yes"
-(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler \
+# A newer kernel lets the processor check that an indirect jump lands on an ENDBR instruction (IBT), which a table of jumps does not.
+tables=-Cjump-tables=no
+rustc -C help | grep -q jump-tables || tables=-Zno-jump-tables
+export RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=yes -Cforce-unwind-tables=no -Zplt=yes -Zcf-protection=branch $tables"
+(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rpmb \
   --target "$RUST_TARGET" -Zbuild-std=core)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,6 +33,8 @@ unknown=$(nm -u "$work/core.o" | awk '{ print $2 }' | grep -vxE 'memcpy|memmove|
 [ -z "$unknown" ] || { say "names that the kernel does not have:" $unknown; wrong=1; }
 objdump -d --no-show-raw-insn "$work/core.o" >"$work/code"
 ! grep -qE '%[xyz]mm|%st\b|\bfld|\bfst' "$work/code" || { say "registers that a kernel must not use"; wrong=1; }
+! grep -q notrack "$work/code" || { say "a table of jumps, which a kernel with IBT does not allow"; wrong=1; }
+grep -q endbr64 "$work/code" || { say "no ENDBR, which a kernel with IBT wants"; wrong=1; }
 # A frame of more than a page is taken in several steps.
 frames=$(awk '/^[0-9a-f]+ <.*>:$/ { name = $2 } /sub +\$0x[0-9a-f]+,%rsp/ { match($0, /\$0x[0-9a-f]+/); print name, substr($0, RSTART + 1, RLENGTH - 1) }' "$work/code" |
   while read -r name bytes; do echo "$((bytes)) $name"; done | awk '{ sum[$2] += $1 } END { for (name in sum) print sum[name], name }' | sort -rn)

@@ -3,6 +3,7 @@
 #include <linux/delay.h>
 #include <linux/module.h>
 #include "host.h"
+#include "versions.h"
 
 /* A card answers only some milliseconds after it was inserted: number of bring-up tries, and the
  * pause between them in ms. */
@@ -12,11 +13,14 @@
  * library ends every request in bounded time. */
 #define TIMEOUT_S 120
 
-static blk_status_t status_of(int32_t code)
+blk_status_t mmcq_ko_status(int32_t code)
 {
 	switch (code) {
 	case MMCQ_OK: return BLK_STS_OK;
-	case MMCQ_E_FULL: return BLK_STS_DEV_RESOURCE;
+	/* Linux tries again after some milliseconds. With BLK_STS_DEV_RESOURCE it would wait for the
+	 * end of another request of this disk, and there may be none: mappings and slots are also
+	 * taken by other devices and by the card's other areas. */
+	case MMCQ_E_FULL: return BLK_STS_RESOURCE;
 	case MMCQ_E_UNSUPPORTED: return BLK_STS_NOTSUPP;
 	case MMCQ_E_TIMEOUT: return BLK_STS_TIMEOUT;
 	case MMCQ_E_RANGE: return BLK_STS_TARGET;
@@ -39,7 +43,7 @@ static void done(struct mmcq_request *request, int32_t code)
 	if (code)
 		dev_warn_ratelimited(&pci->dev, "%s of %u blocks at %llu: %s\n", request->op == MMCQ_READ ? "read" : "request", request->blocks,
 				     request->lba, mmcq_error_name(code));
-	command->status = status_of(code);
+	command->status = mmcq_ko_status(code);
 	if (request->op != MMCQ_READ)
 		atomic_dec(&command->host->changes);
 	here = in_hardirq() && !command->entries && command->cpu == raw_smp_processor_id();
@@ -60,6 +64,7 @@ static bool op_of(struct request *rq, uint32_t *op)
 	case REQ_OP_FLUSH: *op = MMCQ_FLUSH; return true;
 	case REQ_OP_DISCARD: *op = MMCQ_DISCARD; return true;
 	case REQ_OP_WRITE_ZEROES: *op = MMCQ_ZEROES; return true;
+	case REQ_OP_SECURE_ERASE: *op = MMCQ_SECURE_ERASE; return true;
 	default: return false;
 	}
 }
@@ -90,7 +95,7 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 			atomic_dec(&disk->host->changes);
 		mmcq_ko_unmap_request(rq);
 	}
-	return status_of(code);
+	return mmcq_ko_status(code);
 }
 
 static void complete_rq(struct request *rq)
@@ -117,25 +122,24 @@ static void free_disk(struct gendisk *gendisk)
 
 static const struct block_device_operations disk_ops = { .owner = THIS_MODULE, .free_disk = free_disk };
 
-static void set_limits(struct request_queue *queue, struct host *host, const struct mmcq_card *card)
+static struct gendisk *alloc_disk(struct disk *disk)
 {
-	/* If DMA goes through bounce buffers, the size of one mapping is limited. */
-	unsigned int bytes = min_t(size_t, REQUEST_BYTES, dma_max_mapping_size(&host->pci->dev));
+	const struct mmcq_card *card = &disk->card;
+	/* Zeroes are made by an eMMC's trim only, as by Linux's own driver. By its SCR an SD card says
+	 * as well what erased blocks read as, but QEMU's card says zeros and erases to ones. */
+	bool trims = card->emmc && card->discard_blocks == 1;
+	const struct mmcq_ko_limits limits = {
+		.segments = card->pieces ? SEGMENTS : 1,
+		/* If DMA goes through bounce buffers, the size of one mapping is limited. */
+		.request_bytes = min_t(size_t, REQUEST_BYTES, dma_max_mapping_size(&disk->host->pci->dev)),
+		.cache = card->volatile_cache,
+		.fua = card->volatile_cache,
+		.discard_blocks = card->discard_blocks,
+		.zeroes = trims && card->zeroes,
+		.secure_erase = card->secure_erase,
+	};
 
-	blk_queue_logical_block_size(queue, 512);
-	blk_queue_dma_alignment(queue, 511);
-	blk_queue_max_segments(queue, card->pieces ? SEGMENTS : 1);
-	blk_queue_max_segment_size(queue, bytes);
-	blk_queue_max_hw_sectors(queue, bytes >> 9);
-	blk_queue_flag_set(QUEUE_FLAG_NONROT, queue);
-	blk_queue_flag_clear(QUEUE_FLAG_ADD_RANDOM, queue);
-	blk_queue_write_cache(queue, card->volatile_cache, card->volatile_cache);
-	if (card->discard_blocks) {
-		queue->limits.discard_granularity = card->discard_blocks << 9;
-		blk_queue_max_discard_sectors(queue, UINT_MAX >> 9);
-	}
-	if (card->zeroes)
-		blk_queue_max_write_zeroes_sectors(queue, UINT_MAX >> 9);
+	return mmcq_ko_alloc_disk(&disk->tags, &limits, disk);
 }
 
 static int add_disk_of(struct host *host, const struct mmcq_card *card)
@@ -147,6 +151,7 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 		return -ENOMEM;
 	disk->host = host;
 	disk->card = *card;
+	mutex_init(&disk->areas.lock);
 	disk->tags = (struct blk_mq_tag_set) {
 		.ops = &queue_ops, .nr_hw_queues = 1, .queue_depth = MMCQ_SLOTS, .numa_node = NUMA_NO_NODE, .timeout = TIMEOUT_S * HZ,
 		/* The library schedules requests itself, so no Linux scheduler is the default; the
@@ -156,25 +161,27 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 	error = blk_mq_alloc_tag_set(&disk->tags);
 	if (error)
 		goto no_tags;
-	disk->gendisk = blk_mq_alloc_disk(&disk->tags, disk);
+	disk->gendisk = alloc_disk(disk);
 	if (IS_ERR(disk->gendisk)) {
 		error = PTR_ERR(disk->gendisk);
 		goto no_disk;
 	}
 	snprintf(disk->gendisk->disk_name, DISK_NAME_LEN, "mmcqblk%u", host->number);
-	/* From here on free_disk frees the tag set and the disk. */
+	/* As soon as the disk is added, free_disk frees the tag set and the disk. */
 	disk->gendisk->private_data = disk;
 	disk->gendisk->fops = &disk_ops;
-	set_limits(disk->gendisk->queue, host, card);
 	set_disk_ro(disk->gendisk, card->read_only);
 	set_capacity(disk->gendisk, card->blocks);
 	WRITE_ONCE(host->disk, disk);
 	error = device_add_disk(&host->pci->dev, disk->gendisk, NULL);
-	if (error) {
-		WRITE_ONCE(host->disk, NULL);
-		put_disk(disk->gendisk);
-	}
-	return error;
+	if (error)
+		goto not_added;
+	mmcq_ko_add_areas(disk);
+	mmcq_ko_add_report(disk);
+	return 0;
+not_added:
+	WRITE_ONCE(host->disk, NULL);
+	put_disk(disk->gendisk);
 no_disk:
 	blk_mq_free_tag_set(&disk->tags);
 no_tags:
@@ -182,11 +189,39 @@ no_tags:
 	return error;
 }
 
-/* Lets the disk's queue run again after the machine slept. */
+static void freeze(struct disk *disk)
+{
+	blk_mq_freeze_queue(disk->gendisk->queue);
+	mmcq_ko_freeze_areas(disk);
+}
+
+static void thaw(struct disk *disk)
+{
+	mmcq_ko_thaw_areas(disk);
+	blk_mq_unfreeze_queue(disk->gendisk->queue);
+}
+
+/* Lets all requests end before the machine sleeps. Afterwards the disk refuses requests until a
+ * look at the slot has found the same card. */
+void mmcq_ko_freeze(struct host *host)
+{
+	struct disk *disk = host->disk;
+
+	if (!disk)
+		return;
+	freeze(disk);
+	host->frozen = true;
+	WRITE_ONCE(disk->refuses, true);
+	/* An exchange with RPMB that has begun ends as well. */
+	mutex_lock(&disk->areas.lock);
+	mutex_unlock(&disk->areas.lock);
+}
+
+/* Lets the queues run again after the machine slept. */
 void mmcq_ko_thaw(struct host *host)
 {
 	if (host->frozen && host->disk)
-		blk_mq_unfreeze_queue(host->disk->gendisk->queue);
+		thaw(host->disk);
 	host->frozen = false;
 }
 
@@ -197,10 +232,13 @@ void mmcq_ko_remove_disk(struct host *host)
 
 	if (!disk)
 		return;
+	mmcq_ko_remove_report(disk);
+	mmcq_ko_remove_areas(disk);
 	del_gendisk(disk->gendisk);
 	/* No request is under way any more, so the library does not call mmcq_ko_piece for this
 	 * disk. */
 	WRITE_ONCE(host->disk, NULL);
+	mmcq_ko_free_areas(disk);
 	put_disk(disk->gendisk);
 }
 
@@ -221,41 +259,37 @@ static int32_t bring_up(struct host *host, struct mmcq_card *card)
  * otherwise the old disk is removed and a new one made. */
 static void card_came(struct host *host)
 {
-	struct mmcq_card *card = kzalloc(sizeof(*card), GFP_KERNEL);
+	struct mmcq_card card = {};
 	struct disk *disk = host->disk;
 	int32_t code;
 	int error;
 
-	if (!card)
-		return;
 	/* Requests for the previous card must not reach the new one. */
 	if (disk)
-		blk_mq_freeze_queue(disk->gendisk->queue);
-	code = bring_up(host, card);
+		freeze(disk);
+	code = bring_up(host, &card);
 	if (disk) {
-		bool same = !code && !memcmp(card->cid, disk->card.cid, sizeof(card->cid)) && card->blocks == disk->card.blocks;
+		bool same = !code && !memcmp(card.cid, disk->card.cid, sizeof(card.cid)) && card.blocks == disk->card.blocks;
 
 		WRITE_ONCE(disk->refuses, !same);
 		mmcq_ko_thaw(host);
-		blk_mq_unfreeze_queue(disk->gendisk->queue);
+		thaw(disk);
 		if (same) {
-			set_capacity_and_notify(disk->gendisk, card->blocks);
+			set_capacity_and_notify(disk->gendisk, card.blocks);
 			dev_info(&host->pci->dev, "the card is back\n");
-			goto out;
+			return;
 		}
 		mmcq_ko_remove_disk(host);
 	}
 	if (code) {
 		dev_err(&host->pci->dev, "no card could be brought up: %s\n", mmcq_error_name(code));
-		goto out;
+		return;
 	}
-	dev_info(&host->pci->dev, "%s, %llu blocks, %u lines at %u Hz%s%s\n", card->emmc ? "eMMC" : "SD", card->blocks, card->width, card->clock_hz,
-		 card->volatile_cache ? ", with a cache" : "", card->read_only ? ", read-only" : "");
-	error = add_disk_of(host, card);
+	dev_info(&host->pci->dev, "%s, %llu blocks, %u lines at %u Hz%s%s\n", card.emmc ? "eMMC" : "SD", card.blocks, card.width, card.clock_hz,
+		 card.volatile_cache ? ", with a cache" : "", card.read_only ? ", read-only" : "");
+	error = add_disk_of(host, &card);
 	if (error)
 		dev_err(&host->pci->dev, "no disk: %d\n", error);
-out:
-	kfree(card);
 }
 
 static void card_went(struct host *host)

@@ -20,9 +20,14 @@
 #define REQUEST_BYTES (512u << 10)
 
 /* The address that the library gets for a request's memory: a number made of the request's tag and
- * an offset (NUMBER_BYTES a tag), from NUMBERS on. No memory of the library lies in this range. */
-#define NUMBERS 0x40000000u
+ * an offset (NUMBER_BYTES a tag). The tag after the last stands for the areas' buffer. */
 #define NUMBER_BYTES (1u << 21)
+#define AREAS_TAG MMCQ_SLOTS
+
+/* Boot areas and general purpose partitions that an eMMC may have, and the size of the buffer
+ * that they and RPMB share. */
+#define AREAS 6
+#define AREA_BYTES (64u << 10)
 
 struct piece {
 	dma_addr_t bus;
@@ -48,6 +53,19 @@ struct command {
 	struct scatterlist list[SEGMENTS];
 };
 
+struct area;
+struct rpmb;
+
+/* The other partitions of an eMMC. */
+struct areas {
+	/* For the buffer: one request or exchange at a time. */
+	struct mutex lock;
+	void *memory;
+	dma_addr_t bus;
+	struct area *each[AREAS];
+	struct rpmb *rpmb;
+};
+
 /* The block device of a card. It exists until the card is gone and no program has it open. */
 struct disk {
 	struct host *host;
@@ -55,6 +73,8 @@ struct disk {
 	struct blk_mq_tag_set tags;
 	struct command *commands[MMCQ_SLOTS];
 	struct mmcq_card card;
+	struct areas areas;
+	struct dentry *report;
 	/* The slot is empty or has another card, so this disk refuses all requests. */
 	bool refuses;
 };
@@ -106,6 +126,23 @@ void mmcq_ko_unmap_request(struct request *rq);
 /* disk.c */
 void mmcq_ko_look(struct work_struct *work);
 void mmcq_ko_remove_disk(struct host *host);
+void mmcq_ko_freeze(struct host *host);
 void mmcq_ko_thaw(struct host *host);
+blk_status_t mmcq_ko_status(int32_t code);
+
+/* areas.c */
+void mmcq_ko_add_areas(struct disk *disk);
+void mmcq_ko_freeze_areas(struct disk *disk);
+void mmcq_ko_thaw_areas(struct disk *disk);
+void mmcq_ko_remove_areas(struct disk *disk);
+void mmcq_ko_free_areas(struct disk *disk);
+
+/* report.c */
+void mmcq_ko_add_report(struct disk *disk);
+void mmcq_ko_remove_report(struct disk *disk);
+
+/* rpmb.c */
+void mmcq_ko_add_rpmb(struct disk *disk);
+void mmcq_ko_remove_rpmb(struct disk *disk);
 
 #endif

@@ -7,9 +7,37 @@
  * coherent memory that mmcq_open gets. */
 #include "host.h"
 
-static bool is_number(u64 number)
+/* All numbers of a controller, and the two ranges that they may lie in. */
+#define ALL_BYTES ((MMCQ_SLOTS + 1) * NUMBER_BYTES)
+#define NUMBERS 0x40000000u
+
+/* The first number. The library's coherent memory has real addresses, so the numbers lie beside
+ * it. */
+static u32 first_number(const struct host *host)
 {
-	return number >= NUMBERS && number - NUMBERS < (u64)MMCQ_SLOTS * NUMBER_BYTES;
+	bool apart = host->dma_bus >= NUMBERS + ALL_BYTES || host->dma_bus + MMCQ_DMA_BYTES <= NUMBERS;
+
+	return apart ? NUMBERS : NUMBERS + 2 * ALL_BYTES;
+}
+
+static bool is_number(const struct host *host, u64 number)
+{
+	return number >= first_number(host) && number - first_number(host) < ALL_BYTES;
+}
+
+/* Returns what the library gets as the address of memory in the areas' buffer: a number, or the real
+ * address if the controller has no descriptors. 0: the memory is not in that buffer. */
+static u64 bus_of_area(const struct host *host, const void *memory)
+{
+	const struct disk *disk = READ_ONCE(host->disk);
+	size_t offset;
+
+	if (!disk || !disk->areas.memory)
+		return 0;
+	offset = (const char *)memory - (const char *)disk->areas.memory;
+	if (offset >= AREA_BYTES)
+		return 0;
+	return (disk->card.pieces ? first_number(host) + AREAS_TAG * NUMBER_BYTES : disk->areas.bus) + offset;
 }
 
 int32_t mmcq_ko_map(void *context, void *memory, size_t bytes, int32_t to_card, uint64_t *bus)
@@ -17,10 +45,9 @@ int32_t mmcq_ko_map(void *context, void *memory, size_t bytes, int32_t to_card, 
 	struct host *host = context;
 	dma_addr_t mapped;
 
-	if (is_number((uintptr_t)memory)) {
-		*bus = (uintptr_t)memory;
+	*bus = is_number(host, (uintptr_t)memory) ? (uintptr_t)memory : bus_of_area(host, memory);
+	if (*bus)
 		return MMCQ_OK;
-	}
 	/* The controller has no descriptors, so the request's memory is contiguous and has a real
 	 * address. */
 	mapped = dma_map_single(&host->pci->dev, memory, bytes, to_card ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
@@ -34,7 +61,7 @@ void mmcq_ko_unmap(void *context, uint64_t bus, void *memory, size_t bytes, int3
 {
 	struct host *host = context;
 
-	if (!is_number((uintptr_t)memory))
+	if (!is_number(host, (uintptr_t)memory) && !bus_of_area(host, memory))
 		dma_unmap_single(&host->pci->dev, bus, bytes, to_card ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 }
 
@@ -51,12 +78,18 @@ uint32_t mmcq_ko_piece(void *context, uint64_t bus, uint32_t bytes, uint64_t *re
 {
 	struct host *host = context;
 	struct disk *disk = READ_ONCE(host->disk);
-	u64 number = bus - NUMBERS;
+	u64 number = bus - first_number(host);
 	u32 offset = number % NUMBER_BYTES;
 	struct command *command;
 
-	if (!is_number(bus))
+	if (!is_number(host, bus))
 		return bytes;
+	if (number / NUMBER_BYTES == AREAS_TAG) {
+		if (!disk || offset >= AREA_BYTES)
+			return 0;
+		*real = disk->areas.bus + offset;
+		return min(bytes, AREA_BYTES - offset);
+	}
 	command = disk ? disk->commands[number / NUMBER_BYTES] : NULL;
 	if (!command)
 		return 0;
@@ -93,7 +126,7 @@ bool mmcq_ko_map_request(struct disk *disk, struct request *rq)
 		command->request.memory = page_address(all.bv_page) + all.bv_offset;
 		return true;
 	}
-	command->request.memory = (void *)(uintptr_t)(NUMBERS + rq->tag * NUMBER_BYTES);
+	command->request.memory = (void *)(uintptr_t)(first_number(disk->host) + rq->tag * NUMBER_BYTES);
 	disk->commands[rq->tag] = command;
 	if (blk_rq_nr_phys_segments(rq) == 1) {
 		struct bio_vec all = req_bvec(rq);

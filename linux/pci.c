@@ -309,12 +309,7 @@ static int suspend(struct device *device)
 
 	WRITE_ONCE(host->leaving, true);
 	cancel_work_sync(&host->look);
-	if (host->disk) {
-		blk_mq_freeze_queue(host->disk->gendisk->queue);
-		host->frozen = true;
-		/* The disk refuses requests until a look at the slot has found the same card. */
-		WRITE_ONCE(host->disk->refuses, true);
-	}
+	mmcq_ko_freeze(host);
 	/* Flushes the card's cache, announces to the card that its supply will be switched off, and
 	 * closes the controller. */
 	close_library(host);

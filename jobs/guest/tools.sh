@@ -1,6 +1,6 @@
 # Linux's own tools on an eMMC with everything: mmc-utils (EXT_CSD, RPMB, boot areas), ext4, f2fs, fstrim, blkdiscard. A line for each; the first
 # thing that is not in order ends the machine. tools/guest-tools.sh builds what this begins with.
-needs_linux "RPMB and boot areas"
+needs_linux "mmc extcsd and mmc bootpart"
 export LD_LIBRARY_PATH=/lib
 rpmb=/dev/mmcblk0rpmb
 for module in $(cat /modules/tools/list); do insmod /modules/tools/$module.ko || wrong "no module $module"; done

@@ -1,5 +1,7 @@
 //! Decodes the registers of a card into readable text.
 
+pub mod file;
+
 use mmcq::card::{Card, Family};
 use mmcq::host::{Timing, Width};
 use mmcq::spec::ParseError;
@@ -64,8 +66,8 @@ pub fn decode(card: &Card, ext_csd: Option<&[u8; 512]>) -> Result<Vec<Field>, Pa
             &[(ocr.ccs(), "CCS"), (ocr.s18a(), "S18A"), (ocr.uhs2(), "UHS-II"), (ocr.co2t(), "CO2T")],
         );
     }
-    cid(&mut Of("CID", &mut fields), card);
-    csd(&mut Of("CSD", &mut fields), card)?;
+    cid(&mut Of("CID", &mut fields), &card.cid, emmc, |_| card.made());
+    csd(&mut Of("CSD", &mut fields), &card.csd, emmc)?;
     match (&card.family, ext_csd) {
         (Family::Sd(sd), _) => {
             scr(&mut Of("SCR", &mut fields), &sd.scr)?;
@@ -92,26 +94,26 @@ fn kind(card: &Card) -> String {
     }
 }
 
-fn cid(of: &mut Of, card: &Card) {
-    of.put("raw", words(&card.cid));
-    let emmc = matches!(card.family, Family::Emmc(_));
-    let cid = if emmc { Cid::parse_emmc(&card.cid) } else { Cid::parse_sd(&card.cid) };
+/// Adds the fields of the CID. `made` returns year and month of manufacture, for which an eMMC's CID
+/// alone is not enough.
+fn cid(of: &mut Of, raw: &[u32; 4], emmc: bool, made: impl FnOnce(&Cid) -> (u16, u8)) {
+    of.put("raw", words(raw));
+    let cid = if emmc { Cid::parse_emmc(raw) } else { Cid::parse_sd(raw) };
     of.put("manufacturer", format!("{:#04x}", cid.manufacturer));
     of.put("OEM", if emmc { format!("{:#04x}", cid.oem) } else { text(&cid.oem.to_be_bytes()) });
     of.put("name", cid.name());
     of.put("revision", format!("{}.{}", cid.revision >> 4, cid.revision & 15));
     of.put("serial", format!("{:08x}", cid.serial));
-    let (year, month) = card.made();
+    let (year, month) = made(&cid);
     of.put("made", format!("{year}-{month:02}"));
     if let Some(form) = cid.form {
         of.put("form", format!("{form:?}"));
     }
 }
 
-fn csd(of: &mut Of, card: &Card) -> Result<(), ParseError> {
-    of.put("raw", words(&card.csd));
-    let emmc = matches!(card.family, Family::Emmc(_));
-    let csd = if emmc { Csd::parse_emmc(&card.csd) } else { Csd::parse_sd(&card.csd) }?;
+fn csd(of: &mut Of, raw: &[u32; 4], emmc: bool) -> Result<(), ParseError> {
+    of.put("raw", words(raw));
+    let csd = if emmc { Csd::parse_emmc(raw) } else { Csd::parse_sd(raw) }?;
     of.put("structure", format!("{:?}", csd.structure));
     of.put("TAAC, NSAC", format!("{}, {} clocks", time(csd.access_ns), csd.access_clocks));
     of.put("TRAN_SPEED", format!("{} MHz", f64::from(csd.tran_speed_hz) / 1e6));

@@ -1,4 +1,4 @@
-//! `mmcq card` brings a card up and shows its registers. `mmcq platforms` lists the boards and
+//! `mmcq card` brings a card up and shows its registers, or shows those of a file. `mmcq platforms` lists the boards and
 //! cards to choose from.
 
 use super::Error;
@@ -6,16 +6,21 @@ use super::form::{self, Form};
 use clap::Args;
 use mmcq_lab::board::{self, Board, Price};
 use mmcq_lab::platform::Platform;
+use mmcq_lab::registers::file::{FILE_BYTES_MAX, Registers, is_register_file};
 use mmcq_lab::registers::{self, Field};
 use mmcq_lab::sdio::{self, platform::Board as SdioBoard};
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Bring a card up on a board and print its registers, decoded
+/// Bring a card up on a board and print its registers, decoded; or those of a file
 #[derive(Debug, Args)]
 pub struct Card {
-    /// Image file with the card's content (opened read-only). The board's own card takes its size;
-    /// a card named by --card must fit into it (the rest of the image is not used)
+    /// A file of a card's registers, such as the kernel module prints
+    /// (/sys/kernel/debug/mmcq/0.card) and the folder zoo has. Or an image file with the card's
+    /// content (opened read-only): the board's own card takes its size; a card named by --card must
+    /// fit into it (the rest of the image is not used)
+    #[arg(value_name = "FILE")]
     image: Option<PathBuf>,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
@@ -32,6 +37,15 @@ pub struct Card {
 
 impl Card {
     pub fn run(self) -> Result<ExitCode, Error> {
+        if let Some(text) = self.image.as_deref().and_then(register_file) {
+            let fields = Registers::parse(&text).and_then(|registers| registers.decode());
+            let fields = fields.map_err(|why| {
+                let file = self.image.as_deref().unwrap_or(Path::new("")).display();
+                Error::Input(format!("{file}: {why}"))
+            })?;
+            self.form.print(|| as_table(&fields), || as_json(&fields))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
         let image = self.image.as_deref().map(|path| super::image(path, false)).transpose()?;
         let (medium, _lock) = image.unzip();
@@ -42,6 +56,18 @@ impl Card {
         self.form.print(|| as_table(&fields), || as_json(&fields))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns the text of a file of registers; `None`: it is an image, or cannot be read.
+fn register_file(path: &Path) -> Option<String> {
+    // A pipe would wait for its other end. What the kernel prints has no length before it is read.
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let mut file = std::fs::File::open(path).ok()?.take(FILE_BYTES_MAX);
+    let mut start = [0; 7];
+    file.read_exact(&mut start).ok().filter(|()| is_register_file(&start))?;
+    let mut text = String::from_utf8(start.to_vec()).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 pub(super) fn as_json(fields: &[Field]) -> String {

@@ -26,6 +26,9 @@ pub struct Device {
     /// Image file with the card's content. The board's own card takes its size; a card named by
     /// --card must fit into it (the rest of the image is not used) [default: generated memory]
     image: Option<PathBuf>,
+    /// The image is opened read-only, and the card's write protection switch says so
+    #[arg(long, requires = "image")]
+    read_only: bool,
     /// Path of the socket
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
@@ -60,7 +63,7 @@ fn read_schedule(path: &Path) -> Result<Schedule, Error> {
 impl Device {
     pub fn run(self) -> Result<ExitCode, Error> {
         let platform = device::platform(&self.platform).map_err(Error::Input)?;
-        let image = self.image.as_deref().map(|path| super::image(path, true)).transpose()?;
+        let image = self.image.as_deref().map(|path| super::image(path, !self.read_only)).transpose()?;
         let (medium, _lock) = image.unzip();
         let schedule = self.schedule.as_deref().map(read_schedule).transpose()?.unwrap_or_default();
         let [one, other] = ENDING;
