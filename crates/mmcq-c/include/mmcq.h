@@ -1,6 +1,6 @@
 /* mmcq.h: the mmcq card stack for C, under any RTOS or none.
  *
- * An SDHCI controller and the SD card or eMMC behind it. Open it, bring the card up, then read and
+ * An SDHCI controller, or Realtek's PCIe card reader, and the SD card or eMMC behind it. Open it, bring the card up, then read and
  * write blocks of 512 bytes from as many threads as you like: they share one queue. You bring
  * registers, a lock and a clock; on machines with caches or an IOMMU also map, unmap and sync. See
  * examples/c/card.c.
@@ -37,7 +37,7 @@ enum {
     MMCQ_OK = 0,
     MMCQ_E_ARGUMENT = -1,    /* a null pointer, a number out of range, a function that is missing */
     MMCQ_E_STATE = -2,       /* not open yet, open already, suspended, or another call is at the card's registers */
-    MMCQ_E_CONTROLLER = -3,  /* no SDHCI controller answers there */
+    MMCQ_E_CONTROLLER = -3,  /* no controller of the kind answers there */
     MMCQ_E_NO_CARD = -4,     /* no card in the slot, or not brought up yet */
     MMCQ_E_REMOVED = -5,     /* the card was taken out */
     MMCQ_E_RANGE = -6,       /* blocks beyond the end of the card */
@@ -150,7 +150,7 @@ typedef struct mmcq_platform {
      * address that no other request has. Elsewhere memory in pieces is refused, or moved by the CPU from where `memory` points. */
     uint32_t (*piece)(void *context, uint64_t bus, uint32_t bytes, uint64_t *real);
     /* Memory for descriptors and registers, which the controller sees at `dma_bus` as the CPU does, without `sync`: MMCQ_DMA_BYTES at least, both
-     * addresses multiples of 128. `map`, `unmap` and `sync` are not called for it. It belongs to the library until mmcq_close has closed. NULL: the
+     * addresses multiples of MMCQ_DMA_ALIGN. `map`, `unmap` and `sync` are not called for it. It belongs to the library until mmcq_close has closed. NULL: the
      * library has memory of its own, and maps it. */
     void *dma;
     uint64_t dma_bus;
@@ -169,7 +169,14 @@ typedef struct mmcq_platform {
 #ifndef MMCQ_PIECES
 #define MMCQ_PIECES 128
 #endif
+/* MMCQ_RTSX: defined where the library was built with feature `rtsx`. */
+#ifdef MMCQ_RTSX
+#define MMCQ_DMA_ALIGN 1024
+#define MMCQ_DMA_BYTES ((16 * (MMCQ_PIECES + 1) + 1023) / 1024 * 1024 + 4096)
+#else
+#define MMCQ_DMA_ALIGN 128
 #define MMCQ_DMA_BYTES ((16 * (MMCQ_PIECES + 1) + 127) / 128 * 128 + 1024)
+#endif
 
 /* What was found in the slot. */
 typedef struct mmcq_card {
@@ -192,6 +199,11 @@ typedef struct mmcq_card {
 /* Opens controller number `host`, from 0 to MMCQ_HOSTS - 1. Needs `lock`, `unlock`, `now_ns` and a way to the registers. `platform` points to a whole structure;
  * what it promises holds until mmcq_close. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
+
+/* Instead of mmcq_open for Realtek's PCIe card reader with these PCI numbers; all else is the same. The library has it if it was built with feature
+ * `rtsx`. Registers: 32 bytes, of 4 bytes each. `quirks` is NULL, `flags` 0, `cache_line` 0 or 1. A request has 256 pieces at most, fewer than
+ * MMCQ_PIECES perhaps, and one of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not know this chip, and has touched no register. */
+int32_t mmcq_open_rtsx(uint32_t host, const mmcq_platform *platform, uint16_t vendor, uint16_t device);
 
 /* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. From then on the library keeps the
  * card (see above). `card` may be NULL.

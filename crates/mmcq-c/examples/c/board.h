@@ -6,6 +6,8 @@
 
 /* A controller with this card, one of the simulator's; NULL: no such card. */
 void *board_open(const char *card);
+/* The same with Realtek's card reader in the place of the SDHCI controller. */
+void *board_open_rtsx(const char *card);
 uint32_t board_read(void *board, uint16_t offset, uint8_t bytes);
 void board_write(void *board, uint16_t offset, uint8_t bytes, uint32_t value);
 uint64_t board_now_ns(void *board);
