@@ -14,7 +14,7 @@ mkdir -p "$OUT"
 # unstable Rust, as in the kernel itself.
 export RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$root/target/kernel
 export RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=yes -Cforce-unwind-tables=no -Zplt=yes"
-(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler \
+(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rtsx \
   --target "$RUST_TARGET" -Zbuild-std=core)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

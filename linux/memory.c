@@ -55,7 +55,8 @@ uint32_t mmcq_ko_piece(void *context, uint64_t bus, uint32_t bytes, uint64_t *re
 	u32 offset = number % NUMBER_BYTES;
 	struct command *command;
 
-	if (!is_number(bus))
+	/* The library's own memory, which may lie among the numbers. */
+	if (!is_number(bus) || bus - host->dma_bus < MMCQ_DMA_BYTES)
 		return bytes;
 	command = disk ? disk->commands[number / NUMBER_BYTES] : NULL;
 	if (!command)
