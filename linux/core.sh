@@ -17,7 +17,7 @@ export RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$root/target/kerne
 tables=-Cjump-tables=no
 rustc -C help | grep -q jump-tables || tables=-Zno-jump-tables
 export RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=yes -Cforce-unwind-tables=no -Zplt=yes -Zcf-protection=branch $tables"
-(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rpmb \
+(cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rpmb,rtsx \
   --target "$RUST_TARGET" -Zbuild-std=core)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -79,9 +79,29 @@ struct disk {
 	bool refuses;
 };
 
+struct host;
+
+/* What differs between the kinds of controllers. */
+struct kind {
+	const char *name;
+	/* The PCI region with the registers, and the number of bytes that it has at least. */
+	int region;
+	u32 bytes;
+	/* Opens the controller in the library. */
+	int32_t (*open)(struct host *host, struct mmcq_platform *platform);
+	/* Returns true if the controller interrupts now. */
+	bool (*interrupts)(struct host *host);
+	/* Switches the controller's interrupts off. */
+	void (*mute)(struct host *host);
+	/* Waits briefly, in the interrupt handler, for the answer to the library's question for the
+	 * card's status; returns true if the answer came. NULL: the answer takes too long. */
+	bool (*waits_for_status)(struct host *host);
+};
+
 struct host {
 	u32 number;
 	struct pci_dev *pci;
+	const struct kind *kind;
 	void __iomem *registers;
 	int irq;
 	/* The lock behind `lock` and `unlock`, and the interrupt flags that `lock` saved. */
@@ -122,6 +142,9 @@ void mmcq_ko_sync(void *host, uint64_t bus, void *memory, size_t bytes);
 uint32_t mmcq_ko_piece(void *host, uint64_t bus, uint32_t bytes, uint64_t *real);
 bool mmcq_ko_map_request(struct disk *disk, struct request *rq);
 void mmcq_ko_unmap_request(struct request *rq);
+
+/* rtsx.c */
+const struct kind *mmcq_ko_reader(const struct pci_dev *pci);
 
 /* disk.c */
 void mmcq_ko_look(struct work_struct *work);

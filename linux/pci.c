@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* pci.c: SDHCI controllers behind PCI. The driver takes no controller by itself: `ids`, `new_id` or
- * `driver_override` must name one. */
+/* pci.c: controllers behind PCI: SDHCI, and Realtek's readers (rtsx.c). The driver takes no
+ * controller by itself: `ids`, `new_id` or `driver_override` must name one. */
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/interrupt.h>
@@ -14,6 +14,7 @@
 #define COMMAND_COMPLETE BIT(0)
 #define ERROR BIT(15)
 #define SIGNAL_ENABLE 0x38
+#define REGISTER_BYTES 256
 /* The SDHCI Command register; its upper byte is the index of the last command. CMD13 asks for the
  * card's status; STATUS_LOOKS is how often its answer is polled for. */
 #define COMMAND 0x0e
@@ -97,9 +98,24 @@ void mmcq_panic(void)
 	panic("mmcq: a mistake of its own");
 }
 
-/* ---- Interrupt and alarm ---- */
+/* ---- SDHCI controllers ---- */
+static int32_t open_sdhci(struct host *host, struct mmcq_platform *platform)
+{
+	return mmcq_open(host->number, platform);
+}
+
+static bool interrupts(struct host *host)
+{
+	return readl(host->registers + STATUS) & readl(host->registers + SIGNAL_ENABLE);
+}
+
+static void mute(struct host *host)
+{
+	writel(0, host->registers + SIGNAL_ENABLE);
+}
+
 /* After a write the library sends CMD13 for its status. The answer comes sooner than an interrupt
- * would reach the CPU, so the handler polls for it. Returns true if it came. */
+ * would reach the CPU, so the handler polls for it. */
 static bool waits_for_status(struct host *host)
 {
 	int looks;
@@ -112,6 +128,12 @@ static bool waits_for_status(struct host *host)
 	return false;
 }
 
+static const struct kind sdhci = {
+	.name = "SDHCI controller", .bytes = REGISTER_BYTES, .open = open_sdhci, .interrupts = interrupts, .mute = mute,
+	.waits_for_status = waits_for_status,
+};
+
+/* ---- Interrupt and alarm ---- */
 static irqreturn_t on_irq(int irq, void *context)
 {
 	struct host *host = context;
@@ -121,7 +143,7 @@ static irqreturn_t on_irq(int irq, void *context)
 	if (READ_ONCE(host->silent))
 		return IRQ_NONE;
 	ours = mmcq_on_irq(host->number);
-	host->served = ours && atomic_read(&host->changes) && waits_for_status(host);
+	host->served = ours && host->kind->waits_for_status && atomic_read(&host->changes) && host->kind->waits_for_status(host);
 	if (host->served)
 		mmcq_on_irq(host->number);
 	/* An MSI always belongs to this controller; a pin may be shared. */
@@ -135,7 +157,7 @@ static bool waits_for_irq(struct host *host)
 {
 	unsigned long flags;
 
-	if (host->waited || !(readl(host->registers + STATUS) & readl(host->registers + SIGNAL_ENABLE)))
+	if (host->waited || !host->kind->interrupts(host))
 		return false;
 	spin_lock_irqsave(&host->lock, flags);
 	if (!hrtimer_is_queued(&host->timer))
@@ -187,13 +209,13 @@ DEFINE_SHOW_ATTRIBUTE(state);
 /* ---- Probe, remove, suspend, resume, shutdown ---- */
 static int32_t open_library(struct host *host)
 {
-	const struct mmcq_platform platform = {
+	struct mmcq_platform platform = {
 		.context = host, .base = (void __force *)host->registers, .lock = lock, .unlock = unlock, .now_ns = now_ns, .set_alarm = set_alarm,
 		.wait = wait, .map = mmcq_ko_map, .unmap = mmcq_ko_unmap, .sync = mmcq_ko_sync, .piece = mmcq_ko_piece, .card_event = card_event,
 		.quirks = quirks, .flags = emmc_18 ? MMCQ_EMMC_18 : 0, .dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
 	};
 
-	return mmcq_open(host->number, &platform);
+	return host->kind->open(host, &platform);
 }
 
 /* Switches interrupt and alarm off, and then closes the controller in the library. */
@@ -206,7 +228,7 @@ static int32_t close_library(struct host *host)
 	hrtimer_cancel(&host->timer);
 	code = mmcq_close(host->number);
 	/* Other devices may share the interrupt line, so it is enabled again. */
-	writel(0, host->registers + SIGNAL_ENABLE);
+	host->kind->mute(host);
 	enable_irq(host->irq);
 	if (code)
 		dev_warn(&host->pci->dev, "closed with %s\n", mmcq_error_name(code));
@@ -217,6 +239,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 {
 	struct device *device = &pci->dev;
 	struct host *host = devm_kzalloc(device, sizeof(*host), GFP_KERNEL);
+	const struct kind *kind = mmcq_ko_reader(pci) ?: &sdhci;
 	int error;
 	int32_t code;
 	char name[8];
@@ -224,15 +247,16 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	if (!host)
 		return -ENOMEM;
 	host->pci = pci;
+	host->kind = kind;
 	error = pcim_enable_device(pci);
 	if (error)
 		return dev_err_probe(device, error, "the controller cannot be enabled\n");
-	if (!(pci_resource_flags(pci, 0) & IORESOURCE_MEM) || pci_resource_len(pci, 0) < 256)
-		return dev_err_probe(device, -ENODEV, "no SDHCI controller: its first region is no 256 bytes of memory\n");
-	error = pcim_iomap_regions(pci, BIT(0), KBUILD_MODNAME);
+	if (!(pci_resource_flags(pci, kind->region) & IORESOURCE_MEM) || pci_resource_len(pci, kind->region) < kind->bytes)
+		return dev_err_probe(device, -ENODEV, "no %s: its region %d is no %u bytes of memory\n", kind->name, kind->region, kind->bytes);
+	error = pcim_iomap_regions(pci, BIT(kind->region), KBUILD_MODNAME);
 	if (error)
 		return dev_err_probe(device, error, "the registers are another driver's\n");
-	host->registers = pcim_iomap_table(pci)[0];
+	host->registers = pcim_iomap_table(pci)[kind->region];
 	error = dma_set_mask_and_coherent(device, DMA_BIT_MASK(32));
 	if (error)
 		return dev_err_probe(device, error, "no memory below 4 GiB\n");
@@ -264,7 +288,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 		if (code == MMCQ_E_ARGUMENT)
 			dev_err(device, "quirks=%s: not a list of their names\n", quirks);
 		else
-			dev_err(device, "no SDHCI controller that answers: %s\n", mmcq_error_name(code));
+			dev_err(device, "no %s that answers or is known: %s\n", kind->name, mmcq_error_name(code));
 		goto not_open;
 	}
 	error = request_irq(host->irq, on_irq, IRQF_SHARED, KBUILD_MODNAME, host);

@@ -8,7 +8,8 @@ store=$PWD/target/judges/linux
 # What is taken from the kernel's package; the folder is made anew when this changes.
 parts=('./boot/vmlinuz*' './lib/modules/*/kernel/drivers/mmc/*' './lib/modules/*/kernel/drivers/vfio/*' './lib/modules/*/kernel/virt/*'
   './lib/modules/*/kernel/block/*' './lib/modules/*/kernel/fs/*' './lib/modules/*/kernel/lib/*' './lib/modules/*/kernel/crypto/*'
-  './lib/modules/*/kernel/drivers/bluetooth/*' './lib/modules/*/kernel/net/bluetooth/*' './lib/modules/*/kernel/net/rfkill/*')
+  './lib/modules/*/kernel/drivers/bluetooth/*' './lib/modules/*/kernel/net/bluetooth/*' './lib/modules/*/kernel/net/rfkill/*'
+  './lib/modules/*/kernel/drivers/misc/cardreader/*')
 [ "$(cat "$store/ready" 2>/dev/null)" != "${parts[*]}" ] || exit 0
 for program in apt-get dpkg-deb; do
   command -v $program >/dev/null || { say "no $program: this needs Debian"; exit 2; }

@@ -77,7 +77,7 @@ cp "$linux/bin/busybox" "$root/bin/busybox"
 for program in load probe; do
   gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/$program" $sources/$program.c
 done
-for module in mmc_core mmc_block cqhci sdhci bfq; do
+for module in mmc_core mmc_block cqhci sdhci bfq rtsx_pci rtsx_pci_sdmmc; do
   file=$(find "$linux/lib/modules/$release" -name "$module.ko*" | head -1)
   case $file in
     '') say "the kernel's package has no module $module"; exit 2 ;;

@@ -3,7 +3,8 @@
 # for this machine or for a Rust target such as thumbv7em-none-eabihf. It installs include/mmcq.h,
 # lib/libmmcq_c.a, and the files for `pkg-config --cflags --libs mmcq` and for CMake's
 # `find_package(mmcq)` with the library `mmcq::mmcq`. The program that links the library must have a
-# function `mmcq_panic` (see mmcq.h). FEATURES=rpmb also builds the functions for RPMB.
+# function `mmcq_panic` (see mmcq.h). FEATURES=rpmb also builds the functions for
+# RPMB, FEATURES=rtsx those for Realtek's card readers; FEATURES=rpmb,rtsx both.
 #
 # install-c.sh --try: installs into a temporary folder, and builds and runs a program by pkg-config
 # and one by CMake.
@@ -24,7 +25,8 @@ build() { # target or nothing; prints the library's path
 }
 
 install_to() { # prefix, library
-  local prefix=$1 version
+  local prefix=$1 version define=
+  case ,${FEATURES:-}, in *,rtsx,*) define=MMCQ_RTSX ;; esac
   version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
   mkdir -p "$prefix/include" "$prefix/lib/pkgconfig" "$prefix/lib/cmake/mmcq"
   prefix=$(cd "$prefix" && pwd)
@@ -35,16 +37,17 @@ prefix=\${pcfiledir}/../..
 Name: mmcq
 Description: a card stack: an SDHCI controller and the SD card or eMMC behind it
 Version: $version
-Cflags: -I\${prefix}/include
+Cflags: -I\${prefix}/include${define:+ -D$define}
 Libs: -L\${prefix}/lib -lmmcq_c
 EOF
-  cat >"$prefix/lib/cmake/mmcq/mmcq-config.cmake" <<'EOF'
-get_filename_component(mmcq_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+  cat >"$prefix/lib/cmake/mmcq/mmcq-config.cmake" <<EOF
+get_filename_component(mmcq_prefix "\${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 if(NOT TARGET mmcq::mmcq)
   add_library(mmcq::mmcq STATIC IMPORTED)
   set_target_properties(mmcq::mmcq PROPERTIES
-    IMPORTED_LOCATION "${mmcq_prefix}/lib/libmmcq_c.a"
-    INTERFACE_INCLUDE_DIRECTORIES "${mmcq_prefix}/include")
+    IMPORTED_LOCATION "\${mmcq_prefix}/lib/libmmcq_c.a"
+    INTERFACE_COMPILE_DEFINITIONS "$define"
+    INTERFACE_INCLUDE_DIRECTORIES "\${mmcq_prefix}/include")
 endif()
 EOF
   # Before 1.0 a minor version may break programs.

@@ -88,7 +88,8 @@ static struct {
 
 static const char *library = "", *platform = "generic", *card = "", *bus_log = "", *counters = "", *schedule = "";
 static const char *device_path = "/machine/peripheral/slot";
-static int64_t read_ns, write_ns, irq_ns, shift, designware;
+static const char *kind = "sdhci";
+static int64_t read_ns, write_ns, irq_ns, shift;
 // A mark of BEGIN also begins the schedule.
 enum { MARK = 0xf0, BEGIN = 3, CPUS = 8, BAR_BYTES = 256, WINDOW_BYTES = 4096 };
 #define WINDOW UINT64_C(0xfed80000)
@@ -232,17 +233,28 @@ static void open_library(void) {
   }
 }
 
-// The device gets the numbers and the registers that Linux's dw_mmc-pci looks for. QEMU's own SDHCI stays behind BAR 0, and nothing drives it.
-static void become_designware(void) {
-  enum { QEMU_SDHCI = 0x00071b36, DW_MMC = 0x11070700 };
+// The device gets other numbers than those of QEMU's own, by which Linux's drivers know it.
+static void become(uint32_t numbers, const uint8_t class[3]) {
+  enum { QEMU_SDHCI = 0x00071b36, CLASS = 9 };
   uint32_t id;
   uint8_t *config = *(uint8_t **)((char *)device + PCI_CONFIG);
   memcpy(&id, config, sizeof id);
   if (id != QEMU_SDHCI) die("the device has another configuration: another QEMU than it is made for");
-  id = DW_MMC;
-  memcpy(config, &id, sizeof id);
-  memory_region_init_io(region, NULL, &ops, NULL, "mmcq", WINDOW_BYTES);
-  pci_register_bar(device, 2, 0, region);
+  memcpy(config, &numbers, sizeof numbers);
+  if (class) memcpy(config + CLASS, class, 3);
+}
+
+// The model's registers take the place of QEMU's own, at BAR 0. Or they are at BAR 2, where Linux's dw_mmc-pci looks for them; QEMU's SDHCI stays behind
+// BAR 0 then, and nothing drives it. Realtek's readers have a class of their own.
+static void connect(void *registers) {
+  static const uint8_t other_class[3] = { 0x00, 0x00, 0xff };
+  bool designware = !strcmp(kind, "designware");
+  if (designware) become(0x11070700, NULL);
+  else if (!strcmp(kind, "realtek")) become(0x524910ec, other_class);
+  else if (strcmp(kind, "sdhci")) die("kind: expected sdhci, designware or realtek");
+  memory_region_init_io(region, NULL, &ops, NULL, "mmcq", designware ? WINDOW_BYTES : BAR_BYTES);
+  if (designware) pci_register_bar(device, 2, 0, region);
+  else memory_region_add_subregion_overlap(registers, 0, region, 10);
 }
 
 // The machine is built, and stands still (-S).
@@ -261,12 +273,7 @@ static void attach(void *opaque) {
   if (!sim || (*schedule && lab.schedule(sim, schedule, error, sizeof error))) die(error);
   timer_init_full(event, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, on_event, NULL);
   timer_init_full(late, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, raise, NULL);
-  if (designware) {
-    become_designware();
-  } else {
-    memory_region_init_io(region, NULL, &ops, NULL, "mmcq", BAR_BYTES);
-    memory_region_add_subregion_overlap(registers, 0, region, 10);
-  }
+  connect(registers);
   memory_region_init_io(window, NULL, &ops, NULL, "mmcq-window", WINDOW_BYTES);
   memory_region_add_subregion_overlap(get_system_memory(), WINDOW, window, 10);
   vm_start();
@@ -296,7 +303,7 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void *info, int count, cha
     { "schedule", &schedule, NULL },
     { "device", &device_path, NULL },
     { "read", NULL, &read_ns }, { "write", NULL, &write_ns }, { "irq", NULL, &irq_ns }, { "shift", NULL, &shift },
-    { "designware", NULL, &designware },
+    { "kind", &kind, NULL },
   };
   for (int i = 0; i < count; i++) {
     size_t n = 0, length = strcspn(arguments[i], "=");

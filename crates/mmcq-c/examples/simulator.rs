@@ -1,10 +1,13 @@
-//! The board of the C examples: the register-accurate SDHCI model with a card, in virtual time, as
-//! C functions. Built as a static library that also contains the stack.
+//! The board of the C examples: a register-accurate model, of an SDHCI controller or of Realtek's
+//! card reader, with a card, in virtual time, as C functions. Built as a static library that also
+//! contains the stack.
 
 use mmcq::host::{Direction, Dma};
 use mmcq_sim::bench::card_named;
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::{BusError, DeviceMemory, MemoryConfig, ShadowMemory};
+use mmcq_sim::port::RegisterFile;
+use mmcq_sim::rtsx::{Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::world::Device;
@@ -68,29 +71,59 @@ impl DeviceMemory for Memory {
     }
 }
 
+/// A controller model whose registers are accessed by offset.
+trait Model: Controller + RegisterFile {}
+
+impl<M: Controller + RegisterFile> Model for M {}
+
 struct Board {
-    model: RefCell<Sdhci>,
+    model: RefCell<Box<dyn Model>>,
     /// The card while it is removed from the slot.
     out: RefCell<Option<Box<dyn Card>>>,
     memory: Memory,
     now_ns: Cell<u64>,
 }
 
-fn build(card: &str) -> Option<Board> {
+fn build(card: &str, reader: bool) -> Option<Board> {
     let memory = Memory { shadow: ShadowMemory::new(MemoryConfig::BITS32), ..Memory::default() };
-    let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card_named(card).ok()?));
+    let (card, seen) = (Some(card_named(card).ok()?), memory.clone());
+    let model: Box<dyn Model> = match reader {
+        true => Box::new(Rtsx::new(RtsxConfig::GENERIC, seen, card)),
+        false => Box::new(Sdhci::new(SdhciConfig::GENERIC_4_20, seen, card)),
+    };
     Some(Board { model: RefCell::new(model), out: RefCell::new(None), memory, now_ns: Cell::new(0) })
 }
 
-/// Makes a board with this card in its slot; returns null if the card is unknown.
+/// Makes a board with this card in the slot of an SDHCI controller; returns null if the card is
+/// unknown.
 ///
 /// # Safety
 /// `card` is a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn board_open(card: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { open(card, false) }
+}
+
+/// Makes a board with this card in the slot of Realtek's card reader; returns null if the card is
+/// unknown.
+///
+/// # Safety
+/// `card` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn board_open_rtsx(card: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { open(card, true) }
+}
+
+/// Makes a board.
+///
+/// # Safety
+/// `card` is a C string.
+unsafe fn open(card: *const c_char, reader: bool) -> *mut c_void {
     // SAFETY: the caller promises a C string.
     let card = unsafe { CStr::from_ptr(card) };
-    let board = card.to_str().ok().and_then(build);
+    let board = card.to_str().ok().and_then(|card| build(card, reader));
     board.map_or(std::ptr::null_mut(), |board| Box::into_raw(Box::new(board)).cast())
 }
 

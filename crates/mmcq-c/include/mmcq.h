@@ -1,10 +1,10 @@
 /* mmcq.h: the mmcq card stack for C, under any RTOS or none.
  *
- * The library drives an SDHCI controller and its card: SD card, eMMC or I/O card. Open the
- * controller, bring the card up, then read and write blocks of 512 bytes from as many threads as
- * you like: all calls share one queue. Your program provides registers, a lock and a clock; on a
- * machine with caches or an IOMMU it also provides `map`, `unmap` and `sync`. examples/c/card.c is
- * an example.
+ * The library drives an SDHCI controller or Realtek's PCIe card reader, and its card: SD card, eMMC
+ * or I/O card. Open the controller, bring the card up, then read and write blocks of 512 bytes from
+ * as many threads as you like: all calls share one queue. Your program provides registers, a lock and
+ * a clock; on a machine with caches or an IOMMU it also provides `map`, `unmap` and `sync`.
+ * examples/c/card.c is an example.
  *
  * The library keeps an SD card or eMMC working without calls for that purpose. It initialises a
  * card again that has lost its state. After damage on the wires it tunes the card again, or makes
@@ -42,8 +42,8 @@ enum {
     MMCQ_E_ARGUMENT = -1,    /* a null pointer, a number out of range, or a missing function */
     MMCQ_E_STATE = -2,       /* not possible now: not open, already open, suspended, or another
                                 call uses what this call needs */
-    MMCQ_E_CONTROLLER = -3,  /* no SDHCI controller responds at this address, or this one lacks
-                                what the driver needs */
+    MMCQ_E_CONTROLLER = -3,  /* no controller of this kind responds at this address, or this one
+                                lacks what the driver needs */
     MMCQ_E_NO_CARD = -4,     /* no card is in the slot, or none was brought up */
     MMCQ_E_REMOVED = -5,     /* the card was taken out */
     MMCQ_E_RANGE = -6,       /* the blocks are beyond the end of the card */
@@ -191,8 +191,8 @@ typedef struct mmcq_platform {
      * the library refuses memory in pieces, or the CPU transfers the data at `memory` itself. */
     uint32_t (*piece)(void *context, uint64_t bus, uint32_t bytes, uint64_t *real);
     /* Memory for descriptors and registers of the card. `dma` is its address for the CPU, `dma_bus`
-     * for the controller; both are multiples of 128, and both sides see the same content without
-     * `sync`. It has `dma_bytes` bytes, at least MMCQ_DMA_BYTES. The library never calls `map`,
+     * for the controller; both are multiples of MMCQ_DMA_ALIGN, and both sides see the same content
+     * without `sync`. It has `dma_bytes` bytes, at least MMCQ_DMA_BYTES. The library never calls `map`,
      * `unmap` and `sync` for this memory, and owns it until mmcq_close has closed the controller.
      * NULL: the library uses memory of its own, and maps it. */
     void *dma;
@@ -215,7 +215,14 @@ typedef struct mmcq_platform {
 #ifndef MMCQ_PIECES
 #define MMCQ_PIECES 128
 #endif
+/* MMCQ_RTSX: defined where the library was built with feature `rtsx`. */
+#ifdef MMCQ_RTSX
+#define MMCQ_DMA_ALIGN 1024
+#define MMCQ_DMA_BYTES ((16 * (MMCQ_PIECES + 1) + 1023) / 1024 * 1024 + 4096)
+#else
+#define MMCQ_DMA_ALIGN 128
 #define MMCQ_DMA_BYTES ((16 * (MMCQ_PIECES + 1) + 127) / 128 * 128 + 1024)
+#endif
 
 /* The card that mmcq_bring_up has found. */
 typedef struct mmcq_card {
@@ -240,6 +247,14 @@ typedef struct mmcq_card {
  * It has at least `lock`, `unlock`, `now_ns`, and the registers in one of the two ways. Its
  * functions and memory must stay valid until mmcq_close. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
+
+/* Opens Realtek's PCIe card reader with these PCI numbers; call it instead of mmcq_open. All else is
+ * the same. The library has this function if it was built with feature `rtsx`. The reader has 32
+ * bytes of registers, which are accessed with 4 bytes each. `quirks` is NULL, `flags` is 0, and
+ * `cache_line` is 0 or 1. A request has at most 256 pieces (or MMCQ_PIECES, if that is less); a piece
+ * of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not know this chip, and has
+ * accessed no register. */
+int32_t mmcq_open_rtsx(uint32_t host, const mmcq_platform *platform, uint16_t vendor, uint16_t device);
 
 /* Switches the slot's power on, and initialises the card with the fastest bus that controller and
  * card support. Call it again after a change of cards. Afterwards the library keeps the card

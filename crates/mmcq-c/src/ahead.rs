@@ -18,6 +18,9 @@ use mmcq::host::{Direction, DmaError};
 /// Largest number of calls with memory in the table; further calls wait.
 const CALLS_MAX: usize = SLOTS;
 
+/// Largest number of lists that a driver maps: one of descriptors. Realtek's card reader has two.
+const LISTS_MAX: usize = if cfg!(feature = "rtsx") { 2 } else { 1 };
+
 /// A mapping for DMA: memory, direction and bus address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
@@ -82,8 +85,8 @@ pub(crate) struct Ahead {
     calls: [Cell<Option<Mapping>>; CALLS_MAX],
     /// Entries that have a mapping, one bit each; a search checks only these entries.
     used: Cell<u64>,
-    /// The descriptor table, which the driver maps once; closing the controller unmaps it.
-    table: Cell<Option<Mapping>>,
+    /// The lists that the driver maps once; closing the controller unmaps them.
+    lists: [Cell<Option<Mapping>>; LISTS_MAX],
     /// Whether the driver is being made.
     opening: Cell<bool>,
     /// Whether a controller that cannot be stopped has memory of a request that has ended.
@@ -100,7 +103,7 @@ impl Ahead {
         Ahead {
             calls: [const { Cell::new(None) }; CALLS_MAX],
             used: Cell::new(0),
-            table: Cell::new(None),
+            lists: [const { Cell::new(None) }; LISTS_MAX],
             opening: Cell::new(false),
             has_kept: AtomicBool::new(false),
             kept: Cell::new(0),
@@ -124,27 +127,27 @@ impl Ahead {
         self.has_kept.load(Ordering::Acquire)
     }
 
-    /// Sets whether the driver is being made. During that time, the mapping that the driver makes
-    /// is that of its descriptor table.
+    /// Sets whether the driver is being made. During that time, the mappings that the driver makes
+    /// are those of its lists.
     pub fn set_opening(&self, opening: bool) {
         if opening {
-            self.table.set(None);
+            self.lists.iter().for_each(|list| list.set(None));
         }
         self.opening.set(opening);
     }
 
     /// Records a mapping that the driver has made itself, if the driver is being made.
     pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
-        if self.opening.get() {
-            self.table.set(Some(mapping()));
+        if self.opening.get()
+            && let Some(free) = self.lists.iter().find(|list| list.get().is_none())
+        {
+            free.set(Some(mapping()));
         }
     }
 
-    /// Ends the driver's own mapping, after the driver was dropped.
+    /// Ends the driver's own mappings, after the driver was dropped.
     pub fn close(&self, platform: &mmcq_platform) {
-        if let Some(table) = self.table.take() {
-            table.end(platform);
-        }
+        self.lists.iter().filter_map(Cell::take).for_each(|list| list.end(platform));
         self.used.set(0);
     }
 

@@ -4,11 +4,12 @@
 
 use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_E_STATE, MMCQ_OK};
-use crate::dma::Room;
+pub(crate) use crate::controller::Driver;
+use crate::controller::writes_lists;
+use crate::dma::{Lists, Room};
 use crate::events::CardEvents;
 use crate::held::Held;
-use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
-use crate::sizes::DESCRIPTORS;
+use crate::platform::{Its, mmcq_idle, mmcq_platform};
 pub(crate) use crate::sizes::{HOSTS, SLOTS};
 use crate::submit::Waiting;
 use crate::supervisor::{Supervisor, brought_up, examined};
@@ -21,13 +22,11 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::Poll;
 use mmcq::block::BlockDevice;
 use mmcq::card::{Card, Family};
-use mmcq::engine::{BLOCK_BYTES, DmaBuf, Erasing, Error, Irreversible};
-use mmcq::host::sdhci::{self, Sdhci, TransferMode};
+use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Erasing, Error, Irreversible};
 use mmcq::host::{Direction, DmaError, Width};
 use mmcq::sched::Fifo;
 use mmcq::task::{Idle, Timer};
 
-pub(crate) type Driver = Sdhci<Its, Its, DESCRIPTORS>;
 pub(crate) type Stack = mmcq::task::Stack<(Its, Driver), SLOTS>;
 pub(crate) type Device = BlockDevice<'static, (Its, Driver), SLOTS>;
 
@@ -100,6 +99,54 @@ impl Place {
             card: Cell::new(Held::Nothing),
             bring_ups: Cell::new(0),
         }
+    }
+
+    /// Begins to open the controller with this platform; `make` makes its driver in the memory that
+    /// it gets. Returns a code of `mmcq.h`.
+    ///
+    /// # Safety
+    /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`, and the platform is complete.
+    pub unsafe fn open(
+        &'static self,
+        timer: Timer,
+        platform: mmcq_platform,
+        make: impl FnOnce(Its, &'static mut Lists) -> Result<(Driver, Config), i32>,
+    ) -> i32 {
+        if self.state.load(Ordering::Acquire) != CLOSED {
+            return MMCQ_E_STATE;
+        }
+        // SAFETY: the controller is closed, so no other call reads it; the caller promises not to
+        // open it twice at once.
+        unsafe { (*self.platform.get()).write(platform) };
+        self.state.store(OPENING, Ordering::Release);
+        let Some(its) = self.platform().map(|platform| Its(platform, &self.ahead)) else {
+            return MMCQ_E_STATE;
+        };
+        let room = platform.dma_room().map_or(self.room.get(), NonNull::as_ptr);
+        // SAFETY: the memory is the library's own. Or it is large enough and aligned, and the
+        // program promises that the library may use it until the close. Any content is valid. Only
+        // the driver of an open controller uses it, and there is none.
+        let room = unsafe { &mut *room };
+        self.ahead.set_opening(true);
+        let made = make(its, &mut room.lists);
+        self.ahead.set_opening(false);
+        let (driver, config) = match made {
+            Ok(made) => made,
+            Err(code) => {
+                self.state.store(CLOSED, Ordering::Release);
+                return code;
+            }
+        };
+        // Each buffer is used once: a close gives up the earlier one with the stack that may have
+        // had it.
+        self.scratch_buf.set(Some(DmaBuf::from_static(&mut room.scratch.0)));
+        self.supervisor.scratch.set(Some(DmaBuf::from_static(&mut room.supervisor_scratch.0)));
+        self.events.begin();
+        // SAFETY: no call reads the stack before the state is `OPEN`.
+        let stack = unsafe { &mut *self.stack.get() };
+        Stack::write_to(stack, its, timer, driver, config, Fifo);
+        self.state.store(OPEN, Ordering::Release);
+        MMCQ_OK
     }
 
     /// Calls the program's callbacks for events outside of its calls: requests that have ended,
@@ -229,7 +276,8 @@ const TIMERS: [Timer; 8] = {
     timers!(0 1 2 3 4 5 6 7)
 };
 
-fn place(host: u32) -> Option<(&'static Place, Timer)> {
+/// Returns the place and the timer of controller number `host`; `None` if the number is too large.
+pub(crate) fn place(host: u32) -> Option<(&'static Place, Timer)> {
     let host = usize::try_from(host).ok()?;
     Some((PLACES.get(host)?, *TIMERS.get(host)?))
 }
@@ -241,63 +289,6 @@ pub(crate) fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'stati
         (Some(stack), Some(platform)) => Ok((place, stack, platform)),
         _ => Err(MMCQ_E_STATE),
     }
-}
-
-/// Opens a controller; `mmcq.h` has the contract.
-///
-/// # Safety
-/// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) -> i32 {
-    let Some((place, timer)) = place(host) else { return MMCQ_E_ARGUMENT };
-    if platform.is_null() || !platform.is_aligned() {
-        return MMCQ_E_ARGUMENT;
-    }
-    // SAFETY: not null, aligned, and the caller promises a complete structure.
-    let platform = unsafe { platform.read() };
-    let (true, Some(quirks)) = (platform.is_complete(), platform.quirks()) else { return MMCQ_E_ARGUMENT };
-    if platform.flags & !MMCQ_EMMC_18 != 0 {
-        return MMCQ_E_ARGUMENT;
-    }
-    if place.state.load(Ordering::Acquire) != CLOSED {
-        return MMCQ_E_STATE;
-    }
-    // SAFETY: the controller is closed, so no other call reads it; the caller promises not to open
-    // it twice at once.
-    unsafe { (*place.platform.get()).write(platform) };
-    place.state.store(OPENING, Ordering::Release);
-    let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
-    let room = platform.dma_room().map_or(place.room.get(), NonNull::as_ptr);
-    // SAFETY: the memory is the library's own. Or it is large enough and aligned, and the program
-    // promises that the library may use it until the close. Any content is valid. Only the driver
-    // of an open controller uses it, and there is none.
-    let room = unsafe { &mut *room };
-    let mut config = if platform.flags & MMCQ_EMMC_18 != 0 {
-        sdhci::SdhciConfig::emmc_18()
-    } else {
-        sdhci::SdhciConfig::new()
-    };
-    config.quirks = config.quirks.with(quirks);
-    place.ahead.set_opening(true);
-    let driver = Sdhci::new(its, its, &mut room.table, config);
-    place.ahead.set_opening(false);
-    let driver = match driver {
-        Ok(driver) => driver,
-        Err(error) => {
-            place.state.store(CLOSED, Ordering::Release);
-            return code::of_init(error);
-        }
-    };
-    // Each buffer is used once: a close gives up the earlier one with the stack that may have had
-    // it.
-    place.scratch_buf.set(Some(DmaBuf::from_static(&mut room.scratch.0)));
-    place.supervisor.scratch.set(Some(DmaBuf::from_static(&mut room.supervisor_scratch.0)));
-    place.events.begin();
-    // SAFETY: no call reads the stack before the state is `OPEN`.
-    let stack = unsafe { &mut *place.stack.get() };
-    Stack::write_to(stack, its, timer, driver, platform.config(), Fifo);
-    place.state.store(OPEN, Ordering::Release);
-    MMCQ_OK
 }
 
 /// Brings up the card in the slot; `mmcq.h` has the contract.
@@ -360,7 +351,7 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
             Width::W8 => 8,
         },
         volatile_cache: geometry.is_some_and(|geometry| geometry.volatile_cache).into(),
-        pieces: writes_lists(stack).into(),
+        pieces: stack.with(|engine| engine.host().is_some_and(writes_lists)).into(),
         discard_blocks: geometry.map_or(0, |geometry| geometry.discard_blocks),
         zeroes: geometry.is_some_and(|geometry| geometry.zeros_by_erase).into(),
         read_only: geometry.is_some_and(|geometry| geometry.protected).into(),
@@ -374,11 +365,6 @@ fn erases_securely(stack: &Stack) -> bool {
     let leave = Irreversible::i_know_that_this_cannot_be_undone();
     let can = |erase: &Erasing| erase.securing(0, erase.group_blocks, leave).is_some();
     stack.with(|engine| can(&engine.abilities().erase))
-}
-
-/// Returns whether the memory of a request may consist of several segments.
-fn writes_lists(stack: &Stack) -> bool {
-    stack.with(|engine| engine.host().is_some_and(|driver| driver.transfer_mode() == TransferMode::Adma2))
 }
 
 /// Does one step of a thread that waits for a request: continues the supervisor, calls the

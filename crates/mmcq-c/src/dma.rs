@@ -3,6 +3,8 @@
 
 use crate::sizes::DESCRIPTORS;
 use mmcq::card::SCRATCH_BYTES;
+#[cfg(feature = "rtsx")]
+use mmcq::host::rtsx::Buffers;
 use mmcq::host::sdhci::Table;
 
 /// Memory for registers of a card; it consists of whole cache lines on every machine.
@@ -15,19 +17,45 @@ impl Scratch {
     }
 }
 
+/// What the drivers write for their controllers.
+#[repr(C)]
+pub(crate) struct Lists {
+    /// The lists of Realtek's card reader.
+    #[cfg(feature = "rtsx")]
+    pub buffers: Buffers,
+    /// The descriptors of an SDHCI controller.
+    pub table: Table<DESCRIPTORS>,
+}
+
+impl Lists {
+    const fn new() -> Self {
+        Lists {
+            #[cfg(feature = "rtsx")]
+            buffers: Buffers::new(),
+            table: Table::new(),
+        }
+    }
+}
+
 /// The memory of one controller. Any content is valid. In `mmcq.h` its length is `MMCQ_DMA_BYTES`.
 #[repr(C, align(128))]
 pub(crate) struct Room {
-    pub table: Table<DESCRIPTORS>,
+    pub lists: Lists,
     pub scratch: Scratch,
     /// Memory for registers of the card that the supervisor uses.
     pub supervisor_scratch: Scratch,
 }
 
+#[cfg(not(feature = "rtsx"))]
 const _: () = assert!(size_of::<Room>() == Table::<DESCRIPTORS>::BYTES.next_multiple_of(128) + 1024);
+#[cfg(feature = "rtsx")]
+const _: () = assert!(
+    size_of::<Room>() == Table::<DESCRIPTORS>::BYTES.next_multiple_of(1024) + 4096
+        && align_of::<Room>() == 1024
+);
 
 impl Room {
     pub const fn new() -> Self {
-        Room { table: Table::new(), scratch: Scratch::new(), supervisor_scratch: Scratch::new() }
+        Room { lists: Lists::new(), scratch: Scratch::new(), supervisor_scratch: Scratch::new() }
     }
 }

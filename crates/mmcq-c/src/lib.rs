@@ -1,5 +1,5 @@
-//! The mmcq stack for C: SDHCI controllers (two by default, eight at most) with a card each, under
-//! any RTOS.
+//! The mmcq stack for C, under any RTOS: SDHCI controllers and Realtek's card readers (two by
+//! default, eight at most), with a card each.
 //!
 //! A C program includes `include/mmcq.h`, which describes all functions and their contracts;
 //! `examples/c/card.c` is an example. Build the library for a target by
@@ -31,6 +31,7 @@
 mod ahead;
 mod api;
 mod code;
+mod controller;
 mod dma;
 mod events;
 mod extended;
@@ -52,9 +53,12 @@ mod turns;
 
 pub use api::{
     mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_may_sleep, mmcq_next_deadline_ns,
-    mmcq_on_irq, mmcq_open, mmcq_poll, mmcq_read, mmcq_write,
+    mmcq_on_irq, mmcq_poll, mmcq_read, mmcq_write,
 };
 pub use code::CODES;
+pub use controller::mmcq_open;
+#[cfg(feature = "rtsx")]
+pub use controller::mmcq_open_rtsx;
 pub use events::mmcq_card_present;
 pub use extended::{mmcq_close, mmcq_discard, mmcq_erase, mmcq_write_durable};
 pub use io::{

@@ -5,7 +5,6 @@
 use crate::ahead::{Ahead, Mapping};
 use crate::code::MMCQ_E_FULL;
 use crate::dma::Room;
-use crate::sizes::DESCRIPTORS;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
@@ -122,14 +121,22 @@ impl mmcq_platform {
         (skip.checked_add(len)? <= self.dma_bytes).then(|| self.dma_bus + skip as u64)
     }
 
-    /// Returns the settings of the stack. With `piece`, a merged transfer has at most as many
-    /// blocks as the list has descriptors: a piece that is not the last of its request has at least
-    /// one block, so the pieces of such a transfer fit into the list.
-    pub(crate) fn config(&self) -> Config {
+    /// Returns the settings of the stack, for a driver whose list has this many entries. With
+    /// `piece`, a merged transfer has at most as many blocks as the list has entries: a piece that
+    /// is not the last of its request has at least one block, so the pieces of such a transfer fit
+    /// into the list.
+    pub(crate) fn config(&self, entries: u32) -> Config {
         match self.piece {
-            Some(_) => Config::DEFAULT.merge_blocks(DESCRIPTORS as u32 - 1),
+            Some(_) => Config::DEFAULT.merge_blocks(entries),
             None => Config::DEFAULT,
         }
+    }
+
+    /// Returns whether the CPU sees, without cache maintenance, what a controller writes into its
+    /// lists.
+    #[cfg(feature = "rtsx")]
+    pub(crate) fn sees_lists(&self) -> bool {
+        self.map.is_none() || self.dma_room().is_some()
     }
 
     /// Returns the alignment that the begin and end of memory for reads need, in bytes.

@@ -16,7 +16,7 @@ typedef struct {
     int32_t code;
 } scattered;
 static scattered all[REQUESTS];
-static uint8_t own[MMCQ_DMA_BYTES + 128] __attribute__((aligned(128)));
+static uint8_t own[MMCQ_DMA_BYTES + MMCQ_DMA_ALIGN] __attribute__((aligned(MMCQ_DMA_ALIGN)));
 static int locked, ended, asked, other_maps;
 static uint64_t alarm_ns = UINT64_MAX;
 
@@ -125,9 +125,9 @@ int main(int argc, char **argv) {
      * `map`. */
     bad.dma_bytes--;
     IS(mmcq_open(0, &bad), MMCQ_E_ARGUMENT);
-    bad = p, bad.dma = own + 64;
+    bad = p, bad.dma = own + MMCQ_DMA_ALIGN / 2;
     IS(mmcq_open(0, &bad), MMCQ_E_ARGUMENT);
-    bad = p, bad.dma_bus += 64;
+    bad = p, bad.dma_bus += MMCQ_DMA_ALIGN / 2;
     IS(mmcq_open(0, &bad), MMCQ_E_ARGUMENT);
     bad = p, bad.map = NULL, bad.unmap = NULL, bad.sync = NULL;
     IS(mmcq_open(0, &bad), MMCQ_E_ARGUMENT);

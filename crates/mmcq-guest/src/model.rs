@@ -6,6 +6,7 @@ use mmcq_lab::platform::Platform;
 use mmcq_sim::memory::DeviceMemory;
 use mmcq_sim::mshc::Mshc;
 use mmcq_sim::port::RegisterFile;
+use mmcq_sim::rtsx::Rtsx;
 use mmcq_sim::sdhci::Sdhci;
 use mmcq_sim::slot::Controller;
 use std::cell::RefCell;
@@ -17,7 +18,8 @@ use std::rc::Rc;
 /// The file with the log of the bus. Its last lines may still be in the buffer in memory.
 pub(crate) type LogFile = Rc<RefCell<BufWriter<File>>>;
 
-/// A controller model whose registers are accessed by offset (SDHCI or DesignWare MSHC).
+/// A controller model whose registers are accessed by offset (SDHCI, DesignWare MSHC or
+/// Realtek's card reader).
 pub(crate) trait Model: Controller + RegisterFile {}
 
 impl<M: Controller + RegisterFile> Model for M {}
@@ -35,9 +37,11 @@ pub(crate) fn build(
     match platform.controller {
         ControllerConfig::Sdhci(config) => Ok(Box::new(Sdhci::new(config, memory, Some(slot()?)))),
         ControllerConfig::Mshc(config) => Ok(Box::new(Mshc::new(config, memory, Some(slot()?)))),
-        ControllerConfig::Rtsx(_) | ControllerConfig::Stm32Sdmmc(_) => {
-            Err(format!("platform {}: expected one whose controller is an sdhci or an mshc", platform.name))
-        }
+        ControllerConfig::Rtsx(config) => Ok(Box::new(Rtsx::new(config, memory, Some(slot()?)))),
+        ControllerConfig::Stm32Sdmmc(_) => Err(format!(
+            "platform {}: expected one whose controller is an sdhci, an mshc or an rtsx",
+            platform.name
+        )),
     }
 }
 

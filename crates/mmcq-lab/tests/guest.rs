@@ -93,7 +93,9 @@ impl Folder {
 fn what_a_machine_cannot_be_made_from_is_one_line() {
     let folder = Folder::with("#!/bin/sh\necho QEMU emulator version 8.2.0\n");
     folder.refused("", 2, &["version 8.2.0", "11.1.3"]);
-    folder.refused("--platform stream-rtsx", 2, &["stream-rtsx", "sdhci"]);
+    folder.refused("--platform stm32h7-sdmmc", 2, &["stm32h7-sdmmc", "sdhci"]);
+    folder.refused("--platform stream-rtsx --setting hsq-tag", 2, &["stream-rtsx", "setting none"]);
+    folder.refused("--platform stream-rtsx --image job", 2, &["stream-rtsx", "no image"]);
     folder.refused("--setting close", 2, &["close", "hsq-tag", "cqe"]);
     folder.refused("--setting cqe", 2, &["generic", "a queue engine at 0x200"]);
     folder.refused("--instruction-ns 3", 2, &["--instruction-ns 3"]);
@@ -219,18 +221,20 @@ fn a_guest_has_linux_s_driver_or_ours() {
     assert!(has(&words, "mmcq.setting=hsq-tag"), "{words:?}");
     // `mmcq.ko` receives parameters about the board: whether its lines can be at 1.8 V for an eMMC,
     // and its quirks.
-    for (line, emmc_18, departures) in [
-        ("", 0, ""),
-        ("--card emmc-hs200", 1, ""),
-        ("--platform hsq-sprd", 1, ""),
-        ("--platform fifo-sdhci", 1, ""),
-        ("--platform hsq-nobusy", 1, "no-busy-irq"),
+    for (line, kind, emmc_18, departures) in [
+        ("", "sdhci", 0, ""),
+        ("--card emmc-hs200", "sdhci", 1, ""),
+        ("--platform hsq-sprd", "sdhci", 1, ""),
+        ("--platform fifo-sdhci", "sdhci", 1, ""),
+        ("--platform hsq-nobusy", "sdhci", 1, "no-busy-irq"),
+        ("--platform stream-rtsx", "realtek", 0, ""),
     ] {
         let (setting, begins, words) = ran(&format!("--driver mmcq {line}"));
         assert_eq!((setting.as_str(), begins.as_str()), ("mmcq.ko", "with"), "{line}");
         for word in ["mmcq.driver=mmcq", "mmcq.setting=none"] {
             assert!(has(&words, word), "{line}: {words:?}");
         }
+        assert!(has(&words, &format!("mmcq.kind={kind}")), "{line}: {words:?}");
         assert!(has(&words, &format!("mmcq.emmc_18={emmc_18}")), "{line}: {words:?}");
         assert!(has(&words, &format!("mmcq.departures={departures}")), "{line}: {words:?}");
     }
@@ -242,8 +246,11 @@ fn what_a_driver_cannot_have_is_one_line() {
     std::fs::write(folder.path("mmcq.ko"), "").unwrap();
     folder.refused("--driver hsq --setting cqe", 2, &["--driver hsq", "cqe"]);
     folder.refused("--driver mmcq --setting hsq-tag", 2, &["--driver mmcq", "hsq-tag", "Linux's own"]);
-    folder.refused("--driver mmcq --platform stream-rtsx", 2, &["stream-rtsx", "SDHCI controllers alone"]);
-    folder.refused("--driver mmcq --platform mshc-pci", 2, &["mshc-pci", "SDHCI controllers alone"]);
+    folder.refused(
+        "--driver mmcq --platform mshc-pci",
+        2,
+        &["mshc-pci", "SDHCI and Realtek's readers alone"],
+    );
     folder.refused("--driver mmcq --card bt-type-a", 2, &["SD cards and eMMCs alone", "bt-type-a"]);
     folder.refused("--driver mmcq --image job", 2, &["--driver mmcq", "image"]);
 }

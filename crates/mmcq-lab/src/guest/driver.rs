@@ -25,6 +25,28 @@ pub enum Driver {
     Mmcq,
 }
 
+/// Kind of PCI device that the guest finds in its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// QEMU's own, with an SDHCI controller.
+    Sdhci,
+    /// The device that Linux's driver dw_mmc-pci takes, with its registers at BAR 2.
+    DesignWare,
+    /// Realtek's card reader RTS5249, which Linux's driver rtsx_pci takes.
+    Realtek,
+}
+
+impl Kind {
+    /// Returns the word for this kind, which the plugin of QEMU and the guest know.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Kind::Sdhci => "sdhci",
+            Kind::DesignWare => "designware",
+            Kind::Realtek => "realtek",
+        }
+    }
+}
+
 impl Machine {
     /// Returns the name of the setting in the report: that of Linux's driver, or `mmcq.ko`. With
     /// [`Driver::Hsq`] and [`Driver::Mmcq`], another setting or a firmware image is an error.
@@ -48,8 +70,13 @@ impl Machine {
     /// Returns an error for slots that the module cannot drive.
     pub(super) fn module_words(&self, platform: &Platform) -> Result<String, Failure> {
         let wrong = |why: String| Err(Failure::Input(format!("--driver mmcq: {why}")));
-        let ControllerConfig::Sdhci(controller) = &platform.controller else {
-            return wrong(format!("platform {}: mmcq.ko drives SDHCI controllers alone", platform.name));
+        let (fixed, sdhci) = match &platform.controller {
+            ControllerConfig::Sdhci(controller) => (controller.fixed, true),
+            ControllerConfig::Rtsx(controller) => (controller.fixed, false),
+            _ => {
+                let name = &platform.name;
+                return wrong(format!("platform {name}: mmcq.ko drives SDHCI and Realtek's readers alone"));
+            }
         };
         let card = match board::card_table(self.card.as_deref().unwrap_or(&platform.card), &[]) {
             Ok(card) => card,
@@ -58,8 +85,8 @@ impl Machine {
         };
         // On an SD card, registers alone switch to 1.8 V. For an eMMC, the board says whether its
         // lines can be at 1.8 V.
-        let emmc_18 = card.contains_key("emmc") && (controller.fixed || !platform.timings.is_empty());
-        let departures = if platform.busy == Busy::Interrupt { "" } else { "no-busy-irq" };
+        let emmc_18 = sdhci && card.contains_key("emmc") && (fixed || !platform.timings.is_empty());
+        let departures = if sdhci && platform.busy != Busy::Interrupt { "no-busy-irq" } else { "" };
         Ok(format!(" mmcq.driver=mmcq mmcq.emmc_18={} mmcq.departures={departures}", u8::from(emmc_18)))
     }
 

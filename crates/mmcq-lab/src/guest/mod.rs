@@ -13,6 +13,7 @@ mod report;
 mod table;
 
 pub use compare::Twice;
+use driver::Kind;
 pub use driver::{Driver, MODULE};
 pub use recovery::{Recovered, recovered};
 pub use report::{Counters, Load, Report};
@@ -90,7 +91,7 @@ pub struct Machine {
     pub image: Option<PathBuf>,
     /// File with the schedule of events at the slot ([`mmcq_sim::schedule`]); `None`: no events.
     pub schedule: Option<PathBuf>,
-    /// Board, whose controller must be an SDHCI or DesignWare's.
+    /// Board, whose controller must be an SDHCI, DesignWare's, or Realtek's card reader.
     pub platform: String,
     /// Name of the card in the slot; `None`: the board's own.
     pub card: Option<String>,
@@ -144,9 +145,8 @@ struct Settings {
     write_ns: u64,
     hs400: bool,
     fixed: bool,
-    /// Whether Linux's driver dw_mmc-pci drives the slot. The registers are then at BAR 2 of a PCI
-    /// device with that driver's IDs.
-    designware: bool,
+    /// What the PCI device of the slot is.
+    kind: Kind,
     /// Parameters of `mmcq.ko` on the kernel's command line.
     module_words: String,
 }
@@ -234,16 +234,17 @@ impl Machine {
         let setting = self.setting()?;
         let is_module = self.driver == Driver::Mmcq;
         let module_words = if is_module { self.module_words(&platform)? } else { String::new() };
-        let (engine, fixed, designware) = match &platform.controller {
+        let (engine, fixed, kind) = match &platform.controller {
             ControllerConfig::Sdhci(controller) => {
-                (controller.command_queue.map(|queue| queue.offset), controller.fixed, false)
+                (controller.command_queue.map(|queue| queue.offset), controller.fixed, Kind::Sdhci)
             }
             ControllerConfig::Mshc(controller) if controller.layout == Layout::DesignWare => {
-                (None, false, true)
+                (None, false, Kind::DesignWare)
             }
+            ControllerConfig::Rtsx(controller) => (None, controller.fixed, Kind::Realtek),
             _ => {
                 return Err(Failure::Input(format!(
-                    "platform {name}: expected one whose controller is an sdhci, or a DesignWare mshc"
+                    "platform {name}: expected one whose controller is an sdhci, an rtsx, or a DesignWare mshc"
                 )));
             }
         };
@@ -251,7 +252,8 @@ impl Machine {
         if is_linux && !matches!(setting, "none" | "hsq-tag" | "cqe") {
             return Err(Failure::Input(format!("setting {setting}: expected none, hsq-tag or cqe")));
         }
-        if designware && (self.image.is_some() || setting != "none") {
+        if is_linux && kind != Kind::Sdhci && setting != "none" || self.image.is_some() && kind != Kind::Sdhci
+        {
             return Err(Failure::Input(format!("platform {name}: expected setting none, and no image")));
         }
         if is_linux && setting == "cqe" && engine != Some(ENGINE_AT) {
@@ -266,7 +268,7 @@ impl Machine {
             write_ns: platform.own.ns("register_write_ns"),
             hs400: platform.timings.iter().any(|t| matches!(t, Timing::Hs400 | Timing::Hs400Es)),
             fixed,
-            designware,
+            kind,
             module_words,
         })
     }
@@ -341,14 +343,14 @@ impl Checked {
             plugin.push(schedule);
         }
         let shift = machine.instruction_ns.trailing_zeros();
-        let Settings { read_ns, write_ns, designware, .. } = settings;
+        let Settings { read_ns, write_ns, kind, .. } = settings;
         plugin.push(format!(
-            ",platform={},card={},read={read_ns},write={write_ns},irq={},shift={shift},counters={},designware={}",
+            ",platform={},card={},read={read_ns},write={write_ns},irq={},shift={shift},counters={},kind={}",
             machine.platform,
             machine.card.as_deref().unwrap_or_default(),
             machine.irq_ns,
             file("counters"),
-            u8::from(*designware),
+            kind.word(),
         ));
         if logged {
             plugin.push(format!(",log={}", file("bus")));
@@ -384,17 +386,17 @@ impl Checked {
     fn linux(&self, command: &mut Command, folder: &tempfile::TempDir) {
         let Checked { machine, settings, .. } = self;
         let file = |name: &str| folder.path().join(name).display().to_string();
-        let Settings { setting, wake_ns, hs400, fixed, designware, module_words, .. } = settings;
+        let Settings { setting, wake_ns, hs400, fixed, kind, module_words, .. } = settings;
         command.args(["-serial", &format!("file:{}", file("console"))]);
         command.arg("-kernel").arg(machine.kernel.clone().unwrap_or_else(|| machine.parts.join("kernel")));
         command.args(["-initrd", &file("initrd")]);
         let mut arguments = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off cryptomgr.notests nokaslr \
-             mmcq.setting={} mmcq.worker_ns={wake_ns} mmcq.job_ns={wake_ns} mmcq.hs400={} mmcq.fixed={} mmcq.designware={}",
+             mmcq.setting={} mmcq.worker_ns={wake_ns} mmcq.job_ns={wake_ns} mmcq.hs400={} mmcq.fixed={} mmcq.kind={}",
             if machine.driver == Driver::Mmcq { "none" } else { setting.as_str() },
             u8::from(*hs400),
             u8::from(*fixed),
-            u8::from(*designware),
+            kind.word(),
         );
         arguments += module_words;
         if let Some(scheduler) = &machine.scheduler {

@@ -160,3 +160,21 @@ pub mod dma {
     pub const RBCTL: u16 = 0xfe34;
     pub const FLUSH: u8 = 0x80;
 }
+
+/// Internal registers that lead to the registers of the PCI Express link (PHY), 16 bits each.
+pub mod phy {
+    pub const CTL: u16 = 0xfe3c;
+    /// CTL: the access starts; reads 1 until it has ended.
+    pub const START: u8 = 0x80;
+    /// CTL: the access is a write.
+    pub const WRITE: u8 = 0x01;
+    /// Data of the access: a pair of registers, the lower byte first.
+    pub const DATA: u16 = 0xfe3d;
+    pub const ADDRESS: u16 = 0xfe3f;
+
+    /// Register of the link with the voltage of the pads.
+    pub const TUNE: usize = 0x08;
+    /// TUNE: mask of the voltage; all ones are 3.3 V, and all other values that drivers write are
+    /// 1.8 V.
+    pub const VOLTAGE: u16 = 0x03c0;
+}

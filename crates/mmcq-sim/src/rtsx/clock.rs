@@ -58,6 +58,8 @@ impl Rtsx {
         let (oe, enable) = (self.regs.at(card::OE), self.regs.at(card::CLK_EN));
         self.regs.put(card::OE, oe & !card::SD_OE);
         self.regs.put(card::CLK_EN, enable & !card::SD_CLK_EN);
+        // That the clock stops during a transfer is no mistake of the driver here.
+        self.slot.bus.clock_hz = 0;
         self.refresh_bus(now);
     }
 

@@ -30,6 +30,9 @@ pub(super) struct Dma {
     /// Number of bytes of the burst that the DMA moves now, until the burst's timer fires; `None`:
     /// no burst.
     moving: Option<usize>,
+    /// Whether the DMA has moved all bytes of a write, and the end of the transfer is not reported
+    /// yet.
+    moved_all: bool,
 }
 
 /// The SG table in use, and the part of its present entry that the DMA has not moved yet.
@@ -129,6 +132,7 @@ impl Rtsx {
     }
 
     pub(super) fn forget_table(&mut self) {
+        self.dma.moved_all = false;
         self.dma.table = None;
         self.stop_moving();
     }
@@ -173,6 +177,7 @@ impl Rtsx {
     pub(super) fn dma_event(&mut self, now: u64) {
         let (Some(n), Some(left)) = (self.dma.moving.take(), self.dma.left) else { return };
         let Some(mut table) = self.dma.table.take() else { return };
+        let to_memory = table.to_memory;
         let result = self.move_burst(&mut table, n);
         let left = left.saturating_sub(n as u32);
         let over = left == 0;
@@ -188,10 +193,22 @@ impl Rtsx {
             self.dma.table = None;
             let done = self.regs.at(dma::IRQSTAT0) | dma::DONE;
             self.regs.put(dma::IRQSTAT0, done);
-            self.raise(int::DATA_DONE | int::TRANS_OK, now);
+            if to_memory {
+                self.raise(int::DATA_DONE | int::TRANS_OK, now);
+            } else {
+                self.dma.moved_all = true;
+            }
         }
         self.ring_moved(now);
         self.dma_goes_on(now);
+    }
+
+    /// Reports the end of the DMA of a write, at the end of its transfer. Linux's driver takes the
+    /// report for the end of the write, and sends the next command.
+    pub(super) fn write_ended(&mut self, now: u64) {
+        if std::mem::take(&mut self.dma.moved_all) {
+            self.raise(int::DATA_DONE | int::TRANS_OK, now);
+        }
     }
 
     fn dma_failed(&mut self, now: u64) {

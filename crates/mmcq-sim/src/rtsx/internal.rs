@@ -1,7 +1,7 @@
 //! Internal registers of the card reader (14-bit address, 8 bits each), and the effects of writes.
 
 use super::Rtsx;
-use super::bits::{card, clk, dma, sd};
+use super::bits::{card, clk, dma, phy, sd};
 
 const BYTES: usize = 0x4000;
 
@@ -10,13 +10,16 @@ pub(super) const fn short(name: u16) -> u16 {
     name & 0x3fff
 }
 
-/// Values that the internal registers read as, except levels and states.
-pub(super) struct Registers(Box<[u8; BYTES]>);
+/// Values that the internal registers read as, except levels and states, and those of the link's
+/// registers.
+pub(super) struct Registers(Box<[u8; BYTES]>, Box<[u16; 256]>);
 
 impl Default for Registers {
     fn default() -> Self {
-        let mut registers = Registers(Box::new([0; BYTES]));
+        let mut registers = Registers(Box::new([0; BYTES]), Box::new([0; 256]));
+        registers.1[phy::TUNE] = phy::VOLTAGE;
         registers.put(card::PWR_CTL, 0x0f);
+        registers.put(clk::CLK_DIV, 0x10);
         registers.put(sd::CFG3, sd::RESPONSE_TIMEOUT);
         registers.put(sd::TRANSFER, sd::END | sd::IDLE);
         registers
@@ -41,6 +44,25 @@ impl Registers {
     /// Returns the 32-bit value of four registers, the lowest byte first.
     pub fn word(&self, name: u16) -> u32 {
         u32::from(self.pair(name)) | u32::from(self.pair(name + 2)) << 16
+    }
+
+    /// Executes an access to a register of the link. The link itself is not modelled: a register
+    /// keeps what was written.
+    fn access_link(&mut self, control: u8) {
+        let address = usize::from(self.at(phy::ADDRESS));
+        if control & phy::WRITE != 0 {
+            self.1[address] = self.pair(phy::DATA);
+        } else {
+            let [low, high] = self.1[address].to_le_bytes();
+            self.put(phy::DATA, low);
+            self.put(phy::DATA + 1, high);
+        }
+    }
+
+    /// Returns whether the pads signal at 1.8 V: by PAD_CTL, or by the voltage in a register of the
+    /// link.
+    fn is_low_voltage(&self) -> bool {
+        self.at(sd::PAD_CTL) & sd::AT_18V != 0 || self.1[phy::TUNE] & phy::VOLTAGE != phy::VOLTAGE
     }
 
     /// Returns the first `bytes` bytes of ping-pong buffer 2.
@@ -91,7 +113,7 @@ impl Rtsx {
             }
             sd::PAD_CTL => {
                 self.regs.put(name, new);
-                self.set_signal(new & sd::AT_18V != 0, now);
+                self.set_signal(self.regs.is_low_voltage(), now);
             }
             card::STOP => self.card_stop(set, now),
             card::PWR_CTL => self.set_power(old, new, now),
@@ -106,6 +128,14 @@ impl Rtsx {
                 if new != old {
                     self.clock_changed(name, old, new, now);
                 }
+            }
+            phy::CTL => {
+                // The access ends at once.
+                if set & phy::START != 0 {
+                    self.regs.access_link(new);
+                }
+                self.regs.put(name, new & !phy::START);
+                self.set_signal(self.regs.is_low_voltage(), now);
             }
             dma::IRQSTAT0 => self.regs.put(name, old & !set),
             dma::CTL => self.set_dma_control(mask, data, now),

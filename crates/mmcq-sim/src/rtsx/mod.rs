@@ -36,7 +36,8 @@
 //! DAT0. A response must come within 80 clocks if bit 0 of CFG3 is set. Missing data do not end a
 //! transfer: the CHECK that waits for them times out. Power is FD50 bits 1:0 (3 off, 1 or 2 partial
 //! for at least 100 us, 0 on). A START needs FD52 3:0 = 4, FD55 bit 2, FD5C 2:0 = 2 and FD69 bit 2.
-//! FDA6 bit 7 selects 1.8 V. FDA5 shows line levels that the SD clock samples: they are up to date
+//! FDA6 bit 7 selects 1.8 V, and so do bits 9:6 of the link's register 08h if they are not all ones;
+//! drivers use the one or the other, and a real chip may listen to one of them alone. FDA5 shows line levels that the SD clock samples: they are up to date
 //! while a transfer or bit 7 keeps the clock running.
 //!
 //! # Clock and phases
@@ -50,7 +51,9 @@
 //! The DMA starts when HDBCTLR has triggered a table and bit 0 of DMACTL (FE2C) is set, in either
 //! order. Each SG entry must be VALID and of type 2, with a length up to 512 KiB and an address
 //! that is a multiple of 4. The lengths must add up to DMATC (FE28), and the last entry must have
-//! END. Any other table fails the DMA, the transfer and the list.
+//! END. Any other table fails the DMA, the transfer and the list. The end of a read's DMA is
+//! reported at once, that of a write with the end of its transfer: Linux's driver waits for no other
+//! interrupt before its next command.
 
 mod bits;
 mod blocks;
@@ -71,7 +74,7 @@ pub use config::RtsxConfig;
 use crate::alarms::NEVER;
 use crate::card::Card;
 use crate::faults::{Point, Strike};
-use crate::memory::ShadowMemory;
+use crate::memory::DeviceMemory;
 pub use crate::port::PortCounters;
 use crate::slot::{Core, Slot};
 use bits::int;
@@ -108,7 +111,7 @@ const TIMERS: [Timer; 8] = [
 /// Model of a card reader chip, with its card slot and bus.
 pub struct Rtsx {
     config: RtsxConfig,
-    memory: ShadowMemory,
+    memory: Box<dyn DeviceMemory>,
     slot: Slot,
     window: window::Window,
     list: Option<list::List>,
@@ -161,11 +164,11 @@ impl Core for Rtsx {
 
 impl Rtsx {
     /// Makes a chip in its state after power-on reset, at time 0.
-    pub fn new(config: RtsxConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
+    pub fn new(config: RtsxConfig, memory: impl DeviceMemory + 'static, card: Option<Box<dyn Card>>) -> Self {
         let inserted = card.is_some() || config.fixed;
         Rtsx {
             config,
-            memory,
+            memory: Box::new(memory),
             slot: Slot::new(card),
             window: window::Window::default(),
             list: None,

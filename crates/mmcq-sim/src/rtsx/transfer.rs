@@ -283,6 +283,7 @@ impl Rtsx {
 
     pub(super) fn finish_transfer(&mut self, now: u64) {
         self.leave(sd::END, now);
+        self.write_ended(now);
     }
 
     pub(super) fn fail_transfer(&mut self, stat1: u8, stat2: u8, now: u64) {

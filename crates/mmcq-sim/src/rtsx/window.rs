@@ -129,9 +129,9 @@ impl Rtsx {
         let register = (access >> 16) as u16 & 0x3fff;
         let (mask, data) = ((access >> 8) as u8, access as u8);
         let data = if access & w::WRITE != 0 {
-            let merged = self.get(register, now) & !mask | data & mask;
             self.set(register, mask, data, now);
-            merged
+            // The whole byte as it was given: Linux compares it so, also where it masks bits.
+            data
         } else {
             self.get(register, now)
         };

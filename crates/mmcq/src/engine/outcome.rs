@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let early = Self::EARLY && events.phase.is_none() && self.take_early(now_ns);
         let moved = events.phase.is_some() || H::CONCURRENT && self.go_on_concurrent(ended, now_ns);
-        moved || early || events.card_irq || events.presence || events.retune
+        moved || early || events.card_irq || events.presence || events.retune || events.acknowledged
     }
 
     /// Handles a phase that ended well on the wire, and checks the card's response.

@@ -130,5 +130,20 @@ pub(crate) fn is_whole<D: Dma>(dma: &D, bus: u64, len: u32) -> bool {
     !D::IN_PIECES || dma.piece(bus, len) == (bus, len)
 }
 
+/// Returns the controller's address for `bus`, an address inside a mapping, and how many of the
+/// `bytes` bytes lie there in one piece: at least one, and later pieces begin at whole words.
+/// `None` if the piece does not end at `end` or below, where the controller's addresses end.
+#[inline(always)]
+pub(crate) fn piece_below<D: Dma>(dma: &D, end: u64, bus: u64, bytes: u32) -> Option<(u64, u32)> {
+    let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };
+    if !D::IN_PIECES || (at, here) == (bus, bytes) {
+        // `map` has already checked this address.
+        return Some((at, here));
+    }
+    let within = at.checked_add(here.into())? <= end;
+    let even = at.is_multiple_of(4) && (here == bytes || here.is_multiple_of(4));
+    (here != 0 && here <= bytes && within && even).then_some((at, here))
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

@@ -136,6 +136,9 @@ pub struct Events {
     pub presence: bool,
     /// Whether the controller requests a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,
+    /// Whether the driver has acknowledged an interrupt of its controller. So the interrupt was the
+    /// controller's, even if it only moved the phase on and no other field tells of it.
+    pub acknowledged: bool,
 }
 
 #[cfg(test)]

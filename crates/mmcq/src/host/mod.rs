@@ -317,7 +317,7 @@ pub unsafe trait Host {
     #[inline]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         match self.ack(segments) {
-            Events { phase: Some(Ok(done)), card_irq: false, presence: false, retune: false } => {
+            Events { phase: Some(Ok(done)), card_irq: false, presence: false, retune: false, .. } => {
                 Ok(FastEnd { status: done.response.words[0], stop: done.stop.unwrap_or(0) })
             }
             events => Err(events),

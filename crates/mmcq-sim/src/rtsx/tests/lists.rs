@@ -3,7 +3,7 @@
 use super::rig::*;
 use crate::faults::{Point, Strike};
 use crate::rtsx::RtsxConfig;
-use crate::rtsx::bits::{card, clk, int, sd, window as w};
+use crate::rtsx::bits::{card, clk, int, phy, sd, window as w};
 use crate::slot::Controller;
 use crate::world::Device;
 use mmcq::host::{Direction, Dma};
@@ -21,11 +21,41 @@ fn immediate_access_is_busy_then_tells_and_verifies() {
     rig.run(199);
     assert_eq!(rig.r(w::HAIMR) >> 31, 1);
     rig.run(1);
-    assert_eq!(rig.r(w::HAIMR), 0x7d73_f0a0, "only the masked bits");
+    assert_eq!(rig.r(w::HAIMR), 0x7d73_f0ab, "as it was written");
+    assert_eq!(rig.get(FREE), 0xa0, "only the masked bits");
     rig.set(FREE, 0x0f, 0x0c);
     assert_eq!(rig.get(FREE), 0xac);
     assert_eq!(rig.get(sd::TRANSFER), 0x60);
     assert_eq!(rig.get(card::PWR_CTL), 0x0f);
+}
+
+#[test]
+fn registers_of_the_link_keep_what_was_written() {
+    let mut rig = Rig::cold(RtsxConfig::GENERIC);
+    let mut access = |address: u8, control: u8, data: [u8; 2]| {
+        rig.set(phy::DATA, 0xff, data[0]);
+        rig.set(phy::DATA + 1, 0xff, data[1]);
+        rig.set(phy::ADDRESS, 0xff, address);
+        rig.set(phy::CTL, 0xff, control);
+        assert_eq!(rig.get(phy::CTL) & phy::START, 0, "it has ended");
+        [rig.get(phy::DATA), rig.get(phy::DATA + 1)]
+    };
+    access(0x10, phy::START | phy::WRITE, [0x34, 0x12]);
+    access(0xff, phy::START | phy::WRITE, [0x78, 0x56]);
+    assert_eq!(access(0x10, phy::START, [0, 0]), [0x34, 0x12]);
+    assert_eq!(access(0xff, phy::START, [0, 0]), [0x78, 0x56]);
+    assert_eq!(access(0x09, phy::START, [9, 9]), [0, 0]);
+    // The voltage of the pads, as Linux's driver of RTS5249 sets it.
+    for (data, low) in [([0xa4, 0x4c], true), ([0xe4, 0x4f], false)] {
+        let mut access = |address, data: u8| rig.set(address, 0xff, data);
+        access(phy::DATA, data[0]);
+        access(phy::DATA + 1, data[1]);
+        access(phy::ADDRESS, 0x08);
+        access(phy::CTL, phy::START | phy::WRITE);
+        rig.run(2_000_000);
+        assert_eq!(rig.host.slot.bus.signal18, low);
+    }
+    rig.assert_clean();
 }
 
 #[test]

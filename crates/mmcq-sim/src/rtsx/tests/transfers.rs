@@ -189,7 +189,7 @@ fn data_are_done_before_the_list_that_waits_for_them() {
     let data_ns = rig.now;
     assert_eq!(rig.wait_for(int::TRANS_OK), DONE);
     assert_eq!(rig.now - data_ns, 4_000);
-    // In a write, the DMA ends long before the card is ready.
+    // In a write, the end of the DMA is reported with that of the transfer.
     rig.card.0.borrow_mut().write_busy_ns = 100_000;
     let data = Mapped::new(&rig.memory, pattern(512), Direction::Write);
     assert_eq!(rig.command(24, 3, R1), DONE);
@@ -198,10 +198,12 @@ fn data_are_done_before_the_list_that_waits_for_them() {
     list.extend([wr(sd::TRANSFER, 0xff, WRITE_3 | sd::START), ended()]);
     rig.start_list(&list, 0);
     rig.trigger(&[(data.bus, 512, 0x23)], false);
+    let begin_ns = rig.now;
     assert_eq!(rig.wait_for(int::TRANS_OK), DATA);
+    assert!(rig.now - begin_ns > 100_000);
     let data_ns = rig.now;
     assert_eq!(rig.wait_for(int::TRANS_OK), DONE);
-    assert!(rig.now - data_ns > 100_000);
+    assert_eq!(rig.now - data_ns, 4_000);
     rig.assert_clean();
 }
 

@@ -326,7 +326,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let rare = seen.card_irq || seen.presence || seen.retune;
         if rare {
             let (card_irq, presence, retune) = (seen.card_irq, seen.presence, seen.retune);
-            self.acknowledged(Events { phase: None, card_irq, presence, retune }, false, now_ns);
+            let events = Events { card_irq, presence, retune, ..Events::default() };
+            self.acknowledged(events, false, now_ns);
         }
         let Some(end) = seen.end else { return rare };
         // If the card was removed, its chain has ended already.

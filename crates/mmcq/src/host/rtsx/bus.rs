@@ -104,6 +104,9 @@ enum Wait {
     Free { deadline_ns: u64 },
     /// The write of this word has ended.
     Write { word: u32, deadline_ns: u64 },
+    /// The next call, from which on this time in nanoseconds has to pass. The time of the call that
+    /// wrote the registers may be older than the writes: other work may have come between.
+    Rest(u32),
     /// A point in time has come; the value is that time in nanoseconds.
     Until(u64),
 }
@@ -245,9 +248,13 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             }
             self.bus.wait = Wait::Free { deadline_ns: now_ns.saturating_add(ACCESS_NS) };
         }
+        if let Wait::Rest(ns) = self.bus.wait {
+            self.bus.wait = Wait::Until(now_ns.saturating_add(ns.into()));
+        }
         for _ in 0..ACTS_PER_CALL {
             let (written, deadline_ns) = match self.bus.wait {
                 Wait::Nothing => return Step::Done,
+                Wait::Rest(_) => return Step::Wait(now_ns),
                 Wait::Until(until_ns) if now_ns < until_ns => return Step::Wait(until_ns),
                 Wait::Until(_) => {
                     self.next_act(op, now_ns);
@@ -281,7 +288,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
                 self.port.begin(word);
                 Wait::Write { word, deadline_ns: now_ns.saturating_add(ACCESS_NS) }
             }
-            Some(Act::Pause(ns)) => Wait::Until(now_ns.saturating_add(ns.into())),
+            Some(Act::Pause(ns)) => Wait::Rest(ns),
             None => {
                 self.end(op);
                 Wait::Nothing

@@ -28,6 +28,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             return events;
         }
         self.port.regs.write32(BIPR, latched);
+        events.acknowledged = true;
         events.presence = latched & INT_CARD != 0 && !self.config.fixed;
         self.masked |= latched & OVERCURRENT;
         if let Some(mut active) = self.active.take() {

@@ -9,7 +9,8 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::regs::*;
-use crate::host::Segment;
+use crate::host::dma::piece_below;
+use crate::host::{Dma, Segment};
 use crate::spec::command::Command;
 
 /// Largest number of operations in a list.
@@ -38,6 +39,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
+    /// Number of pieces of memory in one transfer.
+    pub const SEGMENTS: usize = SEGMENTS;
     /// Size of the list in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
     /// Size of the table in bytes.
@@ -61,10 +64,10 @@ impl Buffers {
         word.to_le_bytes().get(at % 4).copied().unwrap_or(0)
     }
 
-    /// Writes table entries for the first `bytes` bytes of the segments. Returns the number of
-    /// bytes of the table in use, or `None` if the segments are too short or the table is too
-    /// small.
-    pub(super) fn build_table(&mut self, segments: &[Segment], bytes: u32) -> Option<usize> {
+    /// Writes table entries for the first `bytes` bytes of the segments, one for each piece of
+    /// memory. Returns the number of bytes of the table in use, or `None` if the segments are too
+    /// short, the table is too small, or the chip cannot reach a piece.
+    pub(super) fn build_table(&mut self, dma: &impl Dma, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut entries = self.table.iter_mut();
         let mut used = 0;
         let mut left = bytes;
@@ -73,10 +76,10 @@ impl Buffers {
             let mut here = segment.len.min(left);
             left -= here;
             while here != 0 {
-                let chunk = here.min(SEGMENT_BYTES);
+                let (at, chunk) = piece_below(dma, 1 << 32, bus, here.min(SEGMENT_BYTES))?;
                 here -= chunk;
                 let end = if left == 0 && here == 0 { ENTRY_END } else { 0 };
-                let entry = bus << 32 | u64::from(chunk) << 12 | ENTRY_VALID | ENTRY_TRANSFER | end;
+                let entry = at << 32 | u64::from(chunk) << 12 | ENTRY_VALID | ENTRY_TRANSFER | end;
                 // SAFETY: a valid, exclusive reference. The write is volatile, since the chip reads
                 // the entry.
                 unsafe { core::ptr::from_mut(entries.next()?).write_volatile(entry.to_le()) };

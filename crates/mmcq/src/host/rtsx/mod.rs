@@ -4,7 +4,8 @@
 // `phase.rs` (how a phase starts), `events.rs` (how a phase ends), `bus.rs` (supply, clock, timing,
 // reset) and `tuning.rs`.
 //!
-//! A phase is one list of register operations, plus a scatter/gather table for data. Only a write
+//! A phase is one list of register operations, plus a scatter/gather table for data. A mapping may
+//! consist of several pieces ([`Dma::piece`]); each has an entry of the table. Only a write
 //! with its command needs two lists: the interrupt at the end of the command's list starts the
 //! data's list. The DMA transfers all data, also card registers of a few bytes. The chip itself
 //! sends no CMD12 and no CMD23. The chip can transfer data of a transfer that is open on the card
@@ -43,7 +44,6 @@ mod regs;
 mod tests;
 mod tuning;
 
-use crate::host::dma::map_whole;
 use crate::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment,
     StartError, Step, Timing, Width,
@@ -238,8 +238,8 @@ fn caps(config: &RtsxConfig) -> Caps {
     }
 }
 
-// SAFETY: the table is built only from the segments, for no more bytes than the segments have;
-// otherwise the phase is refused. The CPU accesses none of the segments. The end is reported after
+// SAFETY: the table is built only from the segments and their pieces, for no more bytes than the
+// segments have; otherwise the phase is refused. The CPU accesses none of the segments. The end is reported after
 // the chip's own "DMA done", and a reset is `Done` when the DMA has stopped. List and table are
 // `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -253,7 +253,7 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        let bus = map_whole(&self.dma, segment.ptr, segment.len as usize, direction)?;
+        let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let wrong = match bus.checked_add(segment.len.into()) {
             Some(end) if end <= 1 << 32 && bus.is_multiple_of(4) => {
                 segment.bus = bus;

@@ -118,7 +118,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             Auto::Open | Auto::Continue if self.caps.continue_data => {}
             _ => return None,
         }
-        let used = self.buffers.build_table(segments, bytes)?;
+        let used = self.buffers.build_table(&self.dma, segments, bytes)?;
         self.dma.sync(self.table_bus.into(), NonNull::from(&mut self.buffers.table).cast(), used);
         if phase.auto == Auto::Continue {
             return Some((Work::Data, self.list_data(data, true)?));

@@ -82,6 +82,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             // Acknowledge before the data move: if the buffer becomes ready meanwhile, its bit must
             // be set again.
             self.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+            events.acknowledged = true;
         }
         if status & RARE != 0 {
             self.take_rare(status, &mut events);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::regs::{ADMA_END, ADMA_TRANSFER, ADMA_VALID};
+use crate::host::dma::piece_below;
 use crate::host::{Dma, Segment};
 
 /// Memory for `DESCRIPTORS` ADMA2 descriptors of any format. The controller reads it, so it must
@@ -122,15 +123,7 @@ pub(super) struct Form {
 /// address.
 #[inline(always)]
 pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Option<(u64, u32)> {
-    let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };
-    if !D::IN_PIECES || (at, here) == (bus, bytes) {
-        // `map` has already checked this address.
-        return Some((at, here));
-    }
-    let end = at.checked_add(here.into())?;
-    let within = words > 2 || end <= 1 << 32;
-    let even = at.is_multiple_of(4) && (here == bytes || here.is_multiple_of(4));
-    (here != 0 && here <= bytes && within && even).then_some((at, here))
+    piece_below(dma, if words > 2 { u64::MAX } else { 1 << 32 }, bus, bytes)
 }
 
 /// Writes one descriptor; leaves out the fields that its format lacks.

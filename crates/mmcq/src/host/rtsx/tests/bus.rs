@@ -230,3 +230,23 @@ fn a_clock_that_runs_between_transfers_is_stopped_by_the_next_list() {
         assert_eq!(host.dma.list()[0], 0x7da9_ff40);
     }
 }
+
+/// Tests a call that is held up between the reading of the clock and the write of a register: the
+/// pause after the write is not shorter for that.
+#[test]
+fn a_pause_begins_after_the_write() {
+    let mut host = build(RtsxConfig::new(Chip::Rts5249));
+    let mut now = 0;
+    // Up to the pause of the soft start, for which the driver wants no time to pass before the next
+    // call.
+    for call in 0..100 {
+        assert_eq!(host.set_bus(BusOp::PowerOn, call == 0, now), Step::Wait(now));
+        if host.port.regs.get(0xfd50) & 3 == 1 {
+            break;
+        }
+    }
+    now += 10_000_000;
+    assert_eq!(host.set_bus(BusOp::PowerOn, false, now), Step::Wait(now + 150_000));
+    assert_eq!(host.set_bus(BusOp::PowerOn, false, now + 149_999), Step::Wait(now + 150_000));
+    assert_ne!(host.set_bus(BusOp::PowerOn, false, now + 150_000), Step::Wait(now + 150_000));
+}

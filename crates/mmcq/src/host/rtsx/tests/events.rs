@@ -177,6 +177,7 @@ fn foreign_and_odd_interrupts_are_survived() {
     for latched in [0, 0x0c00_0000, 0x0009_0000, TABLE_OK] {
         let events = report(&mut host, latched);
         assert!(events.phase.is_none() && !events.presence, "{latched:#x}");
+        assert_eq!(events.acknowledged, latched & 0xffc0_0000 != 0, "{latched:#x}");
     }
     assert!(host.present() && host.write_protected());
     let events = report(&mut host, 0x0200_0000);

@@ -3,6 +3,7 @@
 //! register FDA9 is 7da9 in a WRITE, bda9 in a CHECK and 3da9 in a READ.
 
 use super::*;
+use crate::host::dma::tests::{Plain, Scattered};
 
 /// Returns the writes of a command to CMD0 to CMD4, with the argument 12345678h.
 fn token(index: u8) -> Vec<u32> {
@@ -246,16 +247,34 @@ fn a_late_crc_status_is_an_error_of_cards_with_uhs_alone() {
 }
 
 #[test]
+fn each_piece_of_a_mapping_has_an_entry() {
+    let pieces = [(0x9000, 512), (0x5000, 0x1_8000), (0xffff_f000, 0x1000)];
+    let (dma, all) = (Scattered(&pieces), [far(0, 0x1_9200)]);
+    let mut buffers = Buffers::new();
+    assert_eq!(buffers.build_table(&dma, &all, 0x1_9200), Some(24));
+    assert_eq!(buffers.table[..3], [0x0000_9000_0020_0021, 0x0000_5000_1800_0021, 0xffff_f000_0100_0023]);
+    // A part of the mapping that lies in one piece.
+    assert_eq!(buffers.build_table(&dma, &[far(1024, 512)], 512), Some(8));
+    assert_eq!(buffers.table[0], 0x0000_5200_0020_0023);
+    let mut built = |pieces: &[(u64, u32)]| buffers.build_table(&Scattered(pieces), &[far(0, 1024)], 1024);
+    assert_eq!(built(&[(0x1000, 512)]), None, "nothing is known of the rest");
+    assert_eq!(built(&[(0x1002, 512), (0x9000, 512)]), None);
+    assert_eq!(built(&[(0x1000, 510), (0x9000, 514)]), None);
+    assert_eq!(built(&[(0x1000, 512), (0x1_0000_0000, 512)]), None, "the chip has addresses of 32 bits");
+    assert_eq!(built(&[(0x1000, 512), (0xffff_fe00, 512)]), Some(16));
+}
+
+#[test]
 fn tables_are_split_trimmed_and_refused() {
     let mut buffers = Buffers::new();
     let pieces = [far(0x1000, 0x9_0000), far(0xffff_f000, 0x1000)];
-    assert_eq!(buffers.build_table(&pieces, 0x9_0000 + 4), Some(24));
+    assert_eq!(buffers.build_table(&Plain, &pieces, 0x9_0000 + 4), Some(24));
     assert_eq!(buffers.table[..3], [0x0000_1000_8000_0021, 0x0008_1000_1000_0021, 0xffff_f000_0000_4023]);
     let many: Vec<_> = (0..257).map(|_| far(0x1000, 512)).collect();
-    assert_eq!(buffers.build_table(&many, 256 * 512), Some(2048));
-    assert_eq!(buffers.build_table(&many, 257 * 512), None);
-    assert_eq!(buffers.build_table(&pieces[1..], 0x1001), None);
-    assert_eq!(buffers.build_table(&[], 512), None);
+    assert_eq!(buffers.build_table(&Plain, &many, 256 * 512), Some(2048));
+    assert_eq!(buffers.build_table(&Plain, &many, 257 * 512), None);
+    assert_eq!(buffers.build_table(&Plain, &pieces[1..], 0x1001), None);
+    assert_eq!(buffers.build_table(&Plain, &[], 512), None);
 
     let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     let memory = [far(0x2000_0000, 0x10_0000)];
