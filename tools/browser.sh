@@ -53,7 +53,7 @@ cp jobs/quickstart.fio "$shown/job.fio"
   page run-plain run job.fio --setting none --set cost.wake_us=80
   page run-without-probe run job.fio --platform stream-rtsx --setting patch
   page replay replay run
-  page sweep sweep job.fio --over seed=1..4 --over setting=none,hsq-tag,mmcq --over cost.wake_us=10,40 --heat sweep.svg cost.wake_us,setting,mib_s
+  page sweep sweep job.fio --over seed=1..4 --over setting=none,hsq-tag,mmcq --over cost.wake_us=10,40 --heat sweep.svg cost.wake_us,setting,run_mib_s
   page reproduce reproduce hsq --plot reproduce.svg
   page torture torture --mode swarm --ios 20000
   page torture-swap torture --mode swap

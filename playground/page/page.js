@@ -1,4 +1,4 @@
-import { options } from './lab.js';
+import { cells, figures, linked, options } from './lab.js';
 
 const at = (id) => document.getElementById(id);
 const form = at('form');
@@ -12,6 +12,8 @@ const say = (text) => { at('said').textContent = text; };
 
 // Two workers: one explains a run, and looks at its bus; the other compares.
 const [EXPLAINS, COMPARES] = [0, 1];
+// What makes a worker.
+let hire;
 let workers = [];
 let last = 0;
 const waiting = new Map();
@@ -37,22 +39,33 @@ async function laboratories() {
     if (!bytes.ok) throw new Error(`mmcq_playground.wasm: status ${bytes.status}`);
   }
   const compiled = await WebAssembly.compile(await bytes.arrayBuffer());
-  return [EXPLAINS, COMPARES].map(() => {
+  return () => {
     const worker = made();
     worker.onerror = (event) => say(`The worker does not start: ${event.message ?? 'no reason given'}`);
     worker.onmessage = ({ data: { id, ok, error } }) => {
-      const { done, failed } = waiting.get(id);
-      waiting.delete(id);
+      const { done, failed } = waiting.get(id) ?? {};
+      if (!waiting.delete(id)) return;
       if (error === undefined) done(ok); else failed(new Error(error));
     };
     worker.postMessage({ compiled });
     return worker;
-  });
+  };
+}
+
+// Ends what is computed; the next question gets new workers.
+function stop() {
+  for (const worker of workers) worker.terminate();
+  workers = [EXPLAINS, COMPARES].map(hire);
+  const asked = [...waiting.values()];
+  waiting.clear();
+  for (const { failed } of asked) failed(new Error('Stopped.'));
 }
 
 // What the page shows, by the names of its fields; knobs alone that were moved; further options of fio.
 const moved = new Map();
 let more = [];
+// What a link asked for in vain, as a sentence.
+let leftOut = '';
 function load() {
   const fields = Object.fromEntries(['platform', 'card', 'rw', 'bs', 'jobs', 'size', 'depth'].map((name) => [name, form.elements[name].value]));
   return { ...fields, set: [...moved].map(([key, value]) => `${key}=${value}`), more };
@@ -82,9 +95,13 @@ async function knobs() {
     // A file says a whole number as 5, and a knob may stand between.
     const slider = element('input', '', { type: 'range', min: Math.min(low, value), max: Math.max(high, value), step: 'any' });
     slider.value = value;
+    // The label also holds the value, which is said of its own.
+    slider.setAttribute('aria-label', `${words}, ${param.unit}`);
+    slider.setAttribute('aria-valuetext', `${value} ${param.unit}`);
     slider.addEventListener('input', () => {
       for (const each of [key, ...(TOGETHER[key] ?? [])]) moved.set(each, String(Number(Number(slider.value).toFixed(1))));
       number.textContent = `${moved.get(key)} ${param.unit}`;
+      slider.setAttribute('aria-valuetext', number.textContent);
     });
     label.append(number, element('small', ` ${key}`), slider);
     place.append(label);
@@ -97,28 +114,23 @@ function command(shown) {
   return [...words, ...shown.set.flatMap((set) => ['--set', set]), '--', ...options(shown)].map(quoted).join(' ');
 }
 
-// Rate and latency of both directions together.
-function figures(report) {
-  const ways = report.jobs.flatMap((job) => [job.read, job.write]).filter((way) => way.total_ios > 0);
-  const ios = ways.reduce((sum, way) => sum + way.total_ios, 0);
-  const mean = ways.reduce((sum, way) => sum + way.clat_ns.mean * way.total_ios, 0) / ios;
-  const high = Math.max(...ways.map((way) => way.clat_ns.percentile?.['99.000000'] ?? 0));
-  return { rate: ways.reduce((sum, way) => sum + way.bw_bytes, 0) / 2 ** 20, mean: mean / 1e3, high: high / 1e3 };
-}
-
 // Of a question that may be refused: its answer, or the one line.
 const tried = (question, who) => ask(question, who).catch((error) => ({ error: error.message }));
 
 function table(found) {
-  const limit = found.at(-1).rate;
-  at('rows').replaceChildren(...found.map(({ name, error, rate, mean, high }) => {
+  at('rows').replaceChildren(...found.map(({ name, error, ...found }) => {
     const row = element('tr', '');
-    const share = limit > 0 ? `${(100 * rate / limit).toFixed(1)} %` : '-';
-    const cells = error ? [error] : [rate.toFixed(2), share, mean.toFixed(1), high.toFixed(1)];
-    row.append(element('th', name, { scope: 'row' }), ...cells.map((text) => element('td', text)));
-    if (error) row.lastChild.colSpan = 4;
+    const shown = error ? [error] : cells(figures(found));
+    row.append(element('th', name, { scope: 'row' }), ...shown.map((text) => element('td', text)));
+    if (error) row.lastChild.colSpan = 5;
     return row;
   }));
+}
+
+// While it computes, what stands there is of before.
+function busy(is) {
+  at('shown').setAttribute('aria-busy', is);
+  at('stop').hidden = !is;
 }
 
 function phases(lines) {
@@ -143,22 +155,26 @@ async function draw() {
   history.replaceState(null, '', fragment);
   at('link').href = fragment;
   const begun = performance.now();
-  const compared = Promise.all(['none', 'hsq-tag'].map((setting) => tried(question('run', shown, setting), COMPARES)));
+  busy(true);
+  say('Computing.');
+  const compared = Promise.all(['none', 'hsq-tag'].map((setting) => tried(question('rated', shown, setting), COMPARES)));
   const explained = await tried(question('explained', shown, 'mmcq'));
   const [none, queued] = await compared;
   const { error } = explained;
-  const texts = [none, queued, error ? { error } : explained.run, error ? { error } : explained.limit];
-  table(texts.map((text, row) => ({ name: SETTINGS[row], ...(text.error ? text : figures(JSON.parse(text))) })));
+  const { run, limit, allowed_mib_s: allowed } = explained;
+  const all = [none, queued, error ? { error } : { run, allowed_mib_s: allowed }, error ? { error } : limit];
+  table(all.map((one, row) => ({ name: SETTINGS[row], ...one })));
+  busy(false);
   if (error) {
     at('phases').replaceChildren();
     at('conclusion').textContent = '';
     at('scope').textContent = '';
-    say(error);
+    say(`${error}${leftOut}`);
     return;
   }
   phases(explained.lines);
   at('conclusion').textContent = explained.conclusion;
-  say(`Computed in ${Math.round(performance.now() - begun)} ms.`);
+  say(`Computed in ${Math.round(performance.now() - begun)} ms.${leftOut}`);
   // Of what has changed meanwhile, the table comes first.
   await new Promise((done) => setTimeout(done));
   if (again) return;
@@ -191,7 +207,8 @@ function given(start) {
     if (field.type === 'range') field.max = Math.max(field.max, value);
     field.value = value;
   }
-  more = start.more;
+  ({ more } = start);
+  begunWith = more;
   start.set.forEach(change);
 }
 
@@ -200,19 +217,23 @@ function change(text) {
   moved.set(key, value.join('='));
 }
 
-// Of the fragment; what is no value of a field is left out.
+// Whether a field has this value.
+function has(name, value) {
+  const field = form.elements[name];
+  if (field?.options) return [...field.options].some((option) => option.value === value);
+  return field?.type === 'range' && Number(value) >= Number(field.min) && Number(value) <= Number(field.max);
+}
+
+// Of the fragment; what a link may not ask for, or nobody knows, is left out and named.
+let begunWith = [];
 function remembered() {
-  const words = new URLSearchParams(location.hash.slice(1));
-  if (location.hash.length > 1) {
-    moved.clear();
-    more = words.getAll('more');
-  }
-  for (const [name, value] of words) {
-    if (name === 'set' && value.includes('=')) change(value);
-    const field = form.elements[name];
-    const known = field?.options ? [...field.options].some((option) => option.value === value) : field?.type === 'range';
-    if (known) field.value = value;
-  }
+  if (location.hash.length <= 1) return;
+  const asked = linked(location.hash.slice(1), has, begunWith);
+  moved.clear();
+  ({ more } = asked);
+  asked.set.forEach(change);
+  for (const [name, value] of Object.entries(asked.fields)) form.elements[name].value = value;
+  leftOut = asked.left.length > 0 ? ` Left out of the link: ${asked.left.join(', ')}.` : '';
 }
 
 async function begin() {
@@ -220,7 +241,8 @@ async function begin() {
     say('This browser has no WebAssembly; the page cannot compute anything. The program mmcq does the same.');
     return;
   }
-  workers = await laboratories();
+  hire = await laboratories();
+  workers = [EXPLAINS, COMPARES].map(hire);
   const { platforms, cards } = await ask({ what: 'lists' });
   const option = (value) => element('option', value, { value });
   form.elements.platform.append(...platforms.map(option));
@@ -233,10 +255,18 @@ async function begin() {
   form.addEventListener('input', async ({ target }) => {
     if (target.name === 'platform' || target.name === 'card') {
       moved.clear();
+      leftOut = '';
       await knobs().catch((error) => say(error.message));
     }
     changed();
   });
+  // A link that is pasted into this page's own tab.
+  window.addEventListener('hashchange', async () => {
+    remembered();
+    await knobs().catch((error) => say(error.message));
+    changed();
+  });
+  at('stop').addEventListener('click', stop);
   at('copy').addEventListener('click', () => navigator.clipboard.writeText(at('command').textContent).then(() => say('Copied.'), () => say('The browser does not let the page copy; the line can be selected.')));
   await changed();
 }

@@ -4,7 +4,7 @@
 //! answer begins at the returned address with its length, 32 bits in little endian.
 
 use mmcq_lab::fio::report::json;
-use mmcq_lab::runner::{Outcome, Run, Setting};
+use mmcq_lab::runner::{Counters, Outcome, Run, Setting, allowed_mib_per_s};
 use mmcq_lab::scene::{Loaded, Scene};
 use mmcq_lab::series::Series;
 use mmcq_lab::why::{self, Why};
@@ -19,13 +19,15 @@ thread_local! {
     static ANSWER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     /// The last run that was explained: the scope looks into its middle.
     static LAST: RefCell<Option<(Question, Series)>> = const { RefCell::new(None) };
+    /// The last limit that was computed, for whatever setting: runs of one load have one.
+    static LIMIT: RefCell<Option<(Question, Counters)>> = const { RefCell::new(None) };
 }
 
 /// A question.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
-    /// lists, params, run, why, explained or scope.
+    /// lists, params, run, rated, why, explained or scope.
     what: String,
     #[serde(default = "board_of_all")]
     platform: String,
@@ -92,6 +94,24 @@ fn answered(question: &[u8]) -> Result<Value, String> {
             let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).map_err(line)?;
             Ok(report(&scene, loaded, outcome).into())
         }
+        // A run, and what its limit allows it.
+        "rated" => {
+            let key = question.limit();
+            let (scene, loaded) = question.load()?;
+            let run = scene.run_of(&loaded);
+            let outcome = runner::run(&run, None, &mut |_, _| ()).map_err(line)?;
+            let known = LIMIT.with(|last| last.borrow().clone()).filter(|(of, _)| *of == key);
+            let limit = match known {
+                Some((_, limit)) => limit,
+                None => {
+                    let limit = Run { setting: Setting::Limit, ..run };
+                    runner::run(&limit, None, &mut |_, _| ()).map_err(line)?.counters
+                }
+            };
+            let allowed = allowed_mib_per_s(&limit, &outcome.counters);
+            LIMIT.with(|last| *last.borrow_mut() = Some((key, limit)));
+            Ok(json!({ "run": report(&scene, loaded, outcome), "allowed_mib_s": allowed }))
+        }
         "why" => {
             let (scene, loaded) = question.load()?;
             let mut why = Why::new(&scene.run_of(&loaded)).map_err(line)?;
@@ -110,9 +130,11 @@ fn answered(question: &[u8]) -> Result<Value, String> {
             why.title = scene.title(&loaded.platform);
             LAST.with(|last| *last.borrow_mut() = Some((key, series)));
             let limit_scene = Scene { setting: Setting::Limit, ..scene.clone() };
+            let at_limit = allowed_mib_per_s(&limit.counters, &limit.counters);
             let limit = report(&limit_scene, loaded.clone(), limit);
             Ok(json!({
-                "run": report(&scene, loaded, outcome), "limit": limit,
+                "run": report(&scene, loaded, outcome), "allowed_mib_s": why.limit_mib_per_s(),
+                "limit": { "run": limit, "allowed_mib_s": at_limit },
                 "lines": why::json_lines(&why), "conclusion": why.conclusion(),
             }))
         }
@@ -127,7 +149,7 @@ fn answered(question: &[u8]) -> Result<Value, String> {
             };
             page::scope(&run, &series).map(Value::from)
         }
-        other => Err(format!("what {other}: expected lists, params, run, why, explained or scope")),
+        other => Err(format!("what {other}: expected lists, params, run, rated, why, explained or scope")),
     }
 }
 
@@ -147,6 +169,11 @@ impl Question {
     /// The same, as a question for the bus.
     fn scope(&self) -> Self {
         Question { what: "scope".to_owned(), ..self.clone() }
+    }
+
+    /// The same, as a question for the limit.
+    fn limit(&self) -> Self {
+        Question { what: "limit".to_owned(), setting: None, ..self.clone() }
     }
 
     fn load(self) -> Result<(Scene, Loaded), String> {

@@ -117,7 +117,7 @@ def same_numbers(chrome):
             case "run":
                 ours = ours.strip()
             case "explained":
-                ours = [ours["run"].strip(), ours["limit"].strip(), ours["lines"].strip()] if "ok" in answer else [ours] * 3
+                ours = [ours["run"].strip(), ours["limit"]["run"].strip(), ours["lines"].strip()] if "ok" in answer else [ours] * 3
         if ours != theirs:
             faults.append(f"{question['what']} {question['platform']} {question.get('setting')}: not what the program says")
     print(f"{len(questions)} answers compared with the program's, {len(faults)} differ", flush=True)
@@ -125,16 +125,19 @@ def same_numbers(chrome):
 
 
 def figures(report):
-    """Rate and mean latency as the page's table shows them."""
+    """Rate, mean and longest latency as the page's table shows them."""
     ways = [job[way] for job in report["jobs"] for way in ("read", "write") if job[way]["total_ios"] > 0]
     ios = sum(way["total_ios"] for way in ways)
-    return (f"{sum(way['bw_bytes'] for way in ways) / 2**20:.2f}", f"{sum(way['clat_ns']['mean'] * way['total_ios'] for way in ways) / ios / 1e3:.1f}")
+    counters = report["mmcq"]["counters"]
+    rate = counters["bytes"] / 2**20 / (counters["elapsed_ns"] / 1e9)
+    mean = sum(way["clat_ns"]["mean"] * way["total_ios"] for way in ways) / ios
+    return (f"{rate:.2f}", f"{mean / 1e3:.1f}", f"{max(way['clat_ns']['max'] for way in ways) / 1e3:.1f}")
 
 
 def row_of(chrome):
-    """Rate and mean latency of mmcq, in the page's table."""
+    """Rate, mean and longest latency of mmcq, in the page's table."""
     cells = chrome.run("return [...document.querySelectorAll('#rows tr')][2].innerText").split("\t")
-    return cells[1], cells[3]
+    return cells[1], cells[3], cells[5]
 
 
 def by_line(chrome, text):
@@ -188,9 +191,26 @@ def used(chrome, address):
     faults += copied_line(chrome)
     # A link that says nonsense.
     chrome.open(address + "#platform=generic&rw=randread&bs=4k&depth=4&set=cost.wake_us=abc")
-    said = chrome.wait("const done = arguments[0]; const look = () => { const text = document.getElementById('said').textContent; text === 'Loading.' ? setTimeout(look, 10) : done(text); }; look();")
+    said = chrome.wait("const done = arguments[0]; const look = () => { const text = document.getElementById('said').textContent; /^(Loading|Computing)/.test(text) ? setTimeout(look, 10) : done(text); }; look();")
     if "cost.wake_us" not in said or "\n" in said:
         faults.append(f"a link with a wrong value: {said!r}")
+    # A link that is pasted into the same tab, and asks for more than a link may.
+    before = chrome.run(STATE)
+    chrome.run("location.hash = '#platform=generic&rw=randwrite&bs=16k&depth=7&more=--runtime=1h&more=--write_bw_log=x'")
+    chrome.wait("const [was, done] = arguments; const look = () => (document.getElementById('command').textContent !== was && /^Computed/.test(document.getElementById('said').textContent) ? done() : setTimeout(look, 10)); look();", before["command"])
+    after = chrome.run(STATE)
+    for word in ("--rw=randwrite", "--bs=16k", "--iodepth=7", "--runtime=200ms"):
+        if word not in after["command"]:
+            faults.append(f"a pasted link: no {word} in {after['command']}")
+    said = chrome.run("return document.getElementById('said').textContent")
+    if "--runtime, --write_bw_log" not in said or "write_bw_log" in after["command"] + after["link"]:
+        faults.append(f"a link that asks for too much: {said!r}, {after['command']}")
+    # Each slider has a name.
+    chrome.ask("Accessibility.enable")
+    nameless = [node for node in chrome.ask("Accessibility.getFullAXTree")["nodes"]
+                if node.get("role", {}).get("value") == "slider" and not node.get("name", {}).get("value")]
+    if nameless:
+        faults.append(f"{len(nameless)} sliders have no name")
     lines, asked = chrome.said()
     faults += [f"console: {line}" for line in lines]
     faults += [f"asks the network for {url}" for url in asked if not url.startswith(address)]

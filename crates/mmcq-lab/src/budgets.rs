@@ -7,6 +7,7 @@ use crate::runner::{self, RunError, Setting};
 use crate::scene::{Loaded, PLATFORM, Scene};
 use crate::sweep::row;
 use crate::table::Table;
+use mmcq_sim::card::profile::message_of;
 use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +25,9 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: Option<String>,
-    job: Spanned<String>,
+    job: Option<Spanned<String>>,
+    /// Options of fio in place of a job file.
+    options: Option<Spanned<Vec<String>>>,
     platform: Option<String>,
     card: Option<String>,
     setting: Option<Spanned<String>>,
@@ -122,7 +125,7 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     let line_of = |at: usize| 1 + text.get(..at).unwrap_or_default().matches('\n').count();
     let file: File = toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(span.start));
-        format!("{name}:{line}: {}", error.message().replace('\n', " "))
+        format!("{name}:{line}: {}", message_of(&error, &text))
     })?;
     let beside = path.parent().unwrap_or(Path::new(""));
     let file_beside = |given: &str| match given.ends_with(".toml") {
@@ -134,7 +137,21 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     }
     let mut loads = Vec::new();
     for entry in file.run {
-        let line = line_of(entry.job.span().start);
+        let start = entry.job.as_ref().map(Spanned::span).or(entry.options.as_ref().map(Spanned::span));
+        let line = line_of(start.map_or(0, |span| span.start));
+        let (job, parsed) = match (entry.job, entry.options) {
+            (Some(job), None) => {
+                let job = job.into_inner();
+                let parsed = fio::parse_file(&beside.join(&job), &fio::System);
+                (job, parsed.map_err(|error| format!("{name}:{line}: job: {error}"))?)
+            }
+            (None, Some(options)) => {
+                let options = options.into_inner();
+                let parsed = fio::parse_command_line(&options, &fio::System);
+                (options.join(" "), parsed.map_err(|error| format!("{name}:{line}: options: {error}"))?)
+            }
+            _ => return Err(format!("{name}:{line}: [[run]]: expected either job or options")),
+        };
         let setting: Setting = match &entry.setting {
             None => Setting::Mmcq,
             Some(text) => text
@@ -149,9 +166,6 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
             set: entry.set,
             seed: entry.seed.unwrap_or(1),
         };
-        let job = entry.job.into_inner();
-        let parsed = fio::parse_file(&beside.join(&job), &fio::System);
-        let parsed = parsed.map_err(|error| format!("{name}:{line}: job: {error}"))?;
         let loaded = scene.load(&parsed, &scene.set).map_err(|error| format!("{name}:{line}: {error}"))?;
         let mut budgets = Vec::new();
         for (side, bounds) in [(Side::Least, &entry.least), (Side::Most, &entry.most)] {
@@ -293,23 +307,39 @@ impl Load {
 }
 
 /// Returns the text of a file of budgets for this job in this scene, to be stored in the job's
-/// folder. The limits are the job's present figures with a margin of a tenth.
+/// folder; without a job file, of these options of fio. The limits are the job's present figures
+/// with a margin of a tenth.
 ///
 /// # Errors
 /// The job does not run; the error is one line.
-pub fn skeleton(file: &Path, job: &Path, scene: &Scene) -> Result<String, String> {
-    let name = job.display();
-    let parsed = fio::parse_file(job, &fio::System).map_err(|error| error.to_string())?;
+pub fn skeleton(
+    file: &Path,
+    job: Option<&Path>,
+    options: &[String],
+    scene: &Scene,
+) -> Result<String, String> {
+    let name = job.map_or_else(|| "jobs by options".to_owned(), |job| job.display().to_string());
+    let parsed = match job {
+        Some(job) => fio::parse_file(job, &fio::System),
+        None => fio::parse_command_line(options, &fio::System),
+    };
+    let parsed = parsed.map_err(|error| error.to_string())?;
     let loaded = scene.load(&parsed, &scene.set).map_err(|error| error.to_string())?;
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ());
     let rows = row::measured(&outcome.map_err(|error| format!("{name}: {error}"))?, None);
     let beside = file.parent().unwrap_or(Path::new(""));
     let shown = |path: &Path| path.strip_prefix(beside).unwrap_or(path).display().to_string();
     let quoted = |text: String| toml::Value::String(text).to_string();
+    let load = match job {
+        Some(job) => format!("job = {}", quoted(shown(job))),
+        None => {
+            let words: Vec<String> = options.iter().cloned().map(quoted).collect();
+            format!("options = [{}]", words.join(", "))
+        }
+    };
     let mut text = format!(
         "# Budgets, for `mmcq check`: what the load has now, with a tenth of room. `mmcq check --figures` lists\n\
-         # what a budget can name.\n[[run]]\njob = {}\nplatform = {}\n",
-        quoted(shown(job)),
+         # what a budget can name.\n[[run]]\n{load}\nplatform = {}\n",
         quoted(shown(Path::new(&scene.platform)))
     );
     text += &match &scene.card {

@@ -30,10 +30,33 @@ impl Figure {
     pub fn percent(&self) -> Option<f64> {
         (self.a != 0.0).then(|| 100.0 * (self.b / self.a - 1.0))
     }
+
+    /// Returns whether the second value is better or worse than the first; empty if neither can be
+    /// said of this figure, such as of a number of requests.
+    fn judged(&self) -> &'static str {
+        let is_rate = self.name == "rate" || self.name == "IOPS";
+        let is_cost = self.name.starts_with("latency, ") || self.group == TIME || self.group == OF_COUNTS;
+        match (is_rate, is_cost) {
+            (false, false) => "",
+            _ if self.a == self.b => "",
+            _ if (self.b > self.a) == is_rate => "better",
+            _ => "worse",
+        }
+    }
+
+    /// Returns whether text and page list the figure: of the percentiles only a few.
+    fn is_listed(&self) -> bool {
+        let percentile = self.name.strip_prefix("latency, ").and_then(|name| name.strip_suffix(" %"));
+        percentile.is_none_or(|percent| PERCENTILES.contains(&percent))
+    }
 }
 
 /// Name of the group of figures that are phases. Their times are divided by the number of requests.
 const TIME: &str = "run time for each request";
+/// Name of the group of counters that are divided by the number of requests.
+const OF_COUNTS: &str = "counted for each request";
+/// Percentiles that text and page list; JSON has all.
+const PERCENTILES: [&str; 5] = ["50", "90", "95", "99", "99.9"];
 /// Counters that are compared per request, since their sums depend on the number of requests.
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
@@ -130,7 +153,7 @@ pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
         let [first, second] = [a, b].map(|report| report["mmcq"]["counters"][name].as_f64());
         if let (Some(first), Some(second)) = (first, second) {
             let name = name.replace('_', " ");
-            all.add("counted for each request", &name, "", each(a, first * 1e3), each(b, second * 1e3));
+            all.add(OF_COUNTS, &name, "", each(a, first * 1e3), each(b, second * 1e3));
         }
     }
     all.jobs(a, b);
@@ -274,7 +297,10 @@ impl Comparison {
         for (percent, ns) in first["percentile"].as_object().into_iter().flatten() {
             if let Some(other) = second["percentile"][percent].as_f64() {
                 let shown = percent.trim_end_matches('0').trim_end_matches('.');
-                self.add(group, &format!("latency, {shown} %"), "us", number(ns) / 1e3, other / 1e3);
+                // fio's percentiles are upper ends of buckets, which may be above the longest time.
+                let us = |ns: f64, side: &Value| ns.min(side["max"].as_f64().unwrap_or(ns)) / 1e3;
+                let [x, y] = [us(number(ns), first), us(other, second)];
+                self.add(group, &format!("latency, {shown} %"), "us", x, y);
             }
         }
     }
@@ -302,13 +328,26 @@ impl Comparison {
         }
     }
 
-    fn cells(figure: &Figure) -> [String; 5] {
+    /// Returns the figures that text and page list.
+    fn listed(&self) -> impl Iterator<Item = &Figure> {
+        self.different().filter(|figure| figure.is_listed())
+    }
+
+    /// Returns one line about the percentiles that are not listed; `None`: there are none.
+    fn percentiles(&self) -> Option<String> {
+        let count = self.different().count() - self.listed().count();
+        let what = if count == 1 { "percentile differs" } else { "percentiles differ" };
+        (count > 0).then(|| format!("{count} further {what} (--json has all)"))
+    }
+
+    fn cells(figure: &Figure) -> [String; 6] {
         let percent = figure.percent().map_or("-".to_owned(), |percent| format!("{percent:+.2} %"));
         let name = match figure.unit {
             "" => figure.name.clone(),
             unit => format!("{} ({unit})", figure.name),
         };
-        [name, exact(figure.a), exact(figure.b), signed(figure.b - figure.a), percent]
+        let judged = figure.judged().to_owned();
+        [name, shown(figure.a), shown(figure.b), signed(figure.b - figure.a), percent, judged]
     }
 
     /// Returns text about what both runs have in common: the board in one line, the jobs in
@@ -332,29 +371,29 @@ impl Comparison {
 
     /// Returns the comparison as a readable table.
     pub fn text(&self) -> String {
-        let mut rows: Vec<[String; 5]> = Vec::new();
-        let heading =
-            |name: &str| [name.to_owned(), String::new(), String::new(), String::new(), String::new()];
-        for [name, a, b] in &self.origins {
-            rows.push([name.clone(), a.clone(), b.clone(), String::new(), String::new()]);
-        }
+        let mut rows: Vec<[String; 6]> = Vec::new();
+        let line = |name: &str| {
+            let mut row = <[String; 6]>::default();
+            name.clone_into(&mut row[0]);
+            row
+        };
         let mut last = "";
-        for figure in self.different() {
+        for figure in self.listed() {
             if figure.group != last {
-                rows.push(heading(""));
-                rows.push(heading(&figure.group));
+                rows.push(line(""));
+                rows.push(line(&figure.group));
             }
             last = &figure.group;
             let [name, rest @ ..] = Self::cells(figure);
-            let [a, b, difference, percent] = rest;
-            rows.push([format!("  {name}"), a, b, difference, percent]);
+            let [a, b, difference, percent, judged] = rest;
+            rows.push([format!("  {name}"), a, b, difference, percent, judged]);
         }
         if !rows.is_empty() {
-            let head = ["", "A", "B", "B - A", ""].map(str::to_owned);
+            let head = ["", "A", "B", "B - A", "", "B is"].map(str::to_owned);
             rows.insert(0, head);
         }
         let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-        let widths = [0, 1, 2, 3, 4].map(width);
+        let widths = [0, 1, 2, 3, 4, 5].map(width);
         let mut out = String::new();
         for row in &rows {
             let mut line = format!("{:<1$}", row[0], widths[0]);
@@ -364,9 +403,13 @@ impl Comparison {
             out += line.trim_end();
             out.push('\n');
         }
-        if !rows.is_empty() {
-            out.insert_str(0, &self.same());
+        // Texts of what ran may be long: they have lines of their own.
+        let ran = self.origins.iter().map(|[name, a, b]| format!("{name}\n  A: {a}\n  B: {b}\n"));
+        let ran: String = ran.collect();
+        if !ran.is_empty() || !rows.is_empty() {
+            out.insert_str(0, &(self.same() + &ran));
         }
+        out.extend(self.percentiles().map(|line| line + "\n"));
         for name in &self.alone {
             out += &format!("only in one of them: {name}\n");
         }
@@ -407,7 +450,7 @@ impl Comparison {
         let names = phases.iter().zip(COLOURS).map(|(figure, c)| (figure.name.as_str(), chart::css(c)));
         let names: Vec<(&str, String)> = names.collect();
         let mut groups: Vec<(&str, Vec<Vec<String>>)> = Vec::new();
-        for figure in self.different() {
+        for figure in self.listed() {
             let row = Self::cells(figure).to_vec();
             match groups.last_mut() {
                 Some((group, rows)) if *group == figure.group => rows.push(row),
@@ -428,10 +471,12 @@ impl Comparison {
                 @if let Some(rate) = rate {
                     p {
                         "B moves " (format!("{:.2}", rate.b)) " " (rate.unit) " where A moves " (format!("{:.2}", rate.a))
-                        @if let Some(percent) = rate.percent() { " (" (format!("{percent:+.2} %")) ")" } "."
+                        @if let Some(percent) = rate.percent() { " (" (format!("{percent:+.2} %")) ")" }
+                        @if !rate.judged().is_empty() { ": B is " (rate.judged()) } "."
                     }
                 }
                 p { (self.rest()) "." }
+                @if let Some(more) = self.percentiles() { p { (more) "." } }
                 @if let Some(further) = self.further() { p { (further) "." } }
                 @for name in &self.alone { p { "Only in one of them: " (name) "." } }
             }
@@ -450,7 +495,7 @@ impl Comparison {
             (frame::figure(&svg, "Run time divided by the number of requests, by phase; shorter is faster. Requests overlap, so one of them takes longer."))
             @for (group, rows) in &groups {
                 h2 { (frame::capital(group)) }
-                (frame::table(&format!("Differences: {group}"), &["figure", "A", "B", "B - A", "change"], rows, None))
+                (frame::table(&format!("Differences: {group}"), &["figure", "A", "B", "B - A", "change", "B is"], rows, None))
             }
             h2 { "Compare again" }
             pre tabindex="0" { code { (command) } }
@@ -459,14 +504,18 @@ impl Comparison {
     }
 }
 
-/// Returns a number with up to six decimals, as many as are needed to tell figures apart.
-fn exact(value: f64) -> String {
-    let text = format!("{value:.6}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+/// Returns a number with three digits; a whole number with all of its digits.
+fn shown(value: f64) -> String {
+    if value.fract() == 0.0 {
+        return format!("{value:.0}");
+    }
+    let decimals = 2 - value.abs().log10().floor() as i32;
+    let text = format!("{value:.*}", usize::try_from(decimals.min(9)).unwrap_or(0));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 fn signed(value: f64) -> String {
-    let text = exact(value);
+    let text = shown(value);
     if value > 0.0 { format!("+{text}") } else { text }
 }
 
@@ -498,6 +547,8 @@ mod tests {
         assert!(other.text().ends_with("11 figures are equal\n"));
         let lines = other.json_lines();
         assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+        let better = other.text().lines().filter(|line| line.ends_with("better")).count();
+        assert_eq!(better, 2, "{}", other.text());
         let alone = compare(&report(5, "a"), &report(5, "b"));
         assert_eq!(alone.alone, ["job a", "job b"]);
         let mut failed = report(5, "a");
@@ -506,6 +557,13 @@ mod tests {
         let text = "2 further fields differ: jobs/0/error, jobs/0/write/bw_bytes\n14 figures are equal\n";
         assert!(!other.is_equal() && other.text().ends_with(text), "{}", other.text());
         assert!(other.json_lines().contains("jobs/0/error"), "{}", other.json_lines());
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let values = [0.0, 78.0, 54_318_053.0, 5.609_323, 115.974_872, 2143.263_83, 0.000_517, -0.006_546];
+        let texts = ["0", "78", "54318053", "5.61", "116", "2143", "0.000517", "-0.00655"];
+        assert_eq!(values.map(shown), texts);
     }
 
     #[test]

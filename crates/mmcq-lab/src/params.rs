@@ -72,6 +72,22 @@ const SWITCHES: [&str; 16] = [
     "stack.weights",
 ];
 
+/// Beginnings of the keys of values on which times and rates of a run hang.
+const OF_TIMES: [&str; 5] = ["cost.", "share.", "card.flash.", "card.queue.", "card.packed."];
+
+/// Returns the keys of those values on which times and rates of a run may hang and that nobody has
+/// measured. A value of 0 or without a number is left out.
+pub fn priors(all: &[Param]) -> Vec<&str> {
+    let counts = |param: &&Param| {
+        let number = param.value.as_ref().and_then(|v| v.as_float().or(v.as_integer().map(|n| n as f64)));
+        param.kind == "prior"
+            && number.is_some_and(|number| number != 0.0)
+            && OF_TIMES.iter().any(|begin| param.key.starts_with(begin))
+            && !param.key.starts_with("card.flash.erase.")
+    };
+    all.iter().filter(counts).map(|param| param.key.as_str()).collect()
+}
+
 /// Returns every value of a board and of its card, after the given changes.
 ///
 /// # Errors

@@ -88,7 +88,7 @@ fn draw(rows: &[Row], title: &str, svg: &mut String) -> Result<(), Box<dyn std::
         .configure_mesh()
         .disable_x_mesh()
         .disable_x_axis()
-        .y_desc(units.join(" or "))
+        .y_desc(format!("rate, {}", units.join(" or ")))
         .light_line_style(WHITE)
         .draw()?;
     for (b, bar) in bars.iter().enumerate() {

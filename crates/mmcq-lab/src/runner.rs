@@ -6,7 +6,7 @@ use crate::fio::script::Op;
 use crate::fio::stats::{Cpu as FioCpu, Stats};
 use crate::fio::{ParseError, Worker as FioWorker};
 use crate::platform::Platform;
-use crate::system::Stuck;
+use crate::system::{Stuck, Workload};
 use mmcq::engine::FlushBy;
 use mmcq::host::Caps;
 use mmcq_sim::card::Medium;
@@ -308,6 +308,9 @@ pub enum RunError {
     /// The stack accessed memory that it must not access; the text says where.
     #[error("DMA violation: {0}")]
     Memory(String),
+    /// The run was asked to end early ([`mmcq_sim::parallel::Stop`]).
+    #[error("stopped before its end")]
+    Stopped,
 }
 
 /// Input of a run.
@@ -433,6 +436,9 @@ impl Outcome {
 
 /// Runs the jobs. `medium` replaces generated data on the card. Calls `progress` from time to time
 /// with two numbers of bytes: transferred so far, and planned for the whole run.
+///
+/// # Errors
+/// The jobs cannot run on the board, or the run did not come to its end: see [`RunError`].
 pub fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -511,8 +517,11 @@ where
         // Only mmcq's settings get here, since the models of Linux cannot read boot areas.
         board.stack.with(|engine| engine.enable_extended_ops());
     }
-    let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
-    let place::Ended { mut counters, end_ns, seeded } = ended;
+    let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32);
+    if load.is_over() {
+        return Err(RunError::Stopped);
+    }
+    let place::Ended { mut counters, end_ns, seeded } = ended?;
     counters.pace = std::mem::take(&mut load.pace);
     let seeded = seeded || run.workers.iter().any(|worker| Seeds::are_of_run(&worker.job));
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());

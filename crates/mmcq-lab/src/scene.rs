@@ -147,6 +147,12 @@ impl Scene {
         fio::report::title(&platform.name, card, self.setting.name(), self.seed, &self.set)
     }
 
+    /// Returns board, card, setting and seed in a line, without the changes.
+    pub fn ran_on(&self, platform: &Platform) -> String {
+        let (card, setting) = (self.card_of(platform), self.setting.name());
+        format!("platform {}, card {card}, setting {setting}, seed {}", platform.name, self.seed)
+    }
+
     /// Returns the name of the card in the slot.
     pub fn card_of<'a>(&'a self, platform: &'a Platform) -> &'a str {
         self.card.as_deref().unwrap_or(&platform.card)

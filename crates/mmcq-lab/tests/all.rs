@@ -45,6 +45,7 @@ mod replay_programs;
 mod reproduce;
 mod sdio;
 mod sdio_function;
+mod shown;
 mod spread;
 mod sweep;
 mod trace;

@@ -262,7 +262,7 @@ fn two_reports_are_compared_exactly() {
     assert!(same.starts_with("no difference: ") && same.lines().count() == 1, "{same}");
     let text = folder.well("compare a.json b.html --report c.html");
     for part in [
-        "set ",
+        "set\n",
         "cost.wake_us=80",
         "run time for each request",
         "CPU (us)",

@@ -1,6 +1,10 @@
 //! Distribution of work over threads, and by shards over computers. Results from threads come in
 //! the order of the pieces of work.
 
+mod stop;
+
+pub use stop::Stop;
+
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,16 +26,20 @@ pub fn in_order<T: Send, E>(
     work: impl Fn(usize) -> T + Sync,
     mut take: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (next, work) = (AtomicUsize::new(0), &work);
+    let (next, work, stop) = (AtomicUsize::new(0), &work, Stop::heard());
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, count.max(1)) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
+            let (sender, next, stop) = (sender.clone(), &next, stop.clone());
+            let works = move || {
                 while let at = next.fetch_add(1, Ordering::Relaxed)
                     && at < count
                     && sender.send((at, work(at))).is_ok()
                 {}
+            };
+            scope.spawn(move || match stop {
+                Some(stop) => stop.during(works),
+                None => works(),
             });
         }
         drop(sender);

@@ -5,7 +5,7 @@ use super::case::Case;
 use super::run::{Bench, run};
 use super::score::Score;
 use super::swarm::OPERATIONS;
-use mmcq_sim::parallel::Shard;
+use mmcq_sim::parallel::{Shard, Stop};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,11 +20,11 @@ pub(super) fn stop_at_first() {
 }
 
 /// Calls `work` once with each of the numbers 0, 1, 2 and so on, distributed over the threads,
-/// until `work` returns false or too many promises are broken. `work` adds to the score of its
-/// thread.
+/// until `work` returns false, too many promises are broken, or this thread is asked to end by a
+/// [`Stop`]. `work` adds to the score of its thread.
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let total = Mutex::new(Score::default());
+    let (total, asked) = (Mutex::new(Score::default()), Stop::heard());
     #[cfg(planted)]
     let (planted, told) = (mmcq::plant::chosen(), mmcq_sim::plant::chosen());
     std::thread::scope(|scope| {
@@ -40,7 +40,8 @@ pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool +
                 while !stop.load(Ordering::Relaxed) {
                     let goes_on = work(next.fetch_add(1, Ordering::Relaxed), &mut bench, &mut score);
                     let enough = STOP_AT_FIRST.load(Ordering::Relaxed) && score.violations() > 0;
-                    if !goes_on || enough || score.is_broken() {
+                    let asked = asked.as_ref().is_some_and(Stop::is_asked);
+                    if !goes_on || enough || asked || score.is_broken() {
                         stop.store(true, Ordering::Relaxed);
                     }
                 }

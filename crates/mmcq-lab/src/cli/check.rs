@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// it:
 ///
 ///   [[run]]
-///   job = "quickstart.fio"
+///   job = "quickstart.fio"         # or options = ["--name=a", "--rw=read"], as fio has them
 ///   platform = "hsq-sprd"          # also card, setting, seed, set = ["cost.wake_us=40"]
 ///   [run.least]
 ///   run_mib_s = 20

@@ -46,9 +46,12 @@ enum What {
     Budgets {
         /// File to write; it ends in .toml
         file: PathBuf,
-        /// The job: a file in the same folder
-        #[arg(long, value_name = "JOB.fio")]
-        job: PathBuf,
+        /// The job: a file in the same folder (or fio's options after --)
+        #[arg(long, value_name = "JOB.fio", required_unless_present = "options", conflicts_with = "options")]
+        job: Option<PathBuf>,
+        /// Jobs as fio options, with one dash or two
+        #[arg(last = true, value_name = "FIO OPTIONS")]
+        options: Vec<String>,
         #[command(flatten)]
         scene: Box<Scene>,
     },
@@ -63,7 +66,9 @@ impl New {
                 (file, with_comments(&text, like), "mmcq card --card")
             }
             What::Job { file } => (file, JOB.to_owned(), "mmcq run"),
-            What::Budgets { file, job, scene } => (file, budgets::skeleton(file, job, scene)?, "mmcq check"),
+            What::Budgets { file, job, options, scene } => {
+                (file, budgets::skeleton(file, job.as_deref(), options, scene)?, "mmcq check")
+            }
         };
         if !matches!(self.what, What::Job { .. }) && file.extension().is_none_or(|end| end != "toml") {
             return Err(Error::Input(format!("{}: expected a name that ends in .toml", file.display())));

@@ -33,6 +33,30 @@ impl Place {
         Ok(Place { path: path.to_owned(), device })
     }
 
+    /// Checks the file of a picture like [`Place::new`]. Pictures are SVG, so a name that promises
+    /// another format is refused.
+    pub fn svg(option: &str, path: &Path) -> Result<Self, Error> {
+        Place::is_svg(option, path)?;
+        Place::new(option, path)
+    }
+
+    /// Refuses a file of a picture whose name promises another format than SVG.
+    pub fn is_svg(option: &str, path: &Path) -> Result<(), Error> {
+        let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
+        match end.filter(|end| end != "svg") {
+            None => Ok(()),
+            Some(end) => {
+                let (name, svg) = (path.display(), path.with_extension("svg"));
+                let svg = svg.display();
+                Err(Error::Input(format!(
+                    "{option} {name}: pictures are SVG; expected {svg}, of which `rsvg-convert {svg} -o {name}`, \
+                     Inkscape or a browser make a {}",
+                    end.to_uppercase()
+                )))
+            }
+        }
+    }
+
     /// Writes a text to the file.
     pub fn write(self, text: &str) -> Result<(), Error> {
         self.fill(|file| file.write_all(text.as_bytes()))

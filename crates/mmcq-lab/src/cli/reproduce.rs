@@ -4,6 +4,7 @@ use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, print, voice};
 use clap::{Args, ValueEnum};
+use mmcq_lab::platform::Platform;
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
 use mmcq_lab::reproduce::{
@@ -205,9 +206,7 @@ impl Reproduce {
                 "--set {change}: a published experiment runs as its board is; expected sdio, or mmcq run JOB --set"
             )));
         }
-        if let Some(path) = &self.plot {
-            super::writable("--plot", path)?;
-        }
+        let plot = self.plot.as_deref().map(|path| Place::svg("--plot", path)).transpose()?;
         let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
         let reports = match &self.original {
             Some(path) => original::reports(&read(path)?)
@@ -232,13 +231,15 @@ impl Reproduce {
         shown.end();
         let title = match self.experiment {
             Experiment::Fair => "Rates of a writer and a reader that share a card",
-            Experiment::Stream => "One thread's rates; the line is what wire and card allow",
-            _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
+            Experiment::Stream => "One thread's rates",
+            _ => "Rates of 4 KiB loads",
         };
-        let drawn = (self.plot.is_some() || place.is_some()) && !packets_only;
-        let svg = drawn.then(|| plot::rates(&rows, title)).transpose().map_err(Error::Run)?;
-        if let (Some(path), Some(svg)) = (&self.plot, &svg) {
-            std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
+        let title = format!("{title} on {}; the line is what wire and card allow", on(wanted));
+        let drawn = (plot.is_some() || place.is_some()) && !packets_only;
+        let svg = drawn.then(|| plot::rates(&rows, &title)).transpose().map_err(Error::Run)?;
+        if let (Some(plot), Some(svg)) = (plot, &svg) {
+            plot.write(svg)?;
+            let path = self.plot.as_deref().unwrap_or(Path::new("-"));
             voice::note(format_args!("the picture is {}", path.display()));
         }
         if let Some(place) = place {
@@ -422,4 +423,16 @@ impl Reproduce {
         let holds = never::Summary::of(&measured).holds();
         Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
+}
+
+/// Returns the names of these boards with their cards; of many boards, their number.
+fn on(boards: &[&str]) -> String {
+    if boards.len() > 2 {
+        return format!("{} boards", boards.len());
+    }
+    let with = |name: &&str| match Platform::load(name) {
+        Ok(platform) => format!("{} with card {}", platform.name, platform.card),
+        Err(_) => (*name).to_owned(),
+    };
+    boards.iter().map(with).collect::<Vec<_>>().join(" and ")
 }

@@ -74,6 +74,7 @@ pub struct Sweep {
     #[arg(long, value_name = "FILE.svg", conflicts_with = "resume")]
     plot: Option<PathBuf>,
     /// Also writes one HTML file: the fastest and slowest point, all points, and the picture of --heat
+    /// (without it, that of --plot)
     #[arg(long, value_name = "FILE.html", conflicts_with = "resume")]
     report: Option<PathBuf>,
     /// Only this part of the points: 3/16
@@ -103,7 +104,7 @@ impl Sweep {
         }
         let mut heat = self.heat(&plan)?;
         let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
-        let plot = self.plot.as_deref().map(|path| Place::new("--plot", path)).transpose()?;
+        let plot = self.plot.as_deref().map(|path| Place::svg("--plot", path)).transpose()?;
         let mut reported = Vec::new();
         let points: Vec<usize> = self.shard.part(plan.grid().points()).collect();
         let Some(rows) = self.rows()? else { return Ok(ExitCode::SUCCESS) };
@@ -147,14 +148,22 @@ impl Sweep {
             let removed = std::fs::remove_file(rows);
             removed.map_err(|error| Error::Run(format!("{}: {error}", rows.display())))?;
         }
+        let name = super::load_name(self.job.as_deref());
+        let axes: Vec<String> = plan.grid().axes().iter().map(|axis| axis.key.clone()).collect();
+        let rates = || picture::of(plan.grid().axes(), &reported, &name);
         if let Some(place) = plot {
-            place.write(&picture::of(plan.grid().axes(), &reported).map_err(Error::Run)?)?;
+            place.write(&rates().map_err(Error::Run)?)?;
         }
-        let svg = heat.as_ref().map(|(cells, _)| cells.svg()).transpose().map_err(Error::Run)?;
+        let svg = heat.as_ref().map(|(cells, _)| cells.svg(&name, &axes)).transpose().map_err(Error::Run)?;
         if let Some(place) = place {
-            let axes: Vec<String> = plan.grid().axes().iter().map(|axis| axis.key.clone()).collect();
-            let title = format!("{}: {} points", super::load_name(self.job.as_deref()), points.len());
-            place.write(&listed::page(&title, &axes, &reported, svg.as_deref(), &command_line()))?;
+            let title = format!("{name}: {} points", points.len());
+            // Without a picture that was asked for, the page has the rates, if they can be drawn.
+            let rates = if svg.is_none() { rates().ok() } else { None };
+            let drawn = match (&svg, &rates) {
+                (Some(svg), _) => Some((svg.as_str(), HEAT)),
+                (None, rates) => rates.as_deref().map(|rates| (rates, RATES)),
+            };
+            place.write(&listed::page(&title, &axes, &reported, drawn, &command_line()))?;
         }
         if let (Some((_, place)), Some(svg)) = (heat, svg) {
             place.write(&svg)?;
@@ -200,7 +209,7 @@ impl Sweep {
         if self.resume && self.format()? == Format::Csv {
             return Err(Error::input("--heat: with --resume, expected rows in .jsonl or .parquet"));
         }
-        Ok(Some((cells, Place::new("--heat", Path::new(file))?)))
+        Ok(Some((cells, Place::svg("--heat", Path::new(file))?)))
     }
 
     /// Returns the path of the file to which rows are written during the sweep; `Some(None)`:
@@ -318,6 +327,10 @@ impl Tried {
         }
     }
 }
+
+/// Sentences about the pictures of a page.
+const HEAT: &str = "Each cell has the mean of its rows, in colour and as a number.";
+const RATES: &str = "Rates of the runs, both directions together; means over the seeds.";
 
 /// Extension of files whose format is Parquet.
 const PARQUET: &str = "parquet";

@@ -62,7 +62,7 @@ pub struct Trace {
     #[arg(long, value_enum, default_value = "full", requires = "waveform")]
     clk: Clock,
     /// Picture: lanes with named boxes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
     /// Trace of Perfetto (ui.perfetto.dev): requests, bus, cores, counters, and arrows from a request
     /// to its transfer, the interrupt and the completion
@@ -170,7 +170,11 @@ impl Trace {
         };
         let waves = [(Dump::Vcd, ready("--vcd", &self.vcd)?), fst];
         let waves = waves.into_iter().filter_map(|(dump, place)| Some((dump, place?))).collect();
-        let (svg, perfetto) = (ready("--svg", &self.svg)?, ready("--perfetto", &self.perfetto)?);
+        let svg = ready("--svg", &self.svg)?;
+        if let Some(path) = &self.svg {
+            Place::is_svg("--svg", path)?;
+        }
+        let (svg, perfetto) = (svg, ready("--perfetto", &self.perfetto)?);
         Ok(Places { waves, svg, perfetto })
     }
 
@@ -213,8 +217,7 @@ impl Trace {
         let capture = recording.capture().map_err(outside)?;
         let picture = || {
             let job = self.job.as_ref().map_or("jobs by options".to_owned(), |job| job.display().to_string());
-            let scene = &self.scene;
-            let title = format!("{job}, {}, setting {}", scene.platform, scene.setting.name());
+            let title = format!("{job}: {}", self.scene.ran_on(&loaded.platform));
             Ok(picture::write(&capture, &title))
         };
         self.write(places, &capture, picture)

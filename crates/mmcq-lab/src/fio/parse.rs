@@ -109,14 +109,16 @@ impl JobFile {
 /// Reads the job file `path`.
 pub fn parse_file(path: &Path, sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
-    reader.file(path, &Place::Argument(1), 0)?;
+    let read = reader.file(path, &Place::Argument(1), 0);
+    reader.supported(read)?;
     reader.finish(&path.display().to_string())
 }
 
 /// Reads the text of a job file; `name` is the file's name in errors.
 pub fn parse_text(name: &str, text: &[u8], sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
-    reader.text(name, Path::new(name), text, 0)?;
+    let read = reader.text(name, Path::new(name), text, 0);
+    reader.supported(read)?;
     reader.finish(name)
 }
 
@@ -141,37 +143,49 @@ pub fn program_words(words: &[impl AsRef<Path>]) -> usize {
 /// Reads the arguments of a fio command line. The name of the program may stand before them.
 pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
-    reader.section = Section::Global;
-    let mut files: Vec<(&str, Place)> = Vec::new();
-    let mut args = args.iter().zip(1u32..).skip(program_words(args)).peekable();
-    while let Some((arg, number)) = args.next() {
-        let place = Place::Argument(number);
-        let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
-            files.push((arg, place));
-            continue;
-        };
-        if option.is_empty() {
-            return Err(ParseError::new(&place, format!("'{arg}': expected an option such as --rw=read")));
-        }
-        let (name, mut value) = split_option(option);
-        // As with getopt, the value may be the next word; a flag never takes a next word.
-        let needs = name == "name" || is_run_option(name) || takes_value(name);
-        if value.is_none()
-            && needs
-            && let Some((next, _)) = args.next_if(|(next, _)| !next.starts_with('-'))
-        {
-            value = Some(next);
-        }
-        if !reader.run_option(name, value, &place)? {
-            reader.option(name, value, &place)?;
-        }
-    }
-    reader.end_section()?;
-    for (path, place) in files {
-        reader.file(Path::new(path), &place, 0)?;
-        reader.end_section()?;
-    }
+    let read = reader.command_line(args);
+    reader.supported(read)?;
     reader.finish("command line")
+}
+
+impl Reader<'_> {
+    /// Handles the arguments of a command line.
+    fn command_line(&mut self, args: &[String]) -> Result<(), ParseError> {
+        self.section = Section::Global;
+        let mut files: Vec<(&str, Place)> = Vec::new();
+        let mut args = args.iter().zip(1u32..).skip(program_words(args)).peekable();
+        while let Some((arg, number)) = args.next() {
+            let place = Place::Argument(number);
+            let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
+                files.push((arg, place));
+                continue;
+            };
+            if option.is_empty() {
+                return Err(ParseError::new(
+                    &place,
+                    format!("'{arg}': expected an option such as --rw=read"),
+                ));
+            }
+            let (name, mut value) = split_option(option);
+            // As with getopt, the value may be the next word; a flag never takes a next word.
+            let needs = name == "name" || is_run_option(name) || takes_value(name);
+            if value.is_none()
+                && needs
+                && let Some((next, _)) = args.next_if(|(next, _)| !next.starts_with('-'))
+            {
+                value = Some(next);
+            }
+            if !self.run_option(name, value, &place)? {
+                self.option(name, value, &place)?;
+            }
+        }
+        self.end_section()?;
+        for (path, place) in files {
+            self.file(Path::new(path), &place, 0)?;
+            self.end_section()?;
+        }
+        Ok(())
+    }
 }
 
 /// Splits `name=value` and removes blanks around both parts.
@@ -213,6 +227,8 @@ struct Reader<'a> {
     wanted: Vec<String>,
     max_jobs: Option<u32>,
     files: u32,
+    /// Options of fio that are not supported, with their places.
+    unsupported: Vec<(String, Place)>,
 }
 
 impl<'a> Reader<'a> {
@@ -232,7 +248,21 @@ impl<'a> Reader<'a> {
             wanted: Vec::new(),
             max_jobs: None,
             files: 0,
+            unsupported: Vec::new(),
         }
+    }
+
+    /// Returns one error about all options that are not supported, so that a long job needs one
+    /// attempt; without such an option, returns `read`.
+    fn supported(&self, read: Result<(), ParseError>) -> Result<(), ParseError> {
+        let Some(((first, place), others)) = self.unsupported.split_first() else { return read };
+        if others.is_empty() {
+            return Err(ParseError::new(place, format!("option '{first}' of fio is not supported here")));
+        }
+        let others: Vec<String> = others.iter().map(|(name, at)| format!("'{name}' ({at})")).collect();
+        let (count, others) = (others.len() + 1, others.join(", "));
+        let message = format!("{count} options of fio are not supported here: '{first}', {others}");
+        Err(ParseError::new(place, message))
     }
 
     fn finish(mut self, name: &str) -> Result<JobFile, ParseError> {
@@ -282,6 +312,8 @@ impl<'a> Reader<'a> {
         if bytes.len() > FILE_BYTES_MAX {
             return Err(ParseError::new(&at(1), format!("expected at most {FILE_BYTES_MAX} bytes")));
         }
+        // Some editors write a byte order mark before the first line.
+        let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         for (line, number) in bytes.split(|b| *b == b'\n').zip(1u32..) {
             let place = at(number);
             let line = std::str::from_utf8(line)
@@ -395,6 +427,10 @@ impl<'a> Reader<'a> {
             let new = expanded.filter(|v| !v.is_empty());
             job.name = new.ok_or_else(|| ParseError::new(place, "name=: expected a job's name"))?;
             self.out.lines.push(format!("name={}", job.name));
+            return Ok(());
+        }
+        if options::is_unsupported(name) {
+            self.unsupported.push((name.to_owned(), place.clone()));
             return Ok(());
         }
         let note = options::apply(job, name, expanded.as_deref(), place)?;

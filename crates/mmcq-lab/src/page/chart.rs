@@ -21,9 +21,11 @@ pub const COLOURS: [RGBColor; 8] = [
 ];
 /// Width of a chart in pixels, narrow enough that its letters can be read on a telephone.
 const WIDTH: u32 = 480;
-const FONT: (&str, u32) = ("sans-serif", 13);
+/// On a telephone a chart is shown at three quarters of its size, and plotters draws a font smaller
+/// than its number.
+const FONT: (&str, u32) = ("sans-serif", 18);
 /// Approximate width of a letter in pixels.
-const LETTER: u32 = 7;
+const LETTER: u32 = 9;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
@@ -96,11 +98,11 @@ pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, 
     let sum = |bar: &Bar| bar.parts.iter().map(|(length, _)| length).sum::<f64>();
     let most = end(bars.iter().map(sum).chain(line));
     let letters = bars.iter().map(|bar| bar.label.chars().count() as u32).max().unwrap_or(0);
-    picture(30 * bars.len() as u32 + 58, axes, |area| {
+    picture(30 * bars.len() as u32 + 66, axes, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(6)
-            .margin_right(22)
-            .x_label_area_size(42)
+            .margin_right(28)
+            .x_label_area_size(50)
             .y_label_area_size(letters * LETTER + 10)
             .build_cartesian_2d(0.0..most * 1.12, 0.0..bars.len() as f64)?;
         chart
@@ -146,12 +148,12 @@ pub fn lines(axes: &Axes<'_>, lines: &[Line], name_x: &dyn Fn(f64) -> String) ->
     let most = places().reduce(f64::max).unwrap_or(0.0);
     let most = if least < most { most } else { least + 1.0 };
     let top = end(points().map(|point| point.1));
-    picture(250, axes, |area| {
+    picture(270, axes, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(6)
             .margin_right(26)
-            .x_label_area_size(42)
-            .y_label_area_size(62)
+            .x_label_area_size(50)
+            .y_label_area_size(74)
             .build_cartesian_2d(least..most, 0.0..top * 1.06)?;
         chart
             .configure_mesh()
@@ -201,7 +203,7 @@ mod tests {
         let axes = Axes { title: "rates & <limits>", x: "MiB/s", y: "" };
         let bar = |label: &str, length| Bar { label: label.to_owned(), parts: vec![(length, COLOURS[0])] };
         let svg = bars(&axes, &[bar("none", 27.0), bar("mmcq", 33.4)], Some(34.7)).unwrap();
-        assert!(svg.starts_with("<svg class=\"chart\" viewBox=\"0 0 480 118\" width=\"100%\" role=\"img\""));
+        assert!(svg.starts_with("<svg class=\"chart\" viewBox=\"0 0 480 126\" width=\"100%\" role=\"img\""));
         assert!(svg.contains("rates &amp; &lt;limits&gt;") && !svg.contains("http"), "{svg}");
         assert_eq!(svg.matches("#3B7DD8").count(), 2);
         let line = Line { points: vec![(0.0, 1.0), (5.0, 2.0)], colour: COLOURS[1] };

@@ -7,7 +7,7 @@ use crate::fio::hist;
 use crate::fio::job::{Dir, Job};
 use crate::fio::report::{Figures, Origin, Program, Report, json};
 use crate::fio::stats::{DirStats, Stats};
-use crate::params::Param;
+use crate::params::{Param, priors};
 use crate::runner::{Counters, Setting, allowed_mib_per_s};
 use crate::trace::time;
 use crate::why::{Phases, mib_per_s};
@@ -68,24 +68,30 @@ fn load(job: &Job) -> String {
         true => size(bytes[0]),
         false => format!("{} and {}", size(bytes[0]), size(bytes[1])),
     };
-    format!("{} of {blocks}, {} at a time, {} jobs", job.rw.word(), job.depth(), job.numjobs)
-        .replace(" 1 jobs", " 1 job")
+    let jobs = if job.numjobs == 1 { "1 job".to_owned() } else { format!("{} jobs", job.numjobs) };
+    let lasts = match job.runtime_ns.filter(|_| job.time_based) {
+        Some(ns) => format!(", again and again for {}", time(ns)),
+        None => String::new(),
+    };
+    format!("{} of {blocks}, {} at a time, {jobs}{lasts}", job.rw.word(), job.depth())
 }
 
 fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Markup {
     let why = &compared.why;
     let c = &why.counters;
-    let p99 = Dir::ALL.into_iter().filter_map(|dir| {
-        let dir_stats = &all.dirs[dir.index()];
-        let ns = *dir_stats.clat.histogram.percentiles(&[99.0]).first()?;
-        Some((format!("99 % of {} within", DIRECTIONS[dir.index()]), time(ns.min(dir_stats.clat.ns.max))))
+    // The longest time stands beside the 99 %, which does not show a request that starves.
+    let times = Dir::ALL.into_iter().filter_map(|dir| {
+        let (clat, which) = (&all.dirs[dir.index()].clat, DIRECTIONS[dir.index()]);
+        let ns = *clat.histogram.percentiles(&[99.0]).first()?;
+        let p99 = (format!("99 % of {which} within"), time(ns.min(clat.ns.max)));
+        Some([p99, (format!("longest of the {which}"), time(clat.ns.max))])
     });
     let mut figures = vec![
         ("this run".to_owned(), format!("{:.2} MiB/s", mib_per_s(c))),
         ("bus and card allow".to_owned(), format!("{:.2} MiB/s", why.limit_mib_per_s())),
         ("share of that".to_owned(), format!("{:.1} %", why.share_percent())),
     ];
-    figures.extend(p99);
+    figures.extend(times.flatten());
     html! {
         p.soft {
             "A storage load ran on a model of a card reader and a memory card, in simulated time. Board "
@@ -95,7 +101,9 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
         @if !origin.replay.told.is_empty() {
             p.soft { (origin.replay.told.join(" ")) " " (pauses(compared)) }
         } @else if let Some(entry) = report.entries.first() {
-            p.soft { "The load: " (load(&entry.job)) @if report.entries.len() > 1 { "; and other jobs" } "." }
+            // Each of a job's threads has an entry of its own.
+            @let others = report.entries.iter().any(|other| other.job.name != entry.job.name);
+            p.soft { "The load: " (load(&entry.job)) @if others { "; and other jobs" } "." }
         }
         section.verdict aria-label="Verdict" {
             p { (why.conclusion()) "." }
@@ -444,6 +452,14 @@ fn params(params: &[Param]) -> Markup {
             "Each value of board and card, and where it comes from: spec (a standard or data sheet), measured, fit "
             "(fitted to published figures), val (checked against others), prior (a usual value), board (the board's "
             "file), default (the model's own)."
+        }
+        @let priors = priors(params);
+        @if !priors.is_empty() {
+            p {
+                "Nobody has measured these " (priors.len()) " values for this board and card, and the figures of this "
+                "page may hang on them: " (priors.join(", ")) ". " code { "mmcq compare --platform" } " says how far "
+                "the gain of another queue does."
+            }
         }
         details {
             summary { (params.len()) " values" }

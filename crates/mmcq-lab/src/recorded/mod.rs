@@ -321,6 +321,7 @@ fn detect(head: &[u8]) -> Result<Format, String> {
         return Ok(Format::Perfetto);
     }
     let text = String::from_utf8_lossy(head);
+    let text = text.trim_start_matches('\u{feff}');
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().unwrap_or_default();
     if first.starts_with("fio version ") {

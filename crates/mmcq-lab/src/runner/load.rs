@@ -8,6 +8,7 @@ use crate::fio::stats::WorkerError;
 use crate::fio::{Dir, Worker as FioWorker};
 use crate::system::{Io, Next, Workload};
 use mmcq::host::Direction;
+use mmcq_sim::parallel::Stop;
 use std::collections::BTreeMap;
 
 /// A fio I/O that was submitted and is not complete.
@@ -69,6 +70,8 @@ pub(super) struct Load<'a> {
     pub(super) steady: Steady,
     pub(super) pace: Pace,
     progress: &'a mut dyn FnMut(u64, u64),
+    /// Wish to end early that the run hears; `None`: it always comes to its end.
+    stop: Option<Stop>,
 }
 
 /// Number of I/Os with the I/O engine `null` after which a job lets others run.
@@ -218,6 +221,7 @@ impl<'a> Load<'a> {
             steady: Steady::new(planned),
             pace: Pace::default(),
             progress,
+            stop: Stop::heard(),
         })
     }
 
@@ -320,6 +324,10 @@ impl Carried for Load<'_> {
 impl Workload for Load<'_> {
     fn jobs(&self) -> u32 {
         self.states.len() as u32
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.as_ref().is_some_and(Stop::is_asked)
     }
 
     fn memory(&self) -> (usize, usize) {

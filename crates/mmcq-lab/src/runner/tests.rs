@@ -478,3 +478,25 @@ fn a_write_past_the_cache_costs_what_was_published() {
     assert!((10.0..20.0).contains(&past), "{past}");
     std::fs::remove_file(off).unwrap();
 }
+
+#[test]
+fn a_run_ends_early_when_it_is_asked_to() {
+    // An hour of virtual time would not end here.
+    let text = "[t]\nfilename=/dev/mmcblk0\nrw=randread\nbs=4k\nsize=64m\ndirect=1\nioengine=libaio\niodepth=4\n\
+                runtime=1h\ntime_based\n";
+    let platform = Platform::load("generic").unwrap();
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    for setting in [Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::Limit] {
+        let what = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
+        let (stop, mut told) = (mmcq_sim::parallel::Stop::default(), 0);
+        let ended = stop.during(|| {
+            run(&what, None, &mut |moved, _| {
+                told = moved;
+                stop.ask();
+            })
+        });
+        assert!(matches!(ended, Err(RunError::Stopped)), "{}", setting.name());
+        assert!((1..8 << 20).contains(&told), "{}: {told} bytes", setting.name());
+    }
+}

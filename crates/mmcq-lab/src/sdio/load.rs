@@ -4,6 +4,7 @@
 use super::platform::Board;
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
+use mmcq_sim::card::profile::message_of;
 use serde::Deserialize;
 use std::path::Path;
 
@@ -184,7 +185,7 @@ impl Load {
     pub fn of(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            let what = error.message().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            let what = message_of(&error, text);
             line.map_or(what.clone(), |line| format!("line {line}: {what}"))
         })?;
         let number = |key: &str, value: f64, least: f64, most: f64| match (least..=most).contains(&value) {

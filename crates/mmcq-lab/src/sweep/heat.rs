@@ -1,14 +1,14 @@
 //! Draws a grid as a picture: two axes, and a figure as the colour of each cell.
 
-use super::Row;
+use super::{Row, row, told};
 use crate::page::chart::short;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns of the rows that a picture shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heat {
     /// Column whose values are on the horizontal axis.
     pub x: String,
@@ -34,15 +34,21 @@ impl std::str::FromStr for Heat {
 
 /// Largest number of values on an axis of a picture.
 const VALUES_MAX: usize = 200;
+/// Number of letters after which a title is broken.
+const LETTERS: usize = 84;
 
 /// Figures from which a picture is drawn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Cells {
     heat: Heat,
     /// Values of both axes, in the order of the rows.
     axes: [Vec<String>; 2],
     /// Sum and number of the figures in each cell.
     sums: BTreeMap<(usize, usize), (f64, u32)>,
+    /// First row, which says what ran; `None`: there was none.
+    first: Option<Row>,
+    /// Directions of the rows (read, write).
+    directions: BTreeSet<String>,
 }
 
 impl Cells {
@@ -54,13 +60,15 @@ impl Cells {
         if let Some(unknown) = [&heat.x, &heat.y, &heat.z].into_iter().find(|name| !names.contains(name)) {
             return Err(format!("--heat: {unknown} is no column; expected one of: {}", names.join(", ")));
         }
-        Ok(Cells { heat, axes: Default::default(), sums: BTreeMap::new() })
+        Ok(Cells { heat, ..Cells::default() })
     }
 
     /// Adds the figure of a row to its cell. A row without the figure is left out.
     pub fn add(&mut self, row: &Row) {
         let value = |name: &str| row.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         let Some(z) = value(&self.heat.z).and_then(Value::as_f64) else { return };
+        self.first.get_or_insert_with(|| row.clone());
+        self.directions.extend(value("direction").and_then(Value::as_str).map(str::to_owned));
         let names = [&self.heat.x, &self.heat.y];
         let [x, y] = [0, 1].map(|axis: usize| {
             let text = match value(names[axis]) {
@@ -79,11 +87,12 @@ impl Cells {
         *count += 1;
     }
 
-    /// Returns the picture as SVG.
+    /// Returns the picture as SVG. `load` names the load in the title, `axes` are the columns that
+    /// vary.
     ///
     /// # Errors
     /// There is nothing to draw, or too much; the error is one line.
-    pub fn svg(&self) -> Result<String, String> {
+    pub fn svg(&self, load: &str, axes: &[String]) -> Result<String, String> {
         let [columns, rows] = [0, 1].map(|axis: usize| self.axes[axis].len());
         if self.sums.is_empty() {
             return Err(format!("--heat: no row has a figure in column {}", self.heat.z));
@@ -95,22 +104,50 @@ impl Cells {
             ));
         }
         let mut svg = String::new();
-        self.draw(&mut svg).map_err(|error| format!("--heat: the picture cannot be drawn: {error}"))?;
+        let title = self.title(load, axes);
+        self.draw(&title, &mut svg)
+            .map_err(|error| format!("--heat: the picture cannot be drawn: {error}"))?;
         Ok(svg)
     }
 
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    /// Returns the lines above the picture.
+    fn title(&self, load: &str, axes: &[String]) -> Vec<String> {
+        let mut fixed = told::fixed(axes, self.first.as_ref());
+        let shown = [&self.heat.x, &self.heat.y];
+        let others: Vec<&str> =
+            axes.iter().filter(|axis| !shown.contains(axis)).map(String::as_str).collect();
+        if !others.is_empty() {
+            fixed.push(format!("mean over {}", others.join(", ")));
+        }
+        let of_direction = row::figures().0.contains(&self.heat.z);
+        if of_direction && self.directions.len() > 1 {
+            fixed.push("mean of reads and writes".to_owned());
+        }
+        let mut title = told::title(&told::with_unit(&self.heat.z), load, &fixed, LETTERS);
+        title.push(format!(
+            "across: {}; down: {}",
+            told::with_unit(&self.heat.x),
+            told::with_unit(&self.heat.y)
+        ));
+        title
+    }
+
+    fn draw(&self, title: &[String], svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let [columns, rows] = [0, 1].map(|axis: usize| self.axes[axis].len() as i32);
         let longest = self.axes[1].iter().map(|text| text.chars().count() as i32).max().unwrap_or(0);
-        let (left, top, cell) = (24 + 8 * longest.max(self.heat.y.len() as i32), 66, (64, 30));
-        let size = (left + columns.max(4) * cell.0 + 20, top + rows * cell.1 + 20);
+        let (left, top, cell) = (24 + 8 * longest, 46 + 20 * title.len() as i32, (64, 30));
+        let letters = title.iter().map(|line| line.chars().count() as i32).max().unwrap_or(0);
+        let width = (left + columns * cell.0 + 20).max(24 + 8 * letters);
+        let size = (width, top + rows * cell.1 + 20);
         let area = SVGBackend::with_string(svg, (size.0.try_into()?, size.1.try_into()?)).into_drawing_area();
         area.fill(&WHITE)?;
         let font = |size: i32| TextStyle::from(("sans-serif", size).into_font());
         let at = |pos: Pos, size: i32| font(size).pos(pos);
         let (centre, right) = (Pos::new(HPos::Center, VPos::Center), Pos::new(HPos::Right, VPos::Center));
-        let title = format!("{} by {} (across) and {}", self.heat.z, self.heat.x, self.heat.y);
-        area.draw(&Text::new(title, (12, 12), font(16)))?;
+        for (row, line) in (0..).zip(title) {
+            let size = if row == 0 { 16 } else { 13 };
+            area.draw(&Text::new(line.clone(), (12, 12 + 20 * row), font(size)))?;
+        }
         let means = self.sums.iter().map(|(at, (sum, count))| (*at, sum / f64::from(*count)));
         let means: Vec<((usize, usize), f64)> = means.collect();
         let least = means.iter().map(|(_, z)| *z).fold(f64::INFINITY, f64::min);
@@ -167,9 +204,9 @@ mod tests {
             let row: Row = vec![("a".into(), a.into()), ("b".into(), b.into()), ("z".into(), z.into())];
             cells.add(&row);
         }
-        let svg = cells.svg().unwrap();
+        let svg = cells.svg("a.fio", &names[..2]).unwrap();
         assert_eq!(svg.matches("<rect").count(), 1 + 3, "the ground and three cells");
-        for text in ["15", "99", "41", "z by a (across) and b"] {
+        for text in ["15", "99", "41", "z of a.fio", "across: a; down: b"] {
             assert!(svg.contains(text), "{text}");
         }
         assert!(svg.contains("#FDE725") && svg.contains("#440154"), "the ends of the scale");
@@ -182,6 +219,6 @@ mod tests {
         assert!(error.contains("b is no column; expected one of: a, z"), "{error}");
         assert!("a,b".parse::<Heat>().is_err() && "a,,b".parse::<Heat>().is_err());
         let cells = Cells::new("a,a,z".parse().unwrap(), &names).unwrap();
-        assert!(cells.svg().unwrap_err().contains("no row has a figure"));
+        assert!(cells.svg("a.fio", &[]).unwrap_err().contains("no row has a figure"));
     }
 }

@@ -1,13 +1,13 @@
 //! Writes a sweep as an HTML page.
 
-use super::{Format, Row};
+use super::{Format, Row, told};
 use crate::page::chart::{self, short};
 use crate::page::listed::{Part, listed};
 use crate::table::Table;
 use serde_json::Value;
 
 /// Columns of the rows that a page shows, with their headings.
-const SHOWN: [(&str, &str); 11] = [
+const SHOWN: [(&str, &str); 12] = [
     ("run_mib_s", "run, MiB/s"),
     ("limit_mib_s", "limit, MiB/s"),
     ("limit_share", "of the limit"),
@@ -15,14 +15,22 @@ const SHOWN: [(&str, &str); 11] = [
     ("mib_s", "MiB/s"),
     ("lat_mean_us", "mean, us"),
     ("lat_p99_us", "99 %, us"),
+    ("lat_max_us", "longest, us"),
     ("interrupts_per_io", "interrupts"),
     ("context_switches_per_io", "switches"),
     ("cpu_idle_share", "CPU idle"),
     ("error", ""),
 ];
 
-/// Returns the page of these rows. `axes` are the columns that vary; `heat` is a picture of them.
-pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, command: &str) -> String {
+/// Returns the page of these rows. `axes` are the columns that vary; `drawn` is a picture of them, and
+/// a sentence that says what it shows.
+pub fn page(
+    title: &str,
+    axes: &[String],
+    rows: &[Row],
+    drawn: Option<(&str, &str)>,
+    command: &str,
+) -> String {
     let cell = |row: &Row, name: &str| match row.iter().find(|(known, _)| known == name) {
         Some((_, Value::Number(number))) if name != "point" && !axes.iter().any(|axis| axis == name) => {
             number.as_f64().map_or_else(String::new, short)
@@ -67,22 +75,13 @@ pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, comm
     let refused = rows.iter().filter(|row| !cell(row, "error").is_empty()).count();
     let refused = (refused > 0).then(|| format!("{refused} points cannot be run: their rows say why."));
     let verdict: Vec<String> = [most, least, refused].into_iter().flatten().collect();
-    let picture = heat.map(|svg| {
-        (
-            chart::scaled(svg, "The grid", "paper"),
-            "Each cell has the mean of its rows, in colour and as a number.".to_owned(),
-        )
-    });
+    let picture = drawn.map(|(svg, said)| (chart::scaled(svg, "The grid", "paper"), said.to_owned()));
     let heading = "All points".to_owned();
     let part = Part { heading, picture, table: Some(table), lines: String::new() };
     let intro = "A storage load, simulated on models of boards and cards. A run has a row for reads and a row for \
                  writes; what changes from run to run stands first. Its rate, its limit (what wire and card allow), \
                  interrupts, switches and the CPU are of the whole run, and stand in both.";
-    let fixed: Vec<String> = ["platform", "card", "setting", "seed"]
-        .into_iter()
-        .filter(|name| !axes.iter().any(|axis| axis == name))
-        .filter_map(|name| Some(format!("{name} {}", cell(rows.first()?, name))))
-        .collect();
+    let fixed = told::fixed(axes, rows.first());
     let intro = match fixed.is_empty() {
         true => intro.to_owned(),
         false => format!("{intro} All runs: {}.", fixed.join(", ")),

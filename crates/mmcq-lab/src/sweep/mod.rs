@@ -12,6 +12,7 @@ pub mod picture;
 mod places;
 pub mod plan;
 pub mod row;
+mod told;
 
 pub use grid::{Axis, Grid};
 pub use load::Load;

@@ -212,7 +212,8 @@ fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
     let seconds = stats.runtime_ns.max(1) as f64 / 1e9;
     let latency = &stats.lat;
     let percentiles = latency.histogram.percentiles(&[50.0, 95.0, 99.0, 99.9]);
-    let us = |ns: Option<&u64>| ns.map(|ns| *ns as f64 / 1e3).into();
+    // A percentile is the upper end of a bucket, which may be above the longest time.
+    let us = |ns: Option<&u64>| ns.map(|ns| (*ns).min(latency.ns.max) as f64 / 1e3).into();
     vec![
         name.into(),
         stats.total_ios.into(),

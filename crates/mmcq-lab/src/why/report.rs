@@ -250,7 +250,9 @@ pub fn text(why: &Why) -> String {
     let rate = |fact: &Fact, n: usize| {
         fact.rates.get(n).map_or((String::new(), ""), |(value, unit)| (number(*value, unit), *unit))
     };
-    let rate_widths = [0, 1].map(|n| (widest(&|f| rate(f, n).0.len()), widest(&|f| rate(f, n).1.len())));
+    let rate_widths = [0, 1].map(|n| widest(&|f| rate(f, n).0.len()));
+    // Units of a group stand below one another; a unit of another group takes no room.
+    let unit_of = |head: &str, n: usize| widest(&|f| if heading(f) == head { rate(f, n).1.len() } else { 0 });
     let mut out = format!("{}\n", why.title);
     let mut last = "";
     for fact in &facts {
@@ -265,8 +267,9 @@ pub fn text(why: &Why) -> String {
             number(fact.value, fact.unit),
             fact.unit,
         );
-        for (n, (value_width, unit_width)) in rate_widths.into_iter().enumerate() {
+        for (n, value_width) in rate_widths.into_iter().enumerate() {
             let (value, unit) = rate(fact, n);
+            let unit_width = unit_of(heading(fact), n);
             let _ = write!(line, "  {value:>value_width$} {unit:unit_width$}");
         }
         out.push_str(line.trim_end());

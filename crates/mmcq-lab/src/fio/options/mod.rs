@@ -67,10 +67,16 @@ pub fn apply(
             reason: (*reason).to_string(),
         }));
     }
-    if UNSUPPORTED.contains(&canonical) {
+    if is_unsupported(name) {
         return Err(ParseError::new(place, format!("option '{name}' of fio is not supported here")));
     }
     Err(ParseError::new(place, unknown(name)))
+}
+
+/// Returns whether fio has this option, and the laboratory does not support it.
+pub fn is_unsupported(name: &str) -> bool {
+    let canonical = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    UNSUPPORTED.contains(&canonical)
 }
 
 /// Returns a note if part of an accepted option has no effect; otherwise `None`.

@@ -1,0 +1,67 @@
+//! A wish to end early, which all threads of one piece of work hear.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+thread_local! {
+    /// Wish that the work of this thread hears; `None`: the work always comes to its end.
+    static HEARD: RefCell<Option<Stop>> = const { RefCell::new(None) };
+}
+
+/// A wish to end early. Clones are the same wish.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks the work to end.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the work is asked to end.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Does a piece of work that hears this wish, in this thread and in the threads that it starts
+    /// by [`super::in_order`].
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        /// Restores the wish of before, also if the work panics.
+        struct Before(Option<Stop>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                HEARD.set(self.0.take());
+            }
+        }
+        let _before = Before(HEARD.replace(Some(self.clone())));
+        work()
+    }
+
+    /// Returns the wish that the work of this thread hears; `None`: it hears none.
+    pub fn heard() -> Option<Stop> {
+        HEARD.with_borrow(Clone::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stop;
+    use crate::parallel::each;
+
+    #[test]
+    fn threads_hear_the_wish_of_the_work_that_started_them_and_no_other() {
+        let stop = Stop::default();
+        let asked = || each(4, 2, |_| Stop::heard().map(|stop| stop.is_asked()));
+        assert_eq!(asked(), [None; 4]);
+        assert_eq!(stop.during(asked), [Some(false); 4]);
+        stop.ask();
+        assert_eq!(stop.during(asked), [Some(true); 4]);
+        // A piece of work inside of another hears its own wish, and the outer one hears its own
+        // again.
+        let inner = Stop::default();
+        let both = stop.during(|| (inner.during(asked), asked()));
+        assert_eq!(both, (vec![Some(false); 4], vec![Some(true); 4]));
+        assert!(Stop::heard().is_none());
+    }
+}
