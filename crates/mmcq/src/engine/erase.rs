@@ -13,11 +13,13 @@
 //! a secure erase). If the card becomes ready without an error, the piece counts as erased.
 
 use super::card::Card;
-use super::extras::{Event, Next, Place, Step, refused};
-use super::slot::{Rules, Slot};
+use super::extras::{Event, Memory, Next, Place, Step, refused};
+use super::lane::Lane;
+use super::recover::Incident;
+use super::slot::{Rules, Slot, Slots};
 use super::{Engine, Error, Kind, Output};
 use crate::host::Host;
-use crate::sched::Profile;
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::{emmc, sd};
 use crate::spec::response::R1;
 
@@ -391,22 +393,30 @@ impl Piece {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the card has accepted the erase, and only its end was not seen in time. With
     /// `surely`, returns true only if the card or the controller has reported this.
-    pub(super) fn awaits_end_of_erase(&self, surely: bool) -> bool {
+    pub fn awaits_end_of_erase<const N: usize, P: Profile>(
+        &self,
+        incident: &Incident,
+        slots: &Slots<N>,
+        memory: &Memory,
+        surely: bool,
+    ) -> bool {
         let erases = P::RECOVERS
-            && self.lane.has_control()
-            && matches!(self.slots.at(self.lane.control()).kind(), Kind::Erase { .. });
+            && self.has_control()
+            && matches!(slots.at(self.control()).kind(), Kind::Erase { .. });
         erases
-            && match self.services.memory().step() {
+            && match memory.step() {
                 Step::Status(Place::Erase) => true,
-                Step::Order(Place::Erase) if surely => self.incident.failed().is_in_busy(),
-                Step::Order(Place::Erase) => self.incident.failed().may_be_in_busy(),
+                Step::Order(Place::Erase) if surely => incident.failed().is_in_busy(),
+                Step::Order(Place::Erase) => incident.failed().may_be_in_busy(),
                 _ => false,
             }
     }
+}
 
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Completes a piece that took longer than its deadline: the card, polled later, is ready
     /// without an error.
     pub(super) fn erase_ended_late(&mut self, now_ns: u64) {

@@ -468,7 +468,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 memory.unmap_data(self.bus.host_mut());
                 memory.visit_reached(place, status, slot, self.card.plan())
             }
-            Place::Return if status & R1::ERRORS != 0 => return self.fail(refused(status)),
+            Place::Return if status & R1::ERRORS != 0 => {
+                return self.lane.fail(&mut self.incident, refused(status));
+            }
             Place::Return => {
                 memory.area.arrive();
                 return self.lane.go_idle::<H>(&mut self.timers, now_ns);
