@@ -8,8 +8,8 @@
 //! is initialised again.
 
 use super::card::Card;
-use super::extras::{Memory, Place};
-use super::phases::Stage;
+use super::extras::{Memory, Next, Place};
+
 use super::slot::NONE;
 use super::{Engine, Error, Kind, PartitionAccess};
 use crate::host::{Host, Phase};
@@ -179,27 +179,46 @@ impl Memory {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sends CMD6 that switches to the partition of the partition access in progress.
-    pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
-        let area = self.services.memory_mut().area_mut();
-        area.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
-        if area.doubt {
+impl Area {
+    /// Sends CMD6 that switches to the partition of this partition access.
+    pub fn go_to(&mut self, visit: PartitionAccess) -> Next {
+        self.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
+        if self.doubt {
             // The card is in its user area, so these bits are the only ones to set.
-            return self.switch_to(Place::Enter, (SwitchMode::SetBits, visit.area()), visit.area(), now_ns);
+            return self.switch_to(Place::Enter, (SwitchMode::SetBits, visit.area()), visit.area());
         }
         // A long command may have changed the other bits since the partition access was planned.
-        let config = *area.config.get_or_insert(visit.config & !ACCESS) | visit.area();
-        self.switch_to(Place::Enter, (SwitchMode::WriteByte, config), visit.area(), now_ns);
+        let config = *self.config.get_or_insert(visit.config & !ACCESS) | visit.area();
+        self.switch_to(Place::Enter, (SwitchMode::WriteByte, config), visit.area())
     }
 
-    fn switch_to(&mut self, place: Place, (mode, value): (SwitchMode, u8), access: u8, now_ns: u64) {
-        self.services.memory_mut().area_mut().leave(access);
-        self.blockers.close_fast();
+    fn switch_to(&mut self, place: Place, (mode, value): (SwitchMode, u8), access: u8) -> Next {
+        self.leave(access);
         let switch = emmc::switch(mode, index::PARTITION_CONFIG, value, 0);
-        self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
+        Next::Order(place, switch, self.switch_ns.into())
     }
 
+    /// Switches the card back to the user area.
+    pub fn return_to_user(&mut self) -> Next {
+        self.returning = true;
+        let switch = match self.config.filter(|_| !self.doubt) {
+            Some(config) => (SwitchMode::WriteByte, config & !ACCESS),
+            None => (SwitchMode::ClearBits, ACCESS),
+        };
+        self.switch_to(Place::Return, switch, 0)
+    }
+
+    /// Notes that a long command begins, or (`ended`) has ended well.
+    pub fn note_order(&mut self, command: &Command, ended: bool) {
+        match partition_config(command) {
+            Some(value) if ended => self.order_ended(command.arg >> 24 & 3, value),
+            Some(_) => self.ordered(),
+            None => {}
+        }
+    }
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Decides whether the engine switches the card back to its user area now. The card may be in
     /// another partition, and nothing is in progress. Returns true if the switch begins.
     #[cold]
@@ -214,28 +233,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // Where the other bits of PARTITION_CONFIG are not known, each partition access begins in
         // the user area.
         reachable && !stopped && (waits || !visits || self.services.memory().area().doubt)
-    }
-
-    /// Switches the card back to the user area.
-    pub(super) fn return_to_user(&mut self, now_ns: u64) {
-        if self.durability.owes_status(&self.slots) {
-            return self.ask_status(Stage::Status, now_ns);
-        }
-        self.batch.forget();
-        self.services.memory_mut().area_mut().returning = true;
-        let area = self.services.memory().area();
-        let switch = match area.config.filter(|_| !area.doubt) {
-            Some(config) => (SwitchMode::WriteByte, config & !ACCESS),
-            None => (SwitchMode::ClearBits, ACCESS),
-        };
-        self.switch_to(Place::Return, switch, 0, now_ns);
-    }
-
-    /// Notes that a long command begins, or (`ended`) has ended well.
-    pub(super) fn note_order(&mut self, ended: bool) {
-        let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind() else { return };
-        let Some(value) = partition_config(&command) else { return };
-        let area = self.services.memory_mut().area_mut();
-        if ended { area.order_ended(command.arg >> 24 & 3, value) } else { area.ordered() }
     }
 }

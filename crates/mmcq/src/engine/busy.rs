@@ -18,6 +18,7 @@ use super::card::Card;
 use super::extras::Event;
 use super::lane::Lane;
 use super::phases::{STOP_TIMEOUT_NS, Stage};
+use super::recover::Incident;
 use super::timers::{Timers, later};
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
@@ -208,6 +209,28 @@ impl<E, T: Lanes> Lane<E, T> {
         self.busy_mut().asked();
         self.busy_again::<P>(timers, card, area, now_ns);
     }
+
+    /// Plans another poll: the host has signalled the end of busy too early, and CMD13 shows that
+    /// the card still programs.
+    pub fn repeat_status<P: Profile>(
+        &mut self,
+        timers: &mut Timers,
+        incident: &mut Incident,
+        card: &Card,
+        area: &Area,
+        now_ns: u64,
+    ) {
+        if self.busy().questions == 0 {
+            self.busy_mut().since_ns = now_ns;
+        }
+        self.busy_mut().asked();
+        if now_ns.saturating_sub(self.busy().since_ns) > self.busy_limit_ns::<P>(card, area) {
+            return self.fail(incident, Error::Silent);
+        }
+        let waited_ns = now_ns.saturating_sub(self.busy().since_ns);
+        timers.give_up_never();
+        timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.busy().questions)));
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -247,23 +270,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // interrupt may get lost.
             self.ask_status(Stage::BusyStatus, now_ns);
         }
-    }
-
-    /// Plans another poll: the host has signalled the end of busy too early, and CMD13 shows that
-    /// the card still programs.
-    pub(super) fn repeat_status(&mut self, now_ns: u64) {
-        if self.lane.busy().questions == 0 {
-            self.lane.busy_mut().since_ns = now_ns;
-        }
-        self.lane.busy_mut().asked();
-        if now_ns.saturating_sub(self.lane.busy().since_ns)
-            > self.lane.busy_limit_ns::<P>(&self.card, self.services.memory().area())
-        {
-            return self.fail(Error::Silent);
-        }
-        let waited_ns = now_ns.saturating_sub(self.lane.busy().since_ns);
-        self.timers.give_up_never();
-        self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.lane.busy().questions)));
     }
 
     /// Handles the end of the card's busy. `status`: the response of CMD13, if CMD13 has shown the

@@ -4,9 +4,9 @@ use super::Engine;
 use super::batch::Batch;
 use super::bus::{Bus, SLACK_NS};
 use super::card::Card;
-use super::lane::{Failure, Lane};
+use super::lane::Lane;
 use super::phases::Stage;
-use super::timers::later;
+use super::timers::{Timers, later};
 use crate::host::Host;
 use crate::sched::{Lanes, Profile};
 
@@ -26,29 +26,30 @@ impl<E, T: Lanes> Lane<E, T> {
         let transfers = P::RECOVERS && matches!(self.stage(), Stage::Main) && !self.has_control();
         transfers.then(|| card.plan().times_ns(direction, blocks, bus.wire().data_ns(blocks)).1)
     }
-}
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Polls the controller during a transfer of reads or writes, long before the card has had its
     /// whole time: perhaps only the interrupt was lost. The next poll comes when twice as much time
     /// has passed. Returns false if the card has had its time, or never got the command.
-    pub(super) fn postpone_deadline(&mut self, now_ns: u64) -> bool {
-        let Some(patience_ns) = self.lane.patience_ns::<H, N, P>(&self.bus, &self.card, &self.batch) else {
+    pub fn postpone_deadline<H: Host, const N: usize, P: Profile>(
+        &mut self,
+        bus: &Bus<H>,
+        card: &Card,
+        batch: &Batch<N>,
+        timers: &mut Timers,
+        now_ns: u64,
+    ) -> bool {
+        let Some(patience_ns) = self.patience_ns::<H, N, P>(bus, card, batch) else {
             return false;
         };
-        let began_ns = self.bus.began_ns();
+        let began_ns = bus.began_ns();
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
-        self.timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
+        timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
         // Between two transfers of a chain no command may be on the lines for a moment.
-        now_ns < end_ns
-            && (self.bus.is_blocked() || self.lane.has_chain() || !self.bus.host().command_hangs())
-    }
-
-    /// Notes that the time of the phase in progress is over.
-    pub(super) fn no_answer(&mut self) {
-        self.lane.note_failure(Failure::Silence);
+        now_ns < end_ns && (bus.is_blocked() || self.has_chain() || !bus.host().command_hangs())
     }
 }
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {}
 
 /// Returns when the controller is first polled for a transfer that takes `wire_ns` on the wire,
 /// and at most `patience_ns` with the card's own time. A profile without recovery polls only

@@ -5,6 +5,7 @@
 //! ([`State::Settling`](super::slot::State)). The debts in this module belong to no slot any more:
 //! the next flush reports them.
 
+use super::batch::Batch;
 use super::blockers::Blockers;
 use super::card::Card;
 use super::outcome::not_written;
@@ -12,7 +13,7 @@ use super::phases::Stage;
 use super::record::Record;
 use super::slot::{Rules, Slots};
 use super::timers::later;
-use super::{Acknowledge, Engine};
+use super::{Acknowledge, Config, Engine};
 use crate::host::{Direction, Host};
 use crate::sched::Profile;
 
@@ -197,6 +198,46 @@ impl Durability {
         self.mark_unsettled(true);
         blockers.close_fast();
     }
+
+    /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
+    /// for are complete ([`Acknowledge::Transferred`]), the next command's response is early
+    /// enough.
+    #[inline(always)]
+    pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
+        slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    /// Returns whether this write may be complete with its data: it is not durable, and has not
+    /// failed before.
+    pub fn is_told_early<P: Profile>(&self, config: &Config, index: u8) -> bool {
+        let slot = self.at(index);
+        config.tells_transferred::<P>()
+            && slot.rules() == Rules::NONE
+            && !slot.redone()
+            && slot.result().is_ok()
+    }
+}
+
+impl<const N: usize> Batch<N> {
+    /// Returns whether all collected writes may be complete with their data.
+    pub fn are_told_early<P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
+        let (write, blocks) = (self.direction() == Direction::Write, self.blocks());
+        let whole = |index: u8| slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
+        let mut members = self.members().iter();
+        write
+            && config.tells_transferred::<P>()
+            && members.all(|&at| slots.is_told_early::<P>(config, at) && whole(at))
+    }
+}
+
+impl Config {
+    /// Returns whether writes are complete when their data are transferred.
+    #[inline(always)]
+    pub(super) fn tells_transferred<P: Profile>(&self) -> bool {
+        P::RECOVERS && self.acknowledge == Acknowledge::Transferred
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -207,18 +248,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.losses()
     }
 
-    /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
-    /// for are complete ([`Acknowledge::Transferred`]), the next command's response is early
-    /// enough.
-    #[inline(always)]
-    pub(super) fn asks_soon(&self) -> bool {
-        self.slots.is_settling() || self.durability.is_unsettled() && !self.tells_transferred()
-    }
-
     /// Postpones the read of a status while the queue is empty, and sets the engine's deadline for
     /// it. Returns false if it has to be read now.
     pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
-        if self.asks_soon() || !self.blockers.is_running() {
+        if self.durability.asks_soon::<N, P>(&self.slots, &self.config) || !self.blockers.is_running() {
             return false;
         }
         let at_ns = later(self.bus.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);
@@ -231,28 +264,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns whether writes are complete when their data are transferred.
     #[inline(always)]
     pub(crate) fn tells_transferred(&self) -> bool {
-        P::RECOVERS && self.config.acknowledge == Acknowledge::Transferred
-    }
-
-    /// Returns whether this write may be complete with its data: it is not durable, and has not
-    /// failed before.
-    pub(super) fn is_told_early(&self, index: u8) -> bool {
-        let slot = self.slots.at(index);
-        self.tells_transferred() && slot.rules() == Rules::NONE && !slot.redone() && slot.result().is_ok()
-    }
-
-    /// Returns whether all collected writes may be complete with their data.
-    pub(super) fn are_told_early(&self) -> bool {
-        let (write, blocks) = (self.batch.direction() == Direction::Write, self.batch.blocks());
-        let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
-        let mut members = self.batch.members().iter();
-        write && self.tells_transferred() && members.all(|&at| self.is_told_early(at) && whole(at))
+        self.config.tells_transferred::<P>()
     }
 
     /// Completes the writes of a transfer whose data are over while the card programs, if all of
     /// them may be complete now. Returns false if one has to wait.
     pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
-        if !self.are_told_early() {
+        if !self.batch.are_told_early::<P>(&self.slots, &self.config) {
             return false;
         }
         self.order.note_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);

@@ -38,6 +38,26 @@ impl<P: Profile> Order<P> {
         self.note_arrived(slots, index, now_ns);
     }
 
+    /// Takes a request back that the card or the controller had, and has not begun: it waits again
+    /// with its age, or ends with the result that is known. `gone`: the error if there is no card any
+    /// more.
+    pub fn take_back<const N: usize>(
+        &mut self,
+        slots: &mut Slots<N>,
+        index: u8,
+        gone: Option<Error>,
+        now_ns: u64,
+    ) {
+        self.note_done(slots, index, now_ns);
+        let slot = slots.at(index);
+        let is_forgotten = slot.orphan() && slot.direction() == Some(Direction::Read);
+        match (slot.result(), gone) {
+            (Err(error), _) | (Ok(_), Some(error)) => slots.end_with(index, Err(error)),
+            (Ok(_), None) if is_forgotten => slots.end_with(index, Err(Error::Silent)),
+            (Ok(_), None) => self.push_again(slots, index, now_ns),
+        }
+    }
+
     /// Puts a request back into the queue. Of two reads or writes on the same blocks the older one
     /// goes first again; other requests go to the front.
     pub fn push_again<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {

@@ -12,11 +12,14 @@
 //! If an erase takes longer than the declared time, the engine polls the card for a minute (ten for
 //! a secure erase). If the card becomes ready without an error, the piece counts as erased.
 
-use super::extras::{Event, Place, Step, refused};
-use super::slot::Rules;
+use super::card::Card;
+use super::extras::{Event, Memory, Next, Place, Step, refused};
+use super::lane::Lane;
+use super::recover::Incident;
+use super::slot::{Rules, Slot, Slots};
 use super::{Engine, Error, Kind, Output};
 use crate::host::Host;
-use crate::sched::Profile;
+use crate::sched::{Lanes, Profile};
 use crate::spec::command::{emmc, sd};
 use crate::spec::response::R1;
 
@@ -251,160 +254,179 @@ impl Round {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Begins the next piece of the erase in progress.
-    pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
-        let slot = self.slots.at(self.lane.control());
-        let (done, orphan) = (slot.moved_blocks(), slot.orphan());
-        if let Err(error) = slot.result() {
-            return self.end_control(Err(error));
+impl Round {
+    /// Begins the next piece of the erase in this slot. `budget_ns`: about the time that a piece may
+    /// take.
+    pub fn begin(&mut self, slot: &Slot, card: &Card, budget_ns: u64) -> Next {
+        match self.cut(slot, card, budget_ns) {
+            Ok(piece) => self.first_step(piece, card),
+            Err(result) => Next::End(result),
         }
-        let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
+    }
+
+    /// Chooses the blocks of the next piece. Returns the erase's result if there is no piece left,
+    /// or the card cannot erase these blocks.
+    fn cut(&mut self, slot: &Slot, card: &Card, budget_ns: u64) -> Result<Piece, Result<Output, Error>> {
+        slot.result().map_err(Err)?;
+        let Kind::Erase { lba, blocks, how } = slot.kind() else { return Err(Err(Error::Unsupported)) };
+        let done = slot.moved_blocks();
+        let sectors = card.target().as_ref().ok_or(Err(Error::NoCard))?.sectors;
         let end = lba.checked_add(u64::from(blocks));
-        if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
-            return self.end_control(Err(Error::OutOfRange { lba, sectors: target.sectors }));
+        if blocks == 0 || end.is_none_or(|end| end > sectors) {
+            return Err(Err(Error::OutOfRange { lba, sectors }));
         }
-        let erase = self.card.abilities().erase;
+        let erase = &card.abilities().erase;
         // Since the request was accepted, another card may have been inserted.
-        if let Err(error) = erase.check(lba, blocks, how) {
-            return self.end_control(Err(error));
-        }
+        erase.check(lba, blocks, how).map_err(Err)?;
         let rest = blocks.saturating_sub(done);
         // The client has gone: the rest is not needed.
-        if rest == 0 || orphan && done > 0 {
-            return self.end_control(Ok(erased(done)));
+        if rest == 0 || slot.orphan() && done > 0 {
+            return Err(Ok(erased(done)));
         }
-        if self.services.memory().erasing().units == 0 {
+        if self.units == 0 {
             let declared_ns = u64::from(erase.unit_ms(how)) * 1_000_000;
-            let units = self.config.erase_budget_ns.checked_div(declared_ns).unwrap_or(u64::from(UNITS_MAX));
-            self.services.memory_mut().erasing_mut().units =
-                u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
+            let units = budget_ns.checked_div(declared_ns).unwrap_or(u64::from(UNITS_MAX));
+            self.units = u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
         }
-        let units = match self.config.erase_budget_ns {
+        let units = match budget_ns {
             0 => u32::MAX,
             // An erase whose time does not depend on its size is not cut into pieces.
             _ if erase.unit_ms(how) == 0 => u32::MAX,
-            _ => self.services.memory().erasing().units,
+            _ => self.units,
         };
-        let round = self.services.memory_mut().erasing_mut();
-        round.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
-        round.second = false;
-        self.services.memory_mut().start_timing(now_ns);
-        self.record.erase_piece_begun();
-        self.erase_round(now_ns);
+        self.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
+        self.second = false;
+        self.piece(slot).ok_or(Err(Error::Unsupported))
+    }
+
+    /// Returns the piece in progress of the erase in this slot.
+    fn piece(&self, slot: &Slot) -> Option<Piece> {
+        let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
+        let first = lba.saturating_add(u64::from(slot.moved_blocks()));
+        let last = first.saturating_add(u64::from(self.piece_blocks.saturating_sub(1)));
+        Some(Piece { how, first, last })
     }
 
     /// Begins one round over the piece; a secure trim has two.
-    fn erase_round(&mut self, now_ns: u64) {
-        let Some((how, ..)) = self.piece() else { return };
-        match self.card.abilities().erase.argument_byte {
-            0 => self.erase_from(now_ns),
+    fn first_step(&self, piece: Piece, card: &Card) -> Next {
+        match card.abilities().erase.argument_byte {
+            0 => piece.begin_address(card),
             byte => {
-                let argument = emmc::erase(emmc_kind(how, self.services.memory().erasing().second)).arg;
+                let argument = emmc::erase(emmc_kind(piece.how, self.second)).arg;
                 // Bits 15, 31 and the lowest two, in one byte.
                 let value = (argument >> 24 | argument >> 12 | argument) as u8 & 0x8b;
                 let switch = emmc::switch(emmc::SwitchMode::WriteByte, byte, value, 0);
-                self.order(Place::EraseArgument, switch, ARGUMENT_NS, now_ns);
+                Next::Order(Place::EraseArgument, switch, ARGUMENT_NS)
             }
         }
     }
 
-    /// Returns the kind of the erase in progress, and the first and the last block of its piece.
-    fn piece(&self) -> Option<(Erase, u64, u64)> {
-        let slot = self.slots.at(self.lane.control());
-        let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
-        let first = lba.saturating_add(u64::from(slot.moved_blocks()));
-        Some((
-            how,
-            first,
-            first.saturating_add(u64::from(self.services.memory().erasing().piece_blocks.saturating_sub(1))),
-        ))
-    }
-
-    /// Sends the address of the piece's first block. Where the address has more than 32 bits, CMD22
-    /// sends the upper bits first.
-    fn erase_from(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
-        if target.extended_address {
-            self.short(Place::EraseStartUpper, sd::address_extension((first >> 32) as u8), now_ns);
-        } else {
-            self.name_first(now_ns);
-        }
-    }
-
-    fn name_first(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(_)) = (self.piece(), self.card.target()) else { return };
-        let addr = self.card.plan().address(first);
-        let command = if self.card.abilities().erase.emmc {
-            emmc::erase_group_start(addr)
-        } else {
-            sd::erase_wr_blk_start(addr)
-        };
-        self.short(Place::EraseStart, command, now_ns);
-    }
-
-    fn name_last(&mut self, now_ns: u64) {
-        let (Some((_, _, last)), Some(_)) = (self.piece(), self.card.target()) else { return };
-        let addr = self.card.plan().address(last);
-        let command = if self.card.abilities().erase.emmc {
-            emmc::erase_group_end(addr)
-        } else {
-            sd::erase_wr_blk_end(addr)
-        };
-        self.short(Place::EraseEnd, command, now_ns);
-    }
-
-    pub(super) fn erase_reached(&mut self, place: Place, status: u32, now_ns: u64) {
-        let (Some((how, first, last)), Some(target)) = (self.piece(), *self.card.target()) else {
-            return self.end_control(Err(Error::NoCard));
+    /// Continues after a step of the erase in this slot, which ended with this status.
+    pub fn reached(&mut self, place: Place, status: u32, slot: &Slot, card: &Card) -> Next {
+        let (Some(piece), Some(target)) = (self.piece(slot), card.target()) else {
+            return Next::fail(Error::NoCard);
         };
         // Bit 7 of R1 (SWITCH_ERROR) is reserved on SD.
-        let erase = self.card.abilities().erase;
+        let erase = &card.abilities().erase;
         let errors = if erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
         if status & errors != 0 {
-            return self.end_control(Err(refused(status)));
+            return Next::fail(refused(status));
         }
         match place {
-            Place::EraseArgument => self.erase_from(now_ns),
-            Place::EraseStartUpper => self.name_first(now_ns),
+            Place::EraseArgument => piece.begin_address(card),
+            Place::EraseStartUpper => piece.name_first(card),
             Place::EraseStart if target.extended_address => {
-                self.short(Place::EraseEndUpper, sd::address_extension((last >> 32) as u8), now_ns);
+                Next::Command(Place::EraseEndUpper, sd::address_extension((piece.last >> 32) as u8))
             }
-            Place::EraseStart | Place::EraseEndUpper => self.name_last(now_ns),
+            Place::EraseStart | Place::EraseEndUpper => piece.name_last(card),
             Place::EraseEnd => {
                 let unit = u64::from(erase.unit_blocks.max(1));
-                let units = u32::try_from(last / unit - first / unit + 1).unwrap_or(u32::MAX);
-                let limit_ns = erase.limit_ns(how, units);
+                let units = u32::try_from(piece.last / unit - piece.first / unit + 1).unwrap_or(u32::MAX);
                 let go = match erase.emmc {
-                    true => emmc::erase(emmc_kind(how, self.services.memory().erasing().second)),
-                    false if how == Erase::Discard => sd::erase(sd::SdErase::Discard),
+                    true => emmc::erase(emmc_kind(piece.how, self.second)),
+                    false if piece.how == Erase::Discard => sd::erase(sd::SdErase::Discard),
                     false => sd::erase(sd::SdErase::Erase),
                 };
-                self.order(Place::Erase, go, limit_ns, now_ns);
+                Next::Order(Place::Erase, go, erase.limit_ns(piece.how, units))
             }
-            _ if matches!(how, Erase::SecureTrim(_)) && !self.services.memory().erasing().second => {
-                self.services.memory_mut().erasing_mut().second = true;
-                self.erase_round(now_ns);
+            _ if matches!(piece.how, Erase::SecureTrim(_)) && !self.second => {
+                self.second = true;
+                self.first_step(piece, card)
             }
-            _ => self.piece_erased(now_ns),
+            _ => Next::Erased,
         }
     }
 
+    /// Learns how many units a piece has from the time that the last one took. Returns the blocks of
+    /// that piece.
+    pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
+        if took_ns < budget_ns / 4 {
+            self.units = self.units.saturating_mul(2).min(UNITS_MAX);
+        } else if took_ns > budget_ns {
+            self.units = (self.units / 2).max(1);
+        }
+        self.piece_blocks
+    }
+}
+
+/// A piece of an erase: its kind, its first and its last block.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    how: Erase,
+    first: u64,
+    last: u64,
+}
+
+impl Piece {
+    /// Sends the address of the first block. Where the address has more than 32 bits, CMD22 sends
+    /// the upper bits first.
+    fn begin_address(self, card: &Card) -> Next {
+        if card.target().is_some_and(|target| target.extended_address) {
+            Next::Command(Place::EraseStartUpper, sd::address_extension((self.first >> 32) as u8))
+        } else {
+            self.name_first(card)
+        }
+    }
+
+    fn name_first(self, card: &Card) -> Next {
+        let addr = card.plan().address(self.first);
+        let emmc = card.abilities().erase.emmc;
+        let command = if emmc { emmc::erase_group_start(addr) } else { sd::erase_wr_blk_start(addr) };
+        Next::Command(Place::EraseStart, command)
+    }
+
+    fn name_last(self, card: &Card) -> Next {
+        let addr = card.plan().address(self.last);
+        let emmc = card.abilities().erase.emmc;
+        let command = if emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
+        Next::Command(Place::EraseEnd, command)
+    }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the card has accepted the erase, and only its end was not seen in time. With
     /// `surely`, returns true only if the card or the controller has reported this.
-    pub(super) fn awaits_end_of_erase(&self, surely: bool) -> bool {
+    pub fn awaits_end_of_erase<const N: usize, P: Profile>(
+        &self,
+        incident: &Incident,
+        slots: &Slots<N>,
+        memory: &Memory,
+        surely: bool,
+    ) -> bool {
         let erases = P::RECOVERS
-            && self.lane.has_control()
-            && matches!(self.slots.at(self.lane.control()).kind(), Kind::Erase { .. });
+            && self.has_control()
+            && matches!(slots.at(self.control()).kind(), Kind::Erase { .. });
         erases
-            && match self.services.memory().step() {
+            && match memory.step() {
                 Step::Status(Place::Erase) => true,
-                Step::Order(Place::Erase) if surely => self.incident.failed().is_in_busy(),
-                Step::Order(Place::Erase) => self.incident.failed().may_be_in_busy(),
+                Step::Order(Place::Erase) if surely => incident.failed().is_in_busy(),
+                Step::Order(Place::Erase) => incident.failed().may_be_in_busy(),
                 _ => false,
             }
     }
+}
 
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Completes a piece that took longer than its deadline: the card, polled later, is ready
     /// without an error.
     pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
@@ -413,18 +435,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Continues after a piece: other requests run first, then the next piece.
-    fn piece_erased(&mut self, now_ns: u64) {
+    pub(super) fn piece_erased(&mut self, now_ns: u64) {
         let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;
         let took_ns = self.services.memory().took_ns(now_ns);
-        let units = &mut self.services.memory_mut().erasing_mut().units;
-        if took_ns < budget_ns / 4 {
-            *units = units.saturating_mul(2).min(UNITS_MAX);
-        } else if took_ns > budget_ns {
-            *units = (*units / 2).max(1);
-        }
+        let piece_blocks = self.services.memory_mut().erasing_mut().learn(took_ns, budget_ns);
         let slot = self.slots.at_mut(index);
-        slot.set_moved(slot.moved_blocks().saturating_add(self.services.memory().erasing().piece_blocks));
+        slot.set_moved(slot.moved_blocks().saturating_add(piece_blocks));
         let Kind::Erase { lba, blocks, .. } = slot.kind() else { return };
         let (moved, durable) = (slot.moved_blocks(), slot.rules().has(Rules::DURABLE));
         if moved < blocks {

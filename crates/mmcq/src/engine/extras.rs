@@ -6,6 +6,7 @@
 //! a series of steps, each of which ends with the card's status. This file has what the kinds
 //! share: short commands, orders (commands with busy, however long it lasts), data, pauses.
 
+mod next;
 mod step;
 
 use super::area::Area;
@@ -14,11 +15,13 @@ use super::card::Card;
 use super::erase::Round;
 use super::phases::Stage;
 use super::slot::Slot;
+use super::timers::later;
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
 use crate::sched::Profile;
 use crate::spec::command::{Command, Resp};
 use crate::spec::response::{R1, State as CardState};
+pub(super) use next::Next;
 pub(super) use step::{Place, Step};
 
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
@@ -165,11 +168,6 @@ impl Memory {
     }
 
     #[inline(always)]
-    pub fn erasing(&self) -> &Round {
-        &self.erasing
-    }
-
-    #[inline(always)]
     pub fn erasing_mut(&mut self) -> &mut Round {
         &mut self.erasing
     }
@@ -209,7 +207,7 @@ impl Memory {
     }
 
     /// Clears the count of transfers of a partition access.
-    pub fn begin_visit(&mut self) {
+    pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
 
@@ -344,13 +342,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::Write(index) => self.begin_special(index, now_ns),
             Event::Done(status) => self.step_done(self.services.memory().step, status, now_ns),
             Event::Woke => match self.services.memory().step {
-                Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
+                Step::Pause(Place::FlushAsk) => {
+                    let next = self.services.memory().ask_flushed(&self.card);
+                    self.carry_out(next, now_ns);
+                }
                 Step::Pause(Place::FlushStart) => self.begin_extra(now_ns),
-                Step::Pause(Place::Move) => self.visit_reached(Place::Count, 0, now_ns),
+                Step::Pause(Place::Move) => self.reached(Place::Count, 0, now_ns),
                 _ => {}
             },
-            Event::Failed(error) => self.step_failed(error),
-            Event::Return => self.return_to_user(now_ns),
+            // The lines have been reset.
+            Event::Failed(error) => {
+                self.services.memory_mut().unmap_data(self.bus.host_mut());
+                self.end_control(Err(error));
+            }
+            Event::Return if self.durability.owes_status(&self.slots) => {
+                self.ask_status(Stage::Status, now_ns)
+            }
+            Event::Return => {
+                self.batch.forget();
+                let next = self.services.memory_mut().area_mut().return_to_user();
+                self.carry_out(next, now_ns);
+            }
             Event::BreaksOff => {
                 self.services.memory_mut().take_told();
                 self.services.memory_mut().unmap_data(self.bus.host_mut());
@@ -369,22 +381,30 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn begin_extra(&mut self, now_ns: u64) {
         let slot = self.slots.at(self.lane.control());
-        let (kind, moved) = (slot.kind(), slot.moved_blocks());
-        match kind {
-            Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
-            Kind::PartitionAccess(visit) => self.begin_visit(visit, now_ns),
+        let memory = self.services.memory_mut();
+        let next = match slot.kind() {
+            Kind::Erase { blocks, .. } if slot.moved_blocks() < blocks => {
+                let next = memory.erasing.begin(slot, &self.card, self.config.erase_budget_ns);
+                if !matches!(next, Next::End(_)) {
+                    memory.start_timing(now_ns);
+                    self.record.erase_piece_begun();
+                }
+                next
+            }
+            Kind::PartitionAccess(visit) => memory.begin_visit(visit, &self.card, self.bus.host().caps()),
             Kind::LongCommand { command, timeout_ns } => {
-                self.note_order(false);
-                self.order(Place::Order, command, timeout_ns, now_ns)
+                memory.area.note_order(&command, false);
+                Next::Order(Place::Order, command, timeout_ns)
             }
             // A flush of its own, or the flush of a durable write or erase.
-            _ => match self.card.target().map(|t| t.flush) {
-                Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
+            kind => match self.card.target().map(|t| t.flush) {
+                Some(FlushBy::SdCache { at, .. }) => memory.begin_register_flush(at, now_ns),
                 // The flush of a durable erase begins again.
-                _ if matches!(kind, Kind::Erase { .. }) => self.begin_flush(now_ns),
-                _ => self.end_control(Err(Error::Unsupported)),
+                _ if matches!(kind, Kind::Erase { .. }) => return self.begin_flush(now_ns),
+                _ => Next::fail(Error::Unsupported),
             },
-        }
+        };
+        self.carry_out(next, now_ns);
     }
 
     fn step_done(&mut self, step: Step, status: u32, now_ns: u64) {
@@ -427,71 +447,91 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn reached(&mut self, place: Place, status: u32, now_ns: u64) {
-        match place {
+        let memory = self.services.memory_mut();
+        let slot = self.slots.at(self.lane.control());
+        let next = match place {
+            Place::Order if status & R1::ERRORS != 0 => Next::fail(refused(status)),
             Place::Order => {
-                let output =
-                    Output { response: crate::spec::response::Response::short(status), ..Output::default() };
-                let result = if status & R1::ERRORS == 0 { Ok(output) } else { Err(refused(status)) };
-                if result.is_ok() {
-                    self.note_order(true);
+                if let Kind::LongCommand { command, .. } = slot.kind() {
+                    memory.area.note_order(&command, true);
                 }
-                self.end_control(result);
+                let response = crate::spec::response::Response::short(status);
+                Next::End(Ok(Output { response, ..Output::default() }))
             }
             Place::EraseArgument
             | Place::EraseStartUpper
             | Place::EraseStart
             | Place::EraseEndUpper
             | Place::EraseEnd
-            | Place::Erase => self.erase_reached(place, status, now_ns),
-            Place::Enter | Place::Count | Place::Move => self.visit_reached(place, status, now_ns),
-            Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status)),
-            Place::Return => {
-                self.services.memory_mut().area_mut().arrive();
-                self.lane.go_idle::<H>(&mut self.timers, now_ns);
+            | Place::Erase => memory.erasing.reached(place, status, slot, &self.card),
+            Place::Enter | Place::Count | Place::Move => {
+                memory.unmap_data(self.bus.host_mut());
+                memory.visit_reached(place, status, slot, self.card.plan())
             }
-            Place::FlushStart | Place::FlushAsk => self.register_flush_reached(place, status, now_ns),
-            Place::Piece => self.piece_judged(status, now_ns),
-        }
-    }
-
-    /// Starts a command without busy.
-    pub(super) fn short(&mut self, place: Place, command: Command, now_ns: u64) {
-        self.services.memory_mut().step = Step::Command(place);
-        self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
-    }
-
-    /// Starts a command with busy. If it may last longer than the controller's own timer, the
-    /// controller does not wait for the end of busy.
-    pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
-        self.durability.note_change(command.changes_blocks());
-        self.lane.busy_mut().begin_timed(limit_ns);
-        let (command, timer_ns) = match limit_ns > self.bus.host().caps().max_busy_ns {
-            true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
-            false => (command, limit_ns),
+            Place::Return if status & R1::ERRORS != 0 => {
+                return self.lane.fail(&mut self.incident, refused(status));
+            }
+            Place::Return => {
+                memory.area.arrive();
+                return self.lane.go_idle::<H>(&mut self.timers, now_ns);
+            }
+            Place::FlushStart | Place::FlushAsk => {
+                memory.unmap_data(self.bus.host_mut());
+                memory.register_flush_reached(place, status, &self.card, now_ns)
+            }
+            Place::Piece => return self.piece_judged(status, now_ns),
         };
-        self.services.memory_mut().step = Step::Order(place);
-        self.start_order(Stage::Extra, command, timer_ns, now_ns);
+        self.carry_out(next, now_ns);
     }
 
-    /// Starts a data command of whole blocks, with the mapped segment.
-    pub(super) fn data(
-        &mut self,
-        place: Place,
-        command: Command,
-        data: Data,
-        segment: Segment,
-        now_ns: u64,
-    ) -> Result<(), Error> {
-        if !self.map_data(self.lane.control(), segment, data.direction, now_ns)? {
-            self.pause_at(place, 0, now_ns);
-            return Ok(());
+    /// Carries out what a request of several steps does next.
+    fn carry_out(&mut self, next: Next, now_ns: u64) {
+        match next {
+            Next::Command(place, command) => {
+                self.services.memory_mut().step = Step::Command(place);
+                self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
+            }
+            Next::Order(place, command, limit_ns) => {
+                self.blockers.close_fast();
+                self.durability.note_change(command.changes_blocks());
+                self.lane.busy_mut().begin_timed(limit_ns);
+                // If the busy may last longer than the controller's own timer, the controller does
+                // not wait for its end.
+                let (command, timer_ns) = match limit_ns > self.bus.host().caps().max_busy_ns {
+                    true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
+                    false => (command, limit_ns),
+                };
+                self.services.memory_mut().step = Step::Order(place);
+                self.start_order(Stage::Extra, command, timer_ns, now_ns);
+            }
+            Next::Data { place, command, data, segment, changes } => {
+                self.durability.note_change(changes);
+                match self.map_data(self.lane.control(), segment, data.direction, now_ns) {
+                    Ok(true) => {
+                        self.services.memory_mut().step = match data.direction {
+                            Direction::Read => Step::Command(place),
+                            Direction::Write => Step::Data(place),
+                        };
+                        self.start_data(command, data, now_ns);
+                    }
+                    Ok(false) => self.carry_out(Next::Pause(place, 0), now_ns),
+                    Err(error) => self.end_control(Err(error)),
+                }
+            }
+            Next::Pause(place, ns) => {
+                self.lane.enter(Stage::Extra);
+                self.services.memory_mut().step = Step::Pause(place);
+                let wake_ns = later(now_ns, ns);
+                self.timers.wake_at(wake_ns);
+                self.timers.give_up_at(later(wake_ns, SLACK_NS));
+            }
+            Next::Erased => self.piece_erased(now_ns),
+            Next::Flushed(bad) => {
+                let result = if bad == 0 { self.flush_ended() } else { self.flush_failed(bad) };
+                self.end_control(result);
+            }
+            Next::End(result) => self.end_control(result),
         }
-        self.services.memory_mut().step = match data.direction {
-            Direction::Read => Step::Command(place),
-            Direction::Write => Step::Data(place),
-        };
-        self.start_data(command, data, now_ns);
-        Ok(())
     }
 
     /// Maps a segment for a data command. Returns true if it is mapped.
@@ -526,21 +566,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let wire_ns = self.bus.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
     }
-
-    /// Ends the request because a step failed; the lines have been reset.
-    pub(super) fn step_failed(&mut self, error: Error) {
-        self.services.memory_mut().unmap_data(self.bus.host_mut());
-        self.end_control(Err(error));
-    }
-
-    /// Starts a pause in the series of steps.
-    pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
-        self.lane.enter(Stage::Extra);
-        self.services.memory_mut().step = Step::Pause(place);
-        let wake_ns = now_ns.saturating_add(ns);
-        self.timers.wake_at(wake_ns);
-        self.timers.give_up_at(wake_ns.saturating_add(SLACK_NS));
-    }
 }
 
 /// Returns the error for a status that shows an error.
@@ -550,3 +575,6 @@ pub(super) fn refused(status: u32) -> Error {
         _ => Error::Protected,
     }
 }
+
+#[cfg(test)]
+mod transcripts;

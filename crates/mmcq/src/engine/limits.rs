@@ -31,3 +31,24 @@ impl<H: Host> Bus<H> {
         }
     }
 }
+
+impl Limits {
+    /// Returns the limits of one more entry in a pack that has this many blocks and requests.
+    pub fn of_entry<const N: usize>(self, blocks: u32, members: usize) -> Limits {
+        // The header takes a block, a segment and a place in the batch.
+        let blocks = self.merged_blocks.saturating_sub(blocks.max(1));
+        let places = usize::from(self.segments).min(N).saturating_sub(1 + members);
+        let segments = u16::try_from(places).unwrap_or(u16::MAX);
+        Limits { blocks, merged_blocks: blocks, segments, ..self }
+    }
+
+    /// Returns the limits of one more transfer in a chain that has this many blocks and requests.
+    /// `most`: the limits of the chain, that is its transfers, and blocks and segments of each.
+    pub fn of_link<const N: usize>(self, most: (usize, u32, u16), blocks: u32, members: usize) -> Limits {
+        let (_, most_blocks, most_segments) = most;
+        let blocks = self.merged_blocks.saturating_sub(blocks).min(most_blocks);
+        let places = u16::try_from(N.saturating_sub(members)).unwrap_or(u16::MAX);
+        let segments = self.segments.min(most_segments).min(places);
+        Limits { blocks, merged_blocks: blocks, segments, ..self }
+    }
+}

@@ -346,7 +346,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.forget_tasks();
-            self.forget_packs();
+            self.lane.forget_packs::<N, P>(
+                &mut self.durability,
+                &mut self.incident,
+                &mut self.slots,
+                &self.card,
+            );
             self.note_supply_loss();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {

@@ -113,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Address | Stage::Count => {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
-                    self.fail(Error::Card(status.0));
+                    self.lane.fail(&mut self.incident, Error::Card(status.0));
                 } else if matches!(self.lane.stage(), Stage::Address) {
                     self.begin_special_counted(now_ns);
                 } else {
@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.lane.streams_mut().note_data(&self.batch, &self.bus, false, now_ns);
                 self.settle_at_end(status.0);
                 if status.0 & R1::OWN & !past_end(self.batch.direction()) != 0 {
-                    self.fail(Error::Card(status.0));
+                    self.lane.fail(&mut self.incident, Error::Card(status.0));
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
                 } else if self.lane.streams().is_open_ended() {
@@ -174,7 +174,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Stage::Status if status.current_state() == CardState::Prg && status.0 & R1::DEFERRED == 0 => {
-                self.repeat_status(now_ns);
+                self.lane.repeat_status::<P>(
+                    &mut self.timers,
+                    &mut self.incident,
+                    &self.card,
+                    self.services.memory().area(),
+                    now_ns,
+                );
             }
             Stage::Status => {
                 self.lane.set_idle();
@@ -213,7 +219,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ if judged => Error::Card(status),
             _ => Error::Host(fault),
         };
-        self.fail(error);
+        self.lane.fail(&mut self.incident, error);
     }
 
     /// Handles a response that came before its phase failed. The card reports a late error only
@@ -241,7 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     &self.card,
                     if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 },
                 );
-                self.fail(Error::Card(status));
+                self.lane.fail(&mut self.incident, Error::Card(status));
             }
             (_, Direction::Write) => {
                 // Writes of the run that were completed before cannot get this error any more.
@@ -250,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 } else {
                     self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
                 }
-                self.fail(not_written(status));
+                self.lane.fail(&mut self.incident, not_written(status));
             }
         }
     }

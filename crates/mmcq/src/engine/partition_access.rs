@@ -6,10 +6,12 @@
 //! partition. If the next request in the queue is another access, the card is not switched back
 //! between them.
 
-use super::extras::{Place, refused};
-use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
-use crate::host::{Data, Direction, Host, Segment};
-use crate::sched::Profile;
+use super::card::Card;
+use super::extras::{Memory, Next, Place, refused};
+use super::plan::Plan;
+use super::slot::Slot;
+use super::{BLOCK_BYTES, CardParams, Error, Kind, Output};
+use crate::host::{Caps, Data, Direction, Segment};
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -88,77 +90,58 @@ impl PartitionAccess {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    fn visit(&self) -> Option<PartitionAccess> {
-        match self.slots.at(self.lane.control()).kind() {
-            Kind::PartitionAccess(visit) => Some(visit),
-            _ => None,
+impl Memory {
+    /// Begins a partition access: the switch to its partition, if the card is in another one.
+    pub fn begin_visit(&mut self, visit: PartitionAccess, card: &Card, caps: &Caps) -> Next {
+        if card.target().is_none() {
+            return Next::fail(Error::NoCard);
         }
-    }
-
-    pub(super) fn begin_visit(&mut self, visit: PartitionAccess, now_ns: u64) {
-        if self.card.target().is_none() {
-            return self.end_control(Err(Error::NoCard));
-        }
-        let caps = self.bus.host().caps();
         let too_long = visit.out.max(visit.back) > caps.blocks_in_one_piece();
         if caps.no_count || too_long {
-            return self.end_control(Err(Error::Unsupported));
+            return Next::fail(Error::Unsupported);
         }
-        self.services.memory_mut().begin_visit();
-        if self.services.memory().area().is_in(visit.area()) {
-            self.next_move(visit, now_ns);
-        } else {
-            self.go_to(visit, now_ns);
-        }
+        self.clear_moves();
+        if self.area().is_in(visit.area()) { self.next_move(visit) } else { self.area_mut().go_to(visit) }
     }
 
-    fn next_move(&mut self, visit: PartitionAccess, now_ns: u64) {
-        match visit.transfer(self.services.memory().moves()) {
+    fn next_move(&self, visit: PartitionAccess) -> Next {
+        match visit.transfer(self.moves()) {
             Some((_, _, blocks, reliable)) => {
-                self.short(Place::Count, command::set_block_count(blocks.into(), reliable), now_ns);
+                Next::Command(Place::Count, command::set_block_count(blocks.into(), reliable))
             }
-            None => {
-                let output = Output { bytes: visit.bytes(), ..Output::default() };
-                self.end_control(Ok(output));
-            }
+            None => Next::End(Ok(Output { bytes: visit.bytes(), ..Output::default() })),
         }
     }
 
-    pub(super) fn visit_reached(&mut self, place: Place, status: u32, now_ns: u64) {
-        self.services.memory_mut().unmap_data(self.bus.host_mut());
-        let Some(visit) = self.visit() else { return };
+    /// Continues after a step of the partition access in this slot, which ended with this status.
+    /// The memory of the step is unmapped.
+    pub fn visit_reached(&mut self, place: Place, status: u32, slot: &Slot, plan: &Plan) -> Next {
+        let Kind::PartitionAccess(visit) = slot.kind() else { return Next::fail(Error::Unsupported) };
         if status & R1::ERRORS != 0 {
-            return self.step_failed(refused(status));
+            return Next::fail(refused(status));
         }
         match place {
-            Place::Count => {
-                if let Err(error) = self.start_move(visit, now_ns) {
-                    self.step_failed(error);
-                }
-            }
-            Place::Move => {
-                self.services.memory_mut().moved();
-                self.next_move(visit, now_ns);
-            }
-            _ => {
-                self.services.memory_mut().area_mut().arrive();
-                self.next_move(visit, now_ns);
-            }
+            Place::Count => return self.start_move(visit, slot, plan),
+            Place::Move => self.moved(),
+            _ => self.area_mut().arrive(),
         }
+        self.next_move(visit)
     }
 
-    fn start_move(&mut self, visit: PartitionAccess, now_ns: u64) -> Result<(), Error> {
-        let Some((direction, first, blocks, _)) = visit.transfer(self.services.memory().moves()) else {
-            return Err(Error::Unsupported);
+    fn start_move(&self, visit: PartitionAccess, slot: &Slot, plan: &Plan) -> Next {
+        let Some((direction, first, blocks, _)) = visit.transfer(self.moves()) else {
+            return Next::fail(Error::Unsupported);
         };
-        let whole = self.slots.at(self.lane.control()).buf().segment(u32::MAX);
+        let whole = slot.buf().segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
-        let address = self.card.plan().address(visit.lba.into());
-        // The card's cache serves all partitions but RPMB; reliable writes go past it.
-        self.durability.note_change(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
-        let command = command::transfer(direction == Direction::Write, true, address);
-        let data = Data { direction, block_size: BLOCK_BYTES as u16, blocks: blocks.into() };
-        self.data(Place::Move, command, data, segment, now_ns)
+        let write = direction == Direction::Write;
+        Next::Data {
+            place: Place::Move,
+            command: command::transfer(write, true, plan.address(visit.lba.into())),
+            data: Data { direction, block_size: BLOCK_BYTES as u16, blocks: blocks.into() },
+            segment,
+            // The card's cache serves all partitions but RPMB; reliable writes go past it.
+            changes: write && !visit.reliable && visit.area() != RPMB,
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::card::Card;
 use super::deadline::first_look_ns;
 use super::durability::Durability;
 use super::fast::FastKind;
-use super::lane::Lane;
+use super::lane::{Failure, Lane};
 use super::record::Record;
 use super::recover::Incident;
 use super::runs::End;
@@ -262,7 +262,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
         if self.card.target().is_none() {
-            return self.fail(Error::NoCard);
+            return self.lane.fail(&mut self.incident, Error::NoCard);
         }
         let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let single = blocks == 1 && self.lane.streams().end_of::<H, P>() == End::Here;
@@ -341,7 +341,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn not_started(&mut self, outcome: Outcome, now_ns: u64) {
         self.blockers.forget_fast();
         if outcome == Outcome::Unsupported {
-            return self.fail(Error::Unsupported);
+            return self.lane.fail(&mut self.incident, Error::Unsupported);
         }
         self.record.start_refused();
         if outcome == (Outcome::Again { first: true })
@@ -351,7 +351,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));
         }
         if P::RECOVERS && outcome == Outcome::Late {
-            return self.no_answer();
+            self.lane.note_failure(Failure::Silence);
+            return;
         }
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }

@@ -40,6 +40,11 @@ impl Slot {
         }
         self.set_zeroes(Kind::Write { lba, blocks });
     }
+
+    /// Returns the request's memory without the part that was transferred.
+    fn rest(&self) -> Segment {
+        self.segment().part(self.moved_blocks().saturating_mul(BLOCK_BYTES), u32::MAX)
+    }
 }
 
 impl Card {
@@ -174,15 +179,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.slots.at_mut(index).set_flush_after(durable && cached && !reliable);
         let piece = most.min(self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks);
-        let segment = if zero { self.slots.at(index).segment().same() } else { self.rest_of(index) };
+        let segment = if zero { self.slots.at(index).segment().same() } else { self.slots.at(index).rest() };
         let end = if durable && reliable { End::Reliable } else { End::Here };
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
-    }
-
-    /// Returns the memory of a request without the part that was transferred.
-    fn rest_of(&self, index: u8) -> Segment {
-        let slot = self.slots.at(index);
-        slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 
     /// Sends blocks of one request, without any other request.
@@ -292,6 +291,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => rest,
         };
         let piece = most.min(self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks);
-        self.send_alone(index, (direction, lba, piece), self.rest_of(index), End::Here, now_ns);
+        self.send_alone(index, (direction, lba, piece), self.slots.at(index).rest(), End::Here, now_ns);
     }
 }

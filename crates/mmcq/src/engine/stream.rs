@@ -390,7 +390,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // The data of a read are here: its clients need not wait for the end of the transfer.
             // Clients of writes that are complete with their data need not either.
-            Err(reason) if direction == Direction::Read || self.are_told_early() => {
+            Err(reason)
+                if direction == Direction::Read
+                    || self.batch.are_told_early::<P>(&self.slots, &self.config) =>
+            {
                 if direction == Direction::Write {
                     open.told_ns.get_or_insert(now_ns);
                 }
@@ -522,7 +525,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 // The rest is the oldest request of all: it goes next. A late error of this piece
                 // comes with the end of the rest.
                 self.order.push_front(&mut self.slots, index, now_ns);
-            } else if settles && unknown && self.is_told_early(index) {
+            } else if settles && unknown && self.slots.is_told_early::<P>(&self.config, index) {
                 self.durability.end_early(&mut self.slots, &mut self.blockers, index);
             } else if settles {
                 self.slots.await_status(index);

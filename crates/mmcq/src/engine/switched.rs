@@ -10,10 +10,12 @@
 //! - *A card's command queue.* The engine switches it on before the next task. Without its cache
 //!   the queue of an SD card is not used.
 
+use super::blockers::Blockers;
+use super::lane::Lane;
 use super::{Engine, FlushBy};
 use crate::host::{Direction, Host};
-use crate::sched::Profile;
 use crate::sched::packs::Packs;
+use crate::sched::{Lanes, Profile};
 
 /// The features of a card that are switched on.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,17 @@ pub(crate) struct SwitchedOn {
 
 impl SwitchedOn {
     pub const NOTHING: SwitchedOn = SwitchedOn { cache: None, packs: false };
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Stops the use of all features that were not restored after an initialisation.
+    #[cold]
+    pub fn disarm_unrestored<H: Host, P: Profile>(&mut self, blockers: &mut Blockers<H, P>) {
+        if let Some(packs) = self.packs_mut() {
+            packs.begin_anew();
+        }
+        blockers.close_fast();
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -46,14 +59,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);
         }
-    }
-
-    /// Stops the use of all features that were not restored after an initialisation.
-    #[cold]
-    pub(super) fn disarm_unrestored(&mut self) {
-        if let Some(packs) = self.lane.packs_mut() {
-            packs.begin_anew();
-        }
-        self.blockers.close_fast();
     }
 }

@@ -5,16 +5,27 @@ use super::Engine;
 use super::FlushBy;
 use super::card::Card;
 use super::durability::Durability;
+use super::lane::Lane;
 use super::slot::NONE;
-use super::timers::NEVER;
+use super::timers::{NEVER, Timers};
 use crate::host::Host;
-use crate::sched::Profile;
+use crate::sched::{Lanes, Profile};
 use core::task::Waker;
 
 impl Durability {
     /// Returns whether a loss of power now could lose writes that are complete.
     pub fn may_lose(&self, card: &Card) -> bool {
         self.is_dirty() && card.target().is_some_and(|target| target.flush != FlushBy::Status)
+    }
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Lets the next `poll` close an open transfer that waits, and read the status of complete
+    /// writes. The engine's deadline is set to now.
+    pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
+        if self.is_idle() && (self.streams().is_open() || ledger.is_unsettled()) {
+            timers.wake_now();
+        }
     }
 }
 
@@ -25,15 +36,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.suspend();
         self.blockers.refresh_quirks(&self.card);
         self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
-        self.let_go();
-    }
-
-    /// Ends a suspension or a halt: requests are accepted and started again.
-    pub(super) fn let_in(&mut self) {
-        self.blockers.resume();
-        self.blockers.refresh_quirks(&self.card);
-        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
-        self.lane.note_free();
+        self.lane.let_go(&self.durability, &mut self.timers);
     }
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep
@@ -42,15 +45,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.halt();
         self.blockers.refresh_quirks(&self.card);
         self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
-        self.let_go();
-    }
-
-    /// Lets the next `poll` close an open transfer that waits, and read the status of complete
-    /// writes. The engine's deadline is set to now.
-    fn let_go(&mut self) {
-        if self.lane.is_idle() && (self.lane.streams().is_open() || self.durability.is_unsettled()) {
-            self.timers.wake_now();
-        }
+        self.lane.let_go(&self.durability, &mut self.timers);
     }
 
     /// Returns whether nothing is queued, nothing is with the controller, and the status of all

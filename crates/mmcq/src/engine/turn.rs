@@ -14,6 +14,7 @@ use super::phases::Stage;
 use super::slot::{NONE, Rules};
 use super::tail::Tail;
 use super::tasks::Turn;
+use super::timers::NEVER;
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
@@ -154,7 +155,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
-        self.let_in();
+        self.blockers.resume();
+        self.blockers.refresh_quirks(&self.card);
+        self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
+        self.lane.note_free();
         self.go_on(now_ns);
     }
 
@@ -201,13 +205,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         rest_after_ns: u64,
         now_ns: u64,
     ) {
-        self.set_upkeep(exceptions, tune_every_ns, rest_after_ns, now_ns);
+        let timers = &mut self.timers;
+        self.supervisor.set_upkeep(timers, exceptions, tune_every_ns, rest_after_ns, now_ns);
+        self.supervisor.helping_mut().set_supervisor(P::RECOVERS);
+        if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
+            // Perhaps no request ever comes, so the engine itself has to find when the rest begins.
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        }
         self.go_on(now_ns);
     }
 
     /// Begins the card's rest: requests wait from now on until the supervisor has woken it.
     pub(crate) fn begin_rest(&mut self, now_ns: u64) {
-        self.note_rest(now_ns);
+        self.record.rest_begun();
+        self.supervisor.note_rest(&mut self.timers);
+        if self.lane.is_idle() {
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        }
         self.go_on(now_ns);
     }
 
@@ -254,10 +268,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return;
         }
-        if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.postpone_deadline(now_ns) {
+        if !self.timers.is_over(now_ns)
+            || self.lane.is_idle()
+            || self.lane.postpone_deadline::<H, N, P>(
+                &self.bus,
+                &self.card,
+                &self.batch,
+                &mut self.timers,
+                now_ns,
+            )
+        {
             return;
         }
-        self.no_answer();
+        self.lane.note_failure(Failure::Silence);
         self.go_on(now_ns);
     }
 
@@ -341,7 +364,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return true;
         }
         let head = self.slots.head();
-        let memory_waits = head != NONE || self.asks_soon();
+        let memory_waits = head != NONE || self.durability.asks_soon::<N, P>(&self.slots, &self.config);
         let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
         if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
             if P::RECOVERS && self.durability.owes_status(&self.slots) && self.slots.at(io).urgent() {
@@ -411,7 +434,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the policy waits for.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.lane.streams().is_left_open::<H>() {
-            if self.asks_soon() {
+            if self.durability.asks_soon::<N, P>(&self.slots, &self.config) {
                 self.order.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }

@@ -95,6 +95,32 @@ impl Upkeep {
 }
 
 impl Supervisor {
+    /// Sets the supervisor's chores from now on.
+    pub fn set_upkeep(
+        &mut self,
+        timers: &mut Timers,
+        exceptions: bool,
+        tune_every_ns: u64,
+        rest_after_ns: u64,
+        now_ns: u64,
+    ) {
+        let upkeep = self.upkeep_mut();
+        if upkeep.tune_every_ns == 0 {
+            upkeep.tuned_ns = now_ns;
+        }
+        (upkeep.listens, upkeep.tune_every_ns) = (exceptions, tune_every_ns);
+        (upkeep.rest_after_ns, upkeep.rest_from_ns) = (rest_after_ns, now_ns);
+        self.plan_chores(timers);
+    }
+
+    /// Notes that the card rests from now on, if the supervisor was asked for that.
+    pub fn note_rest(&mut self, timers: &mut Timers) {
+        if self.helping_mut().begin_rest() {
+            // A rest has no time limit.
+            timers.help_until(NEVER);
+        }
+    }
+
     /// Updates the times of the chores.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
@@ -178,28 +204,6 @@ impl Supervisor {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets the supervisor's chores from now on.
-    pub(super) fn set_upkeep(
-        &mut self,
-        exceptions: bool,
-        tune_every_ns: u64,
-        rest_after_ns: u64,
-        now_ns: u64,
-    ) {
-        let upkeep = self.supervisor.upkeep_mut();
-        if upkeep.tune_every_ns == 0 {
-            upkeep.tuned_ns = now_ns;
-        }
-        (upkeep.listens, upkeep.tune_every_ns) = (exceptions, tune_every_ns);
-        (upkeep.rest_after_ns, upkeep.rest_from_ns) = (rest_after_ns, now_ns);
-        self.supervisor.plan_chores(&mut self.timers);
-        self.supervisor.helping_mut().set_supervisor(P::RECOVERS);
-        if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
-            // Perhaps no request ever comes, so the engine itself has to find when the rest begins.
-            self.lane.go_idle::<H>(&mut self.timers, now_ns);
-        }
-    }
-
     /// Notes which exceptions the supervisor has seen. Returns true if some are new.
     pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool {
         let new = events & !self.supervisor.upkeep().known != 0;
@@ -232,18 +236,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns whether a request waits for the queue to continue.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
-    }
-
-    /// Notes that the card rests from now on.
-    pub(super) fn note_rest(&mut self, now_ns: u64) {
-        self.record.rest_begun();
-        if self.supervisor.helping_mut().begin_rest() {
-            // A rest has no time limit.
-            self.timers.help_until(NEVER);
-        }
-        if self.lane.is_idle() {
-            self.lane.go_idle::<H>(&mut self.timers, now_ns);
-        }
     }
 
     /// Returns whether there is a reason to wake the card.

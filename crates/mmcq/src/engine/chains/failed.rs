@@ -124,7 +124,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             ChainAt::Failed { link, believed, well } => (usize::from(link), believed, well),
             _ => (usize::MAX, false, false),
         };
-        let gone = self.card.target().is_none() || self.blockers.is_dead();
+        let dead = if self.blockers.is_dead() { Error::Dead } else { Error::NoCard };
+        let is_gone = self.card.target().is_none() || self.blockers.is_dead();
+        let gone = is_gone.then(|| self.incident.failed().error().unwrap_or(dead));
         let mut suspects: SlotSet = 0;
         for place in 0..chains.links().len() {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
@@ -143,13 +145,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                         self.durability.complete();
                         self.slots.end(index);
                     }
-                    Direction::Write if done && !gone => {
+                    Direction::Write if done && !is_gone => {
                         self.order.link_moved(&mut self.slots, index, now_ns);
                         self.slots.at_mut(index).forbid_merge(true);
                         self.slots.await_status(index);
                         suspects |= 1 << index;
                     }
-                    _ => self.requeue_or_end(index, gone, now_ns),
+                    _ => self.order.take_back(&mut self.slots, index, gone, now_ns),
                 }
             }
         }
@@ -158,23 +160,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 chains.count_suspects();
             }
             self.incident.doubt(&mut self.slots);
-        }
-    }
-
-    /// Puts a request back into the queue with its age, or ends it with the result that is known.
-    fn requeue_or_end(&mut self, index: u8, gone: bool, now_ns: u64) {
-        self.order.note_done(&self.slots, index, now_ns);
-        let slot = self.slots.at(index);
-        let forgotten = slot.orphan() && slot.direction() == Some(Direction::Read);
-        match slot.result() {
-            Ok(_) if gone => {
-                let dead = if self.blockers.is_dead() { Error::Dead } else { Error::NoCard };
-                let error = self.incident.failed().error().unwrap_or(dead);
-                self.slots.end_with(index, Err(error));
-            }
-            Ok(_) if !forgotten => self.order.push_again(&mut self.slots, index, now_ns),
-            Ok(_) => self.slots.end_with(index, Err(Error::Silent)),
-            Err(error) => self.slots.end_with(index, Err(error)),
         }
     }
 }

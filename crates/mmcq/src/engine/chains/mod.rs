@@ -19,7 +19,6 @@
 
 mod failed;
 
-use super::batch::Limits;
 use super::blockers::COLLECTIONS;
 use super::bus::{Bus, SLACK_NS};
 use super::card::Card;
@@ -135,22 +134,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Returns the limits of one more transfer in a chain that has this many blocks and requests.
-    fn link_limits(&self, blocks: u32, members: usize) -> Limits {
-        let mut limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
-        let (_, most, segments) = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
-        limits.blocks = limits.merged_blocks.saturating_sub(blocks).min(most);
-        limits.merged_blocks = limits.blocks;
-        let places = u16::try_from(N.saturating_sub(members)).unwrap_or(u16::MAX);
-        limits.segments = limits.segments.min(segments).min(places);
-        limits
-    }
-
     /// Collects the requests that continue this one. Returns true if the transfer has whole
     /// requests, and may be a link.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
-        let limits = self.link_limits(blocks, members);
+        let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
+        let chain = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
+        let limits = limits.of_link::<N>(chain, blocks, members);
         let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
         if !self.slots.is_packable(&self.card, &self.durability, next, direction).0
             || limits.segments == 0
@@ -250,7 +240,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (_, reliable) = self.slots.is_packable(&self.card, &self.durability, first, direction);
         let mut auto = self.card.plan().auto(part.blocks());
         if reliable {
-            let Auto::Count(_) = auto else { return self.leave_out_of_chain(first) };
+            let Auto::Count(_) = auto else {
+                self.slots.at_mut(first).forbid_merge(true);
+                return false;
+            };
             auto = Auto::Count(command::set_block_count(part.blocks(), true).arg);
         }
         let transfer = self.card.plan().transfer((direction, part.lba(), part.blocks()), false, auto, 0);
@@ -260,7 +253,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             .chain()
             .map(|chain| chain.describe_transfer(&transfer.phase, part.segments(true)));
         if described != Some(Ok(())) {
-            return self.leave_out_of_chain(first);
+            self.slots.at_mut(first).forbid_merge(true);
+            return false;
         }
         let link = Link { direction, start: part.lba(), blocks: part.blocks(), members };
         if !self.lane.chains_mut().is_some_and(|chains| chains.add(link)) {
@@ -278,13 +272,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).set_active();
         }
         true
-    }
-
-    /// Leaves a request to the single lane, for instance where the controller does not take its
-    /// memory.
-    fn leave_out_of_chain(&mut self, index: u8) -> bool {
-        self.slots.at_mut(index).forbid_merge(true);
-        false
     }
 
     /// Starts the collected chain on the controller.
@@ -359,7 +346,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if link.direction == Direction::Read || place + 1 < links {
                     self.durability.complete();
                     self.slots.end(index);
-                } else if self.is_told_early(index) {
+                } else if self.slots.is_told_early::<P>(&self.config, index) {
                     self.durability.end_early(&mut self.slots, &mut self.blockers, index);
                 } else {
                     self.slots.await_status(index);

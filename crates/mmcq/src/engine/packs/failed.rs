@@ -7,8 +7,13 @@
 //! attempt is its result. The entry before it is written again too, since some cards count from
 //! zero. If EXT_CSD names no entry, all of them are written again in order and one at a time.
 
+use super::super::batch::Batch;
+use super::super::card::Card;
+use super::super::durability::Durability;
 use super::super::lane::Lane;
-use super::super::slot::{Rules, State, bits};
+use super::super::order::Order;
+use super::super::recover::Incident;
+use super::super::slot::{Rules, Slots, State, bits};
 use super::{BLOCK_BYTES, COMMAND_TIMEOUT_NS, Engine, Stage};
 use crate::host::{Auto, Data, Direction, Host, Phase};
 use crate::sched::packs::{Fate, Step};
@@ -43,6 +48,84 @@ impl<E, T: Lanes> Lane<E, T> {
                 packs.set_fate(Fate::Doubtful(before | status));
                 true
             }
+        }
+    }
+
+    /// Splits a pack whose entry with this number, counted from 1, has failed.
+    pub fn split_pack<const N: usize, P: Profile>(
+        &mut self,
+        batch: &Batch<N>,
+        slots: &mut Slots<N>,
+        order: &mut Order<P>,
+        ledger: &mut Durability,
+        failed: usize,
+        now_ns: u64,
+    ) {
+        self.set_fate(Fate::Known);
+        if let Some(packs) = self.packs_mut() {
+            packs.count_split();
+        }
+        let (mut place, mut left) = (0, 0);
+        for at in 0..batch.members().len() {
+            while left == 0 {
+                let Some(entry) = self.packs().and_then(|packs| packs.entries().get(place)) else {
+                    return;
+                };
+                (place, left) = (place + 1, entry.members);
+            }
+            left -= 1;
+            let Some(&index) = batch.members().get(at) else { return };
+            if slots.at(index).state() != State::Settling {
+                continue;
+            }
+            slots.stop_settling(index);
+            let slot = slots.at_mut(index);
+            if place + 1 < failed || slot.result().is_err() {
+                ledger.complete();
+                slots.end(index);
+                continue;
+            }
+            if place == failed {
+                slot.forbid_merge(true);
+                if slot.rules() != Rules::NONE {
+                    slot.mark_rewritten();
+                }
+            }
+            slot.restart();
+            order.push_again(slots, index, now_ns);
+        }
+    }
+
+    /// Stops waiting for the status of packed writes, whose result stays unknown.
+    pub fn doubt_settling<const N: usize, P: Profile>(
+        &mut self,
+        ledger: &mut Durability,
+        incident: &mut Incident,
+        slots: &mut Slots<N>,
+        card: &Card,
+    ) {
+        if let Some(Fate::Doubtful(status)) = self.packs().map(|packs| packs.fate()) {
+            ledger.owe_late_status::<N, P>(slots, card, status);
+        }
+        self.set_fate(Fate::Known);
+        for index in bits(slots.settling()) {
+            slots.at_mut(index).forbid_merge(true);
+        }
+        incident.doubt(slots);
+    }
+
+    /// Forgets all packs, for another card, none, or a new start.
+    pub fn forget_packs<const N: usize, P: Profile>(
+        &mut self,
+        ledger: &mut Durability,
+        incident: &mut Incident,
+        slots: &mut Slots<N>,
+        card: &Card,
+    ) {
+        let Some(packs) = self.packs_mut() else { return };
+        packs.forget();
+        if packs.fate() != Fate::Known {
+            self.doubt_settling::<N, P>(ledger, incident, slots, card);
         }
     }
 }
@@ -100,48 +183,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && told & (FAILED | INDEXED) == FAILED | INDEXED
             && (1..=entries).contains(&index.into())
         {
-            self.split_pack(index.into(), now_ns);
+            self.lane.split_pack(
+                &self.batch,
+                &mut self.slots,
+                &mut self.order,
+                &mut self.durability,
+                index.into(),
+                now_ns,
+            );
         } else {
             self.doubt_pack(status);
         }
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
-    }
-
-    /// Splits a pack whose entry with this number, counted from 1, has failed.
-    fn split_pack(&mut self, failed: usize, now_ns: u64) {
-        self.lane.set_fate(Fate::Known);
-        if let Some(packs) = self.lane.packs_mut() {
-            packs.count_split();
-        }
-        let (mut place, mut left) = (0, 0);
-        for at in 0..self.batch.members().len() {
-            while left == 0 {
-                let Some(entry) = self.lane.packs().and_then(|packs| packs.entries().get(place)) else {
-                    return;
-                };
-                (place, left) = (place + 1, entry.members);
-            }
-            left -= 1;
-            let Some(&index) = self.batch.members().get(at) else { return };
-            if self.slots.at(index).state() != State::Settling {
-                continue;
-            }
-            self.slots.stop_settling(index);
-            let slot = self.slots.at_mut(index);
-            if place + 1 < failed || slot.result().is_err() {
-                self.durability.complete();
-                self.slots.end(index);
-                continue;
-            }
-            if place == failed {
-                slot.forbid_merge(true);
-                if slot.rules() != Rules::NONE {
-                    slot.mark_rewritten();
-                }
-            }
-            slot.restart();
-            self.order.push_again(&mut self.slots, index, now_ns);
-        }
     }
 
     /// Marks all writes of the pack to be written again, one at a time.
@@ -191,28 +244,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         if open {
-            self.doubt_settling();
-        }
-    }
-
-    /// Stops waiting for the status of packed writes, whose result stays unknown.
-    fn doubt_settling(&mut self) {
-        if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
-            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
-        }
-        self.lane.set_fate(Fate::Known);
-        for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).forbid_merge(true);
-        }
-        self.incident.doubt(&mut self.slots);
-    }
-
-    /// Forgets all packs, for another card, none, or a new start.
-    pub(in super::super) fn forget_packs(&mut self) {
-        let Some(packs) = self.lane.packs_mut() else { return };
-        packs.forget();
-        if packs.fate() != Fate::Known {
-            self.doubt_settling();
+            self.lane.doubt_settling::<N, P>(
+                &mut self.durability,
+                &mut self.incident,
+                &mut self.slots,
+                &self.card,
+            );
         }
     }
 }

@@ -218,7 +218,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (may, reliable) = self.slots.is_packable(&self.card, &self.durability, first, direction);
         let mut part = Batch::new();
         if may && most > 1 && self.may_pack(now_ns) {
-            part.collect(&self.slots, first, self.pack_limits(0, 0));
+            part.collect(
+                &self.slots,
+                first,
+                self.bus.limits(&self.config, &self.incident, self.lane.streams()).of_entry::<N>(0, 0),
+            );
         }
         if !self.batch.is_whole(&self.slots, &part)
             || !self.slots.has_second::<P>(&self.card, &self.durability, &part, direction)
@@ -270,7 +274,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 break;
             };
             let (may, reliable) = self.slots.is_packable(&self.card, &self.durability, next, direction);
-            let limits = self.pack_limits(self.batch.blocks(), self.batch.members().len());
+            let limits = self
+                .bus
+                .limits(&self.config, &self.incident, self.lane.streams())
+                .of_entry::<N>(self.batch.blocks(), self.batch.members().len());
             let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
             if !may || limits.segments == 0 || blocks > limits.blocks {
                 break;
@@ -288,17 +295,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.merged(self.batch.members().len().saturating_sub(entries) as Count);
         self.start_pack(now_ns);
         true
-    }
-
-    /// Returns the limits of one more entry in a pack that has this many blocks and requests.
-    fn pack_limits(&self, blocks: u32, members: usize) -> super::batch::Limits {
-        let mut limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
-        // The header takes a block, a segment and a place in the batch.
-        limits.blocks = limits.merged_blocks.saturating_sub(blocks.max(1));
-        limits.merged_blocks = limits.blocks;
-        let places = usize::from(limits.segments).min(N).saturating_sub(1 + members);
-        limits.segments = u16::try_from(places).unwrap_or(u16::MAX);
-        limits
     }
 
     /// Makes the collected requests an entry of the pack. Returns false if their memory cannot be
@@ -404,7 +400,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.settle(status);
         if status & R1::OWN != 0 {
-            return self.fail(super::Error::Card(status));
+            return self.lane.fail(&mut self.incident, super::Error::Card(status));
         }
         if step == Step::HeaderCount {
             let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };

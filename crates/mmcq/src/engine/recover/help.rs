@@ -282,7 +282,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.set_card(Some(target));
                 self.blockers.refresh_quirks(&self.card);
                 if help.loses_state() {
-                    self.disarm_unrestored();
+                    self.lane.disarm_unrestored(&mut self.blockers);
                     self.services.memory_mut().area_mut().initialised();
                     if help != ServiceRequest::Slower {
                         self.incident.allow_retune();
@@ -315,7 +315,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
         self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
-        self.after_help();
+        if self.lane.is_idle() {
+            self.timers.wake_never();
+            self.lane.note_free();
+        }
         true
     }
 
@@ -350,13 +353,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     (Some(ServiceRequest::PowerCycle), true);
                 self.timers.help_until(now_ns);
             }
-        }
-    }
-
-    fn after_help(&mut self) {
-        if self.lane.is_idle() {
-            self.timers.wake_never();
-            self.lane.note_free();
         }
     }
 

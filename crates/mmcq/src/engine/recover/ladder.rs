@@ -158,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.incident.class = Class::of(error);
             self.incident.failed.with(error);
         }
-        self.salvage(now_ns);
+        self.lane.salvage::<N, P>(&self.batch, &self.slots, &mut self.incident, &mut self.record, now_ns);
         if self.lane.has_control() {
             return self.resume_control(now_ns);
         }
@@ -216,7 +216,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// understand it or took longer than the controller could wait; the errors of the second flush
     /// are the result. Other control requests are not tried again: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
-        if self.awaits_end_of_erase(true) && self.incident.failed.status() & R1::ERRORS == 0 {
+        if self.lane.awaits_end_of_erase::<N, P>(&self.incident, &self.slots, self.services.memory(), true)
+            && self.incident.failed.status() & R1::ERRORS == 0
+        {
             self.end_incident(now_ns);
             return self.erase_ended_late(now_ns);
         }
@@ -286,7 +288,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let endless =
                     matches!(slot.kind(), Kind::Erase { .. }) && self.incident.is_spent(RecoveryStep::Reset);
                 if endless || slot.kind().is_once() && !self.services.memory().is_on_its_way(&slot.kind()) {
-                    return self.ended_once(index, error, now_ns);
+                    // It may have been executed, and must not be repeated.
+                    self.slots.end_with(index, Err(error));
+                    return self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
                 }
                 // The card has the data of a durable write, so only its flush is tried again. To
                 // send the data again would overwrite a later write that is complete.
@@ -304,19 +308,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a request that may have been executed, and must not be repeated.
-    #[cold]
-    fn ended_once(&mut self, index: u8, error: Error, now_ns: u64) {
-        self.slots.end_with(index, Err(error));
-        self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
-    }
-
     /// Ends the incident: the requests of the failed transfer get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.end_incident(now_ns);
         if self.lane.has_control() {
-            let error = if P::RECOVERS { self.flush_tells().unwrap_or(error) } else { error };
+            let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
+            // A failed flush reports the error or the loss of earlier writes.
+            let told = if P::RECOVERS && flushes { self.durability.flushed::<P>().err() } else { None };
+            let error = told.unwrap_or(error);
             return self.control_failed(error, now_ns);
         }
         self.order.return_members(&mut self.slots, &self.batch, false, error, now_ns);
@@ -341,12 +341,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
             _ => self.end_control(Err(error)),
         }
-    }
-
-    /// Returns the error or loss of earlier writes that a failed flush has to report.
-    fn flush_tells(&mut self) -> Option<Error> {
-        let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
-        if flushes { self.durability.flushed::<P>().err() } else { None }
     }
 
     /// Gives the card up: every request is answered with an error, now and from now on.

@@ -81,7 +81,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Idle if self.lane.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
             Stage::Idle | Stage::Bus | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
-            _ => self.fail(Error::Removed),
+            _ => self.lane.fail(&mut self.incident, Error::Removed),
         }
     }
 
@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.is_idle() && self.lane.engine_has_memory() {
             self.take_tasks_away(Why::Silent, now_ns);
         } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus | Stage::Pause | Stage::Recover(_)) {
-            self.fail(Error::Silent);
+            self.lane.fail(&mut self.incident, Error::Silent);
         }
     }
 }

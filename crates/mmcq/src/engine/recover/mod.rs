@@ -30,6 +30,7 @@ pub use help::ServiceRequest;
 use super::bus::{Bus, COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::busy::Busy;
 use super::card::Card;
+use super::extras::Memory;
 use super::lane::{Failure, Lane};
 use super::phases::{Recovery, Stage};
 use super::record::Record;
@@ -241,6 +242,15 @@ impl Incident {
             supervisor.tune_soon(timers);
         }
     }
+
+    /// Returns the most polls for the card's state. An erase or a flush may take much longer than
+    /// the controller's own timer.
+    pub fn questions_max<P: Profile>(&self, order_ns: u64) -> u32 {
+        let asked = (order_ns / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
+        // The card gets that time once: after a reset of the controller it has had the time.
+        let given = self.spent & 1 << RecoveryStep::Reset as u16 != 0;
+        if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
+    }
 }
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -272,6 +282,32 @@ impl<E, T: Lanes> Lane<E, T> {
         };
         P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
     }
+
+    /// Notes that what is in progress has failed with this error.
+    #[cold]
+    #[inline(never)]
+    pub fn fail(&mut self, incident: &mut Incident, error: Error) {
+        if self.note_failure(Failure::Error) {
+            incident.failed.with(error);
+        }
+    }
+
+    /// Returns how long the card may work on the erase or flush in progress, whose deadline has
+    /// passed.
+    pub fn order_ns<const N: usize, P: Profile>(
+        &self,
+        incident: &Incident,
+        slots: &Slots<N>,
+        memory: &Memory,
+        card: &Card,
+    ) -> u64 {
+        match slots.at(self.control()).kind() {
+            Kind::Erase { how, .. } if self.awaits_end_of_erase::<N, P>(incident, slots, memory, false) => {
+                how.longest_ns()
+            }
+            _ => card.flush_ns(self.has_control()),
+        }
+    }
 }
 
 impl Card {
@@ -295,15 +331,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.record.steps()
-    }
-
-    /// Notes that what is in progress has failed with this error.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn fail(&mut self, error: Error) {
-        if self.lane.note_failure(Failure::Error) {
-            self.incident.failed.with(error);
-        }
     }
 
     /// Takes the failed transfer or request from the controller.
@@ -384,7 +411,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
-        let card_ns = card_ns.saturating_add(self.order_ns());
+        let card_ns = card_ns.saturating_add(self.lane.order_ns::<N, P>(
+            &self.incident,
+            &self.slots,
+            self.services.memory(),
+            &self.card,
+        ));
         self.blockers.close_fast();
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
@@ -509,7 +541,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
                 let late = P::RECOVERS && self.timers.incident_is_over(now_ns);
-                if late || self.lane.busy().questions() >= self.questions_max() {
+                if late
+                    || self.lane.busy().questions()
+                        >= self.incident.questions_max::<P>(self.lane.order_ns::<N, P>(
+                            &self.incident,
+                            &self.slots,
+                            self.services.memory(),
+                            &self.card,
+                        ))
+                {
                     return self.escalate(now_ns);
                 }
                 self.lane.enter(Stage::Recover(Recovery::Wait));
@@ -521,24 +561,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // The card was reset, or has lost its supply for a moment.
             _ => self.recover_lost_card(now_ns),
-        }
-    }
-
-    /// Returns the most polls for the card's state. An erase or a flush may take much longer than
-    /// the controller's own timer.
-    fn questions_max(&self) -> u32 {
-        let asked = (self.order_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
-        // The card gets that time once: after a reset of the controller it has had the time.
-        let given = self.incident.spent & 1 << RecoveryStep::Reset as u16 != 0;
-        if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
-    }
-
-    /// Returns how long the card may work on the erase or flush in progress, whose deadline has
-    /// passed.
-    fn order_ns(&self) -> u64 {
-        match self.slots.at(self.lane.control()).kind() {
-            Kind::Erase { how, .. } if self.awaits_end_of_erase(false) => how.longest_ns(),
-            _ => self.card.flush_ns(self.lane.has_control()),
         }
     }
 

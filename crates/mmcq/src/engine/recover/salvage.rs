@@ -12,8 +12,10 @@
 //! reports the loss.
 
 use super::super::batch::Batch;
+use super::super::card::Card;
 use super::super::lane::Lane;
 use super::super::order::Order;
+use super::super::record::Record;
 use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, SlotId};
@@ -74,6 +76,57 @@ impl<E, T: Lanes> Lane<E, T> {
         !self.has_control()
             && batch.direction() == Direction::Read
             && batch.members().iter().any(|&index| slots.at(index).state() == State::Active)
+    }
+
+    /// Counts the step [`RecoveryStep::Salvage`], if earlier pieces of the transfer are done.
+    pub fn salvage<const N: usize, P: Profile>(
+        &mut self,
+        batch: &Batch<N>,
+        slots: &Slots<N>,
+        incident: &mut Incident,
+        record: &mut Record,
+        now_ns: u64,
+    ) {
+        if !self.has_control() && batch.members().iter().any(|&index| slots.at(index).moved_blocks() != 0) {
+            incident.climb::<P>(record, RecoveryStep::Salvage, now_ns);
+        }
+    }
+
+    /// Restarts writes that wait for their next piece, or for the flush that makes them durable: a
+    /// cache has lost their data. Erases of which a piece is done end with an error.
+    pub fn begin_again<const N: usize, P: Profile>(
+        &mut self,
+        incident: &mut Incident,
+        slots: &mut Slots<N>,
+        order: &mut Order<P>,
+        card: &Card,
+    ) {
+        if self.has_control() {
+            slots.at_mut(self.control()).set_flush_after(false);
+        }
+        if card.target().is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
+            return;
+        }
+        for index in 0..N as u8 {
+            let slot = slots.at(index);
+            let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
+            match slot.kind() {
+                Kind::Write { .. } if begun => {
+                    order.withdraw(slots, index);
+                    slots.at_mut(index).await_rewrite();
+                    incident.redo |= 1 << index;
+                }
+                // The erased blocks may have been written since: they are not erased again.
+                Kind::Erase { .. } if begun => order.turn_down(slots, index, Error::CacheLost),
+                _ => {}
+            }
+        }
+        if self.has_control() {
+            let slot = slots.at_mut(self.control());
+            if matches!(slot.kind(), Kind::Erase { .. }) && slot.moved_blocks() != 0 {
+                slot.answer(Err(Error::CacheLost));
+            }
+        }
     }
 }
 
@@ -160,15 +213,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Counts the step [`RecoveryStep::Salvage`], if earlier pieces of the transfer are done.
-    pub(super) fn salvage(&mut self, now_ns: u64) {
-        if !self.lane.has_control()
-            && self.batch.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
-        {
-            self.incident.climb::<P>(&mut self.record, RecoveryStep::Salvage, now_ns);
-        }
-    }
-
     /// Notes that the card's power was switched off, or that the card was reset: a volatile cache
     /// has lost the data that were not flushed.
     pub(in super::super) fn note_supply_loss(&mut self) {
@@ -178,41 +222,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
-        self.begin_again();
+        self.lane.begin_again(&mut self.incident, &mut self.slots, &mut self.order, &self.card);
         let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
         if self.durability.note_supply_loss(cached, streamed) {
             self.record.cache_lost();
-        }
-    }
-
-    /// Restarts writes that wait for their next piece, or for the flush that makes them durable: a
-    /// cache has lost their data. Erases of which a piece is done end with an error.
-    pub(super) fn begin_again(&mut self) {
-        if self.lane.has_control() {
-            self.slots.at_mut(self.lane.control()).set_flush_after(false);
-        }
-        if self.card.target().is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
-            return;
-        }
-        for index in 0..N as u8 {
-            let slot = self.slots.at(index);
-            let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
-            match slot.kind() {
-                Kind::Write { .. } if begun => {
-                    self.order.withdraw(&mut self.slots, index);
-                    self.slots.at_mut(index).await_rewrite();
-                    self.incident.redo |= 1 << index;
-                }
-                // The erased blocks may have been written since: they are not erased again.
-                Kind::Erase { .. } if begun => self.order.turn_down(&mut self.slots, index, Error::CacheLost),
-                _ => {}
-            }
-        }
-        if self.lane.has_control() {
-            let slot = self.slots.at_mut(self.lane.control());
-            if matches!(slot.kind(), Kind::Erase { .. }) && slot.moved_blocks() != 0 {
-                slot.answer(Err(Error::CacheLost));
-            }
         }
     }
 

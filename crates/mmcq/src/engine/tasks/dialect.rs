@@ -136,7 +136,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     tasks.demote(Demotion::Refused);
                     return Turn::Pass;
                 }
-                self.fail(error);
+                self.lane.fail(&mut self.incident, error);
                 return Turn::Again;
             }
         }
@@ -154,7 +154,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {
-            return self.fail(Error::Card(status));
+            return self.lane.fail(&mut self.incident, Error::Card(status));
         }
         let seen = self.services.memory().page().first().copied().unwrap_or(0);
         let is_on = seen & ON != 0;
@@ -168,7 +168,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.lane.refused_queue::<H>(&mut self.timers, now_ns);
             }
             (false, false) => {
-                self.fail(Error::Protocol(Breach::QueueStays));
+                self.lane.fail(&mut self.incident, Error::Protocol(Breach::QueueStays));
             }
         }
     }

@@ -13,7 +13,7 @@ use super::super::SlotId;
 use super::super::lane::Lane;
 use super::super::slot::{State, bits};
 use super::{Engine, Turn};
-use crate::host::{Direction, Host};
+use crate::host::Host;
 use crate::sched::tasks::At;
 use crate::sched::{Demotion, Lanes, Profile};
 
@@ -35,7 +35,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.lane.park(&mut self.bus);
         let held = self.lane.engine_has_memory();
-        let gone = self.card.target().is_none();
+        let is_gone = self.card.target().is_none();
+        let gone = is_gone.then(|| self.incident.failed().error().unwrap_or(super::Error::NoCard));
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if held {
             // The controller still uses the tasks' memory: the tasks go back to the queue when it
@@ -46,19 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
-            self.order.note_done(&self.slots, index, now_ns);
-            let slot = self.slots.at(index);
-            match slot.result() {
-                Ok(_) if gone => {
-                    let error = self.incident.failed().error().unwrap_or(super::Error::NoCard);
-                    self.slots.end_with(index, Err(error));
-                }
-                Ok(_) if !(slot.orphan() && slot.direction() == Some(Direction::Read)) => {
-                    self.order.push_again(&mut self.slots, index, now_ns);
-                }
-                Ok(_) => self.slots.end_with(index, Err(super::Error::Silent)),
-                Err(error) => self.slots.end_with(index, Err(error)),
-            }
+            self.order.take_back(&mut self.slots, index, gone, now_ns);
         }
     }
 

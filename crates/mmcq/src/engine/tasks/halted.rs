@@ -3,8 +3,12 @@
 //!
 //! `hosted.rs` has the order of these steps, and how long each may take.
 
+use super::super::batch::Batch;
+use super::super::bus::Bus;
 use super::super::lane::Lane;
 use super::super::phases::Stage;
+use super::super::slot::Slots;
+use super::super::timers::Timers;
 use super::{Engine, Error, Turn};
 use crate::host::{Fault, Host, QueueFault, Stage as Where};
 use crate::sched::tasks::{At, Why};
@@ -21,6 +25,30 @@ impl<E, T: Lanes> Lane<E, T> {
         if let Some(hosted) = self.hosted_mut() {
             hosted.unequip();
         }
+    }
+
+    /// Selects the failed task: the named one, or the oldest. Returns false if there is none.
+    #[cold]
+    pub fn choose_suspect<H, const N: usize>(
+        &mut self,
+        batch: &mut Batch<N>,
+        slots: &Slots<N>,
+        bus: &mut Bus<H>,
+        timers: &mut Timers,
+        named: Option<u8>,
+    ) -> bool {
+        let Some(tasks) = self.tasks() else { return false };
+        let named = named.filter(|&id| tasks.on_card() >> (id & 31) & 1 == 1);
+        let Some(id) = named.or(tasks.oldest()) else { return false };
+        let phase = batch.gather_task(slots, self.tasks(), id);
+        bus.prepare(phase);
+        if let Some(tasks) = self.tasks_mut() {
+            tasks.take_out(id);
+        }
+        self.enter(Stage::Main);
+        timers.clear();
+        self.early_mut().begin();
+        true
     }
 }
 
@@ -151,7 +179,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             status.filter(|&status| fault.stage == Where::Data && !told || status & R1::DEFERRED != 0);
         let response = status.map(|status| Response { words: [status, 0, 0, 0] });
         let seen = Fault { cause: fault.cause, stage: fault.stage, response };
-        if self.suspect(fault.slot) {
+        if self.lane.choose_suspect(&mut self.batch, &self.slots, &mut self.bus, &mut self.timers, fault.slot)
+        {
             return self.phase_failed(seen, now_ns);
         }
         // All tasks that were rung are done: only the status is left to handle.
@@ -165,25 +194,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Fails the oldest task with this error; without a task, the queue fails.
     #[cold]
     fn fail_task(&mut self, error: Error, now_ns: u64) {
-        if self.suspect(None) { self.fail(error) } else { self.queue_failed(now_ns) }
-    }
-
-    /// Selects the failed task: the named one, or the oldest. Returns false if there is none.
-    #[cold]
-    fn suspect(&mut self, named: Option<u8>) -> bool {
-        let Some(tasks) = self.lane.tasks() else { return false };
-        let named = named.filter(|&id| tasks.on_card() >> (id & 31) & 1 == 1);
-        let Some(id) = named.or(tasks.oldest()) else { return false };
-        let phase = self.batch.gather_task(&self.slots, self.lane.tasks(), id);
-        self.bus.prepare(phase);
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.take_out(id);
+        if self.lane.choose_suspect(&mut self.batch, &self.slots, &mut self.bus, &mut self.timers, None) {
+            self.lane.fail(&mut self.incident, error)
+        } else {
+            self.queue_failed(now_ns)
         }
-        self.lane.enter(Stage::Main);
-        self.timers.clear();
-        if Self::EARLY {
-            self.lane.early_mut().begin();
-        }
-        true
     }
 }

@@ -225,7 +225,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.wake_for_tasks(&mut self.timers);
             return Turn::Wait;
         }
-        if self.durability.owes_status(&self.slots) && (self.asks_soon() || !self.postpone_status(now_ns)) {
+        if self.durability.owes_status(&self.slots)
+            && (self.durability.asks_soon::<N, P>(&self.slots, &self.config) || !self.postpone_status(now_ns))
+        {
             self.lane.park(&mut self.bus);
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;

@@ -295,7 +295,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_tasks() {
             return self.ask_for_ready(now_ns);
         }
-        if self.durability.owes_status(&self.slots) && (self.asks_soon() || !self.postpone_status(now_ns)) {
+        if self.durability.owes_status(&self.slots)
+            && (self.durability.asks_soon::<N, P>(&self.slots, &self.config) || !self.postpone_status(now_ns))
+        {
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
         }

@@ -195,14 +195,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Event::Done(status), Step::Params) => {
                 self.settle_idle(status);
                 if status & R1::OWN != 0 {
-                    return self.fail(Error::Card(status));
+                    return self.lane.fail(&mut self.incident, Error::Card(status));
                 }
                 self.send_described(now_ns);
             }
             (Event::Done(status), Step::Address) => {
                 self.settle_idle(status);
                 if status & R1::OWN != 0 {
-                    return self.fail(Error::Card(status));
+                    return self.lane.fail(&mut self.incident, Error::Card(status));
                 }
                 if let Some(tasks) = self.lane.tasks_mut() {
                     tasks.announced(now_ns);
@@ -212,7 +212,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Event::Done(status), Step::Discard | Step::Switch(_)) => {
                 self.settle(status);
                 if status & R1::OWN != 0 {
-                    return self.fail(Error::Card(status));
+                    return self.lane.fail(&mut self.incident, Error::Card(status));
                 }
                 self.lane.busy_mut().begin_timed(SWITCH_NS);
                 self.look(
@@ -241,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if status.current_state() == CardState::Prg || !status.ready_for_data() {
             self.lane.busy_mut().asked();
             if u64::from(self.lane.busy().questions()).saturating_mul(LOOK_NS) > SWITCH_NS {
-                return self.fail(Error::Silent);
+                return self.lane.fail(&mut self.incident, Error::Silent);
             }
             if let Some(tasks) = self.lane.tasks_mut() {
                 tasks.set_step(Step::Look(after));
@@ -264,7 +264,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 );
                 self.lane.refused_queue::<H>(&mut self.timers, now_ns);
             }
-            After::Refused(false) => self.fail(Error::Card(status.0)),
+            After::Refused(false) => self.lane.fail(&mut self.incident, Error::Card(status.0)),
             After::Switch(on) if self.lane.is_sd_queue() => self.confirm_switch(on, 0, now_ns),
             After::Switch(on) => self.lane.switched::<H>(&mut self.timers, on, now_ns),
         }

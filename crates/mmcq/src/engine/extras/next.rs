@@ -1,0 +1,34 @@
+//! What a request of several steps does next, as a value.
+
+use super::super::{Error, Output};
+use super::Place;
+use crate::host::{Data, Segment};
+use crate::spec::command::Command;
+
+/// The next step of a request of several steps. The part that serves the request decides it; the
+/// engine carries it out, and returns the card's status to the same part.
+#[derive(Debug)]
+pub(in super::super) enum Next {
+    /// Sends a command without busy.
+    Command(Place, Command),
+    /// Sends a command with busy, which lasts at most this long.
+    Order(Place, Command, u64),
+    /// Transfers whole blocks between the card and this memory. `changes`: they change blocks in the
+    /// card's cache.
+    Data { place: Place, command: Command, data: Data, segment: Segment, changes: bool },
+    /// Waits this long.
+    Pause(Place, u64),
+    /// A piece of the erase is done.
+    Erased,
+    /// The flush by register is over; this status shows an error of it, if it is not 0.
+    Flushed(u32),
+    /// The request ends with this result.
+    End(Result<Output, Error>),
+}
+
+impl Next {
+    /// Returns the end of a request with this error.
+    pub const fn fail(error: Error) -> Next {
+        Next::End(Err(error))
+    }
+}
