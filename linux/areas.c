@@ -72,7 +72,7 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	struct host *host = area->disk->host;
 	int32_t code;
 
-	if (READ_ONCE(area->disk->refuses) || READ_ONCE(host->went))
+	if (READ_ONCE(area->disk->refuses) || READ_ONCE(host->went) || READ_ONCE(host->stopped))
 		return BLK_STS_IOERR;
 	blk_mq_start_request(rq);
 	switch (req_op(rq)) {
@@ -81,13 +81,12 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	case REQ_OP_FLUSH: code = mmcq_flush(host->number); break;
 	default: code = MMCQ_E_UNSUPPORTED;
 	}
-	if (code == MMCQ_E_DEAD)
-		/* The controller must not access the buffer any more. */
-		pci_clear_master(host->pci);
+	if (code == MMCQ_E_MEMORY)
+		mmcq_ko_stop(host);
 	if (code)
 		dev_warn_ratelimited(&host->pci->dev, "%s: %u blocks at %llu: %s\n", area->gendisk->disk_name, blk_rq_sectors(rq),
 				     (u64)blk_rq_pos(rq), mmcq_error_name(code));
-	blk_mq_end_request(rq, mmcq_ko_status(code));
+	blk_mq_end_request(rq, code == MMCQ_E_FULL ? BLK_STS_TIMEOUT : mmcq_ko_status(code));
 	return BLK_STS_OK;
 }
 

@@ -36,10 +36,10 @@ static void done(struct mmcq_request *request, int32_t code)
 	struct pci_dev *pci = command->host->pci;
 	bool here;
 
-	if (code == MMCQ_E_DEAD)
-		/* No reset stops the controller. The request's memory goes to other users now, so
-		 * the controller must not access memory any more. */
-		pci_clear_master(pci);
+	if (code == MMCQ_E_MEMORY)
+		mmcq_ko_stop(command->host);
+	else if (code == MMCQ_E_REMOVED || code == MMCQ_E_NO_CARD || code == MMCQ_E_CHANGED)
+		mmcq_ko_lost_card(command->host);
 	if (code)
 		dev_warn_ratelimited(&pci->dev, "%s of %u blocks at %llu: %s\n", request->op == MMCQ_READ ? "read" : "request", request->blocks,
 				     request->lba, mmcq_error_name(code));
@@ -76,7 +76,7 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	struct command *command = blk_mq_rq_to_pdu(rq);
 	int32_t code;
 
-	if (READ_ONCE(disk->refuses) || READ_ONCE(disk->host->went))
+	if (READ_ONCE(disk->refuses) || READ_ONCE(disk->host->went) || READ_ONCE(disk->host->stopped))
 		return BLK_STS_IOERR;
 	command->request = (struct mmcq_request) { .lba = blk_rq_pos(rq), .blocks = blk_rq_sectors(rq), .done = done };
 	command->host = disk->host;
@@ -217,14 +217,6 @@ void mmcq_ko_freeze(struct host *host)
 	mutex_unlock(&disk->areas.lock);
 }
 
-/* Lets the queues run again after the machine slept. */
-void mmcq_ko_thaw(struct host *host)
-{
-	if (host->frozen && host->disk)
-		thaw(host->disk);
-	host->frozen = false;
-}
-
 /* Removes the disk: another card is in its place, or the driver leaves the controller. */
 void mmcq_ko_remove_disk(struct host *host)
 {
@@ -247,40 +239,59 @@ static int32_t bring_up(struct host *host, struct mmcq_card *card)
 	int32_t code = MMCQ_E_NO_CARD;
 	int i;
 
-	for (i = 0; i < TRIES && code == MMCQ_E_NO_CARD && mmcq_card_present(host->number) == 1; i++) {
+	/* MMCQ_E_STATE: another call, for the report in debugfs, say, is at the card's registers. */
+	for (i = 0; i < TRIES && (code == MMCQ_E_NO_CARD || code == MMCQ_E_STATE) && mmcq_card_present(host->number) == 1; i++) {
 		code = mmcq_bring_up(host->number, card);
-		if (code == MMCQ_E_NO_CARD)
+		if (code == MMCQ_E_NO_CARD || code == MMCQ_E_STATE)
 			msleep(TRY_MS);
 	}
 	return code;
 }
 
-/* Brings up the card in the slot. If it is the same card as before, its disk is used again;
- * otherwise the old disk is removed and a new one made. */
+/* Returns true if this is the disk's card, and the disk's limits are still right. */
+static bool is_same(const struct mmcq_card *card, const struct disk *disk)
+{
+	const struct mmcq_card *before = &disk->card;
+
+	return !memcmp(card->cid, before->cid, sizeof(card->cid)) && card->blocks == before->blocks && card->read_only == before->read_only &&
+	       card->volatile_cache == before->volatile_cache && card->discard_blocks == before->discard_blocks && card->zeroes == before->zeroes;
+}
+
+/* Brings up the card after the machine slept. If it is the same card as before, its disk is used
+ * again; otherwise the disk goes on refusing requests, and the next look at the slot removes it. */
+void mmcq_ko_wake(struct host *host)
+{
+	struct disk *disk = host->disk;
+	struct mmcq_card card = {};
+	int i;
+
+	mutex_lock(&host->looking);
+	if (disk && host->frozen) {
+		/* Card detection may take some milliseconds after the controller was off. */
+		for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
+			msleep(TRY_MS);
+		if (!bring_up(host, &card) && is_same(&card, disk)) {
+			/* Events from before are about the bring-up of this card. */
+			WRITE_ONCE(host->went, false);
+			WRITE_ONCE(disk->refuses, false);
+			dev_info(&host->pci->dev, "the card is back\n");
+		}
+		thaw(disk);
+	}
+	host->frozen = false;
+	mutex_unlock(&host->looking);
+}
+
+/* Brings up the card in the slot, and makes a disk of it. A disk from before is removed, also if
+ * this is its card: the card may have been written elsewhere. */
 static void card_came(struct host *host)
 {
 	struct mmcq_card card = {};
-	struct disk *disk = host->disk;
 	int32_t code;
 	int error;
 
-	/* Requests for the previous card must not reach the new one. */
-	if (disk)
-		freeze(disk);
+	mmcq_ko_remove_disk(host);
 	code = bring_up(host, &card);
-	if (disk) {
-		bool same = !code && !memcmp(card.cid, disk->card.cid, sizeof(card.cid)) && card.blocks == disk->card.blocks;
-
-		WRITE_ONCE(disk->refuses, !same);
-		mmcq_ko_thaw(host);
-		thaw(disk);
-		if (same) {
-			set_capacity_and_notify(disk->gendisk, card.blocks);
-			dev_info(&host->pci->dev, "the card is back\n");
-			return;
-		}
-		mmcq_ko_remove_disk(host);
-	}
 	if (code) {
 		dev_err(&host->pci->dev, "no card could be brought up: %s\n", mmcq_error_name(code));
 		return;
@@ -310,7 +321,12 @@ void mmcq_ko_look(struct work_struct *work)
 	mutex_lock(&host->looking);
 	if (READ_ONCE(host->went) || mmcq_card_present(host->number) != 1)
 		card_went(host);
+	/* The disk itself refuses requests from here on. */
 	WRITE_ONCE(host->went, false);
+	if (READ_ONCE(host->stopped)) {
+		mutex_unlock(&host->looking);
+		return;
+	}
 	if (mmcq_card_present(host->number) == 1 && (!host->disk || host->disk->refuses))
 		card_came(host);
 	mutex_unlock(&host->looking);

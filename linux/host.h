@@ -123,6 +123,9 @@ struct host {
 	/* A card was removed since the last look at the slot: until the next look all requests are
 	 * refused, so that none reaches another card. */
 	bool went;
+	/* No reset stops the controller, so it does not get to memory any more. All requests are
+	 * refused until the driver is bound again. */
+	bool stopped;
 	/* The disk's queue is frozen because the machine sleeps. */
 	bool frozen;
 	void *dma;
@@ -146,11 +149,15 @@ void mmcq_ko_unmap_request(struct request *rq);
 /* rtsx.c */
 const struct kind *mmcq_ko_reader(const struct pci_dev *pci);
 
+/* pci.c */
+void mmcq_ko_lost_card(struct host *host);
+void mmcq_ko_stop(struct host *host);
+
 /* disk.c */
 void mmcq_ko_look(struct work_struct *work);
 void mmcq_ko_remove_disk(struct host *host);
 void mmcq_ko_freeze(struct host *host);
-void mmcq_ko_thaw(struct host *host);
+void mmcq_ko_wake(struct host *host);
 blk_status_t mmcq_ko_status(int32_t code);
 
 /* areas.c */

@@ -82,15 +82,17 @@ uint32_t mmcq_ko_piece(void *context, uint64_t bus, uint32_t bytes, uint64_t *re
 	u32 offset = number % NUMBER_BYTES;
 	struct command *command;
 
-	if (!is_number(host, bus))
+	/* Real addresses: the library's own memory, and all memory if the controller has no
+	 * descriptors. */
+	if (!disk || !disk->card.pieces || !is_number(host, bus))
 		return bytes;
 	if (number / NUMBER_BYTES == AREAS_TAG) {
-		if (!disk || offset >= AREA_BYTES)
+		if (offset >= AREA_BYTES)
 			return 0;
 		*real = disk->areas.bus + offset;
 		return min(bytes, AREA_BYTES - offset);
 	}
-	command = disk ? disk->commands[number / NUMBER_BYTES] : NULL;
+	command = disk->commands[number / NUMBER_BYTES];
 	if (!command)
 		return 0;
 	if (offset < command->before)

@@ -83,14 +83,37 @@ static void wait(void *context, const mmcq_idle *idle)
 		usleep_range(20, 100);
 }
 
+/* Schedules a look at the slot. While the machine goes to sleep or wakes up, the look waits: it may
+ * remove a disk, which waits for threads that are frozen then. */
+static void look_soon(struct host *host)
+{
+	if (!READ_ONCE(host->leaving))
+		queue_work(system_freezable_wq, &host->look);
+}
+
+/* The library has lost the card, perhaps without an event of the slot's switch. */
+void mmcq_ko_lost_card(struct host *host)
+{
+	WRITE_ONCE(host->went, true);
+	look_soon(host);
+}
+
+/* No reset stops the controller. The memory of its request goes to other users now, so the
+ * controller must not access memory any more. */
+void mmcq_ko_stop(struct host *host)
+{
+	WRITE_ONCE(host->stopped, true);
+	pci_clear_master(host->pci);
+	dev_err(&host->pci->dev, "no reset stops the controller: all requests are refused until the driver is bound again\n");
+}
+
 static void card_event(void *context, int32_t present)
 {
 	struct host *host = context;
 
 	if (!present)
 		WRITE_ONCE(host->went, true);
-	if (!READ_ONCE(host->leaving))
-		schedule_work(&host->look);
+	look_soon(host);
 }
 
 void mmcq_panic(void)
@@ -218,18 +241,29 @@ static int32_t open_library(struct host *host)
 	return host->kind->open(host, &platform);
 }
 
+/* Lets the controller use its interrupt pin, or not. */
+static void set_line(struct host *host, bool on)
+{
+	if (!host->pci->msi_enabled && !host->pci->msix_enabled)
+		pci_intx(host->pci, on);
+}
+
 /* Switches interrupt and alarm off, and then closes the controller in the library. */
 static int32_t close_library(struct host *host)
 {
 	int32_t code;
 
-	disable_irq(host->irq);
+	/* Other devices may share the interrupt line, so only this controller's interrupt is switched
+	 * off. */
 	WRITE_ONCE(host->silent, true);
+	set_line(host, false);
+	synchronize_irq(host->irq);
 	hrtimer_cancel(&host->timer);
+	/* An interrupt may have scheduled a look before. */
+	cancel_work_sync(&host->look);
 	code = mmcq_close(host->number);
-	/* Other devices may share the interrupt line, so it is enabled again. */
 	host->kind->mute(host);
-	enable_irq(host->irq);
+	set_line(host, true);
 	if (code)
 		dev_warn(&host->pci->dev, "closed with %s\n", mmcq_error_name(code));
 	return code;
@@ -299,7 +333,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	}
 	snprintf(name, sizeof(name), "%u", host->number);
 	host->debug = debugfs_create_file(name, 0444, debug_root, host, &state_fops);
-	schedule_work(&host->look);
+	look_soon(host);
 	return 0;
 not_open:
 	pci_free_irq_vectors(pci);
@@ -350,10 +384,10 @@ static int resume(struct device *device)
 	if (code)
 		dev_err(device, "the controller has not come back: %s\n", mmcq_error_name(code));
 	WRITE_ONCE(host->leaving, false);
-	mmcq_ko_look(&host->look);
-	/* If no card came back, the queue is still frozen here: requests that wait are refused
-	 * now. */
-	mmcq_ko_thaw(host);
+	/* Another card, or none, is a matter of the look at the slot, which comes when the machine
+	 * is awake. */
+	mmcq_ko_wake(host);
+	look_soon(host);
 	return 0;
 }
 

@@ -102,12 +102,11 @@ static int carry_out(struct disk *disk, struct exchange *exchange)
 
 	mutex_lock(&areas->lock);
 	code = MMCQ_E_NO_CARD;
-	if (!READ_ONCE(disk->refuses) && !READ_ONCE(disk->host->went))
+	if (!READ_ONCE(disk->refuses) && !READ_ONCE(disk->host->went) && !READ_ONCE(disk->host->stopped))
 		code = mmcq_rpmb_relay(disk->host->number, &rpmb, &exchange->counts, exchange->frames);
 	mutex_unlock(&areas->lock);
-	if (code == MMCQ_E_DEAD)
-		/* The controller must not access the buffer any more. */
-		pci_clear_master(disk->host->pci);
+	if (code == MMCQ_E_MEMORY)
+		mmcq_ko_stop(disk->host);
 	if (code)
 		dev_warn_ratelimited(&disk->host->pci->dev, "RPMB: %s\n", mmcq_error_name(code));
 	return error_of(code);
