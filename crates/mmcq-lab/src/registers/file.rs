@@ -51,10 +51,11 @@ impl Registers {
                 "cid" | "csd" => registers.take(key, value, 16).map_err(wrong)?,
                 "scr" => registers.take(key, value, 8).map_err(wrong)?,
                 "ssr" => registers.take(key, value, 64).map_err(wrong)?,
-                _ => match key.strip_prefix("ext_csd@") {
-                    Some(at) => registers.take_piece(at, value).map_err(wrong)?,
-                    None => {}
-                },
+                _ => {
+                    if let Some(at) = key.strip_prefix("ext_csd@") {
+                        registers.take_piece(at, value).map_err(wrong)?;
+                    }
+                }
             }
         }
         registers.emmc = kind.ok_or("no line says kind = sd or kind = emmc")?;
