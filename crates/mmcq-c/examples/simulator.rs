@@ -10,7 +10,6 @@ use mmcq_sim::port::RegisterFile;
 use mmcq_sim::rtsx::{Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
-use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;

@@ -38,13 +38,6 @@ impl Voltage {
                 }
             }
             Self::Low if bus.signal18 => Self::Failed,
-            // A short pause of the clock: nothing has changed. Linux's driver of Realtek's reader
-            // makes one.
-            Self::Stopped(since_ns)
-                if bus.clock_hz > 0 && !bus.signal18 && now_ns < since_ns.saturating_add(CLOCK_OFF_NS) =>
-            {
-                Self::Low
-            }
             Self::Stopped(since_ns) if bus.clock_hz > 0 => {
                 if bus.signal18 && now_ns >= since_ns.saturating_add(CLOCK_OFF_NS) {
                     Self::Switched(now_ns.saturating_add(release_ns))

@@ -89,22 +89,6 @@ fn voltage_never_changed() {
 }
 
 #[test]
-fn a_short_pause_of_the_clock_before_the_change() {
-    let mut host = ready();
-    host.short(11, 0);
-    host.set(|bus| bus.clock_hz = 0);
-    host.wait(200);
-    host.set(|bus| bus.clock_hz = 400_000);
-    assert!(host.card.switching_voltage(host.now_ns));
-    host.set(|bus| bus.clock_hz = 0);
-    host.set(|bus| bus.signal18 = true);
-    host.wait(5_000_000);
-    host.set(|bus| bus.clock_hz = 400_000);
-    host.wait(200_000);
-    host.long(2, 0);
-}
-
-#[test]
 fn voltage_changed_under_a_running_clock() {
     let mut host = ready();
     host.short(11, 0);
