@@ -7,10 +7,12 @@ Load = Union[Sequence[str], str, PathLike[str]]
 
 __version__: str
 
-def run(job: Load, platform: str, card: Optional[str], setting: str, seed: int, set: Sequence[str]) -> str: ...
+def run(
+    job: Load, platform: str, card: Optional[str], setting: str, seed: int, set: Sequence[str]
+) -> tuple[str, list[str]]: ...
 def explain(
     job: Load, platform: str, card: Optional[str], setting: str, seed: int, set: Sequence[str]
-) -> tuple[str, str]: ...
+) -> tuple[str, str, list[str]]: ...
 def replay(
     traces: Sequence[str],
     options: Mapping[str, Any],

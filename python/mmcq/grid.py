@@ -42,6 +42,15 @@ class Grid:
     def __len__(self) -> int:
         return self._grid.points()
 
+    def __repr__(self) -> str:
+        return f"Grid({len(self)} points, over {', '.join(self._given[1])})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Grid) and self._given == other._given
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     def __getstate__(self) -> tuple[Any, ...]:
         return self._given
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
 
 from . import _mmcq
@@ -18,12 +19,24 @@ class Report(Dict[str, Any]):
     """A run's report: fio's JSON, and what the laboratory adds under "mmcq"."""
 
     def rows(self) -> pandas.DataFrame:
-        """Job and direction: rates and latencies, as a frame."""
+        """Job and direction: rates and latencies, as a frame.
+
+        `mib_s` is over the job's own time, so the jobs' sum may be above `run_mib_s`: the rate of
+        all jobs over the time of the run, as `mib_per_s()` says it.
+        """
         import pandas
+
+        together = self.mib_per_s()
 
         def row(job: Mapping[str, Any], direction: str) -> dict[str, Any]:
             one = job[direction]
-            latency, percentiles = one["lat_ns"], one.get("clat_ns", {}).get("percentile", {})
+            latency, completion = one["lat_ns"], one.get("clat_ns", {})
+            percentiles, longest = completion.get("percentile", {}), completion.get("max", 0)
+
+            def within(percent: str) -> float:
+                # A percentile of fio's is the upper end of a bucket, maybe above the longest time.
+                return float(min(percentiles.get(percent, 0), longest) / 1e3)
+
             return {
                 "job": job["jobname"],
                 "direction": direction,
@@ -31,9 +44,11 @@ class Report(Dict[str, Any]):
                 "mib_s": one["bw_bytes"] / 2**20,
                 "iops": one["iops"],
                 "lat_mean_us": latency["mean"] / 1e3,
-                "clat_p50_us": percentiles.get("50.000000", 0) / 1e3,
-                "clat_p99_us": percentiles.get("99.000000", 0) / 1e3,
+                "clat_p50_us": within("50.000000"),
+                "clat_p99_us": within("99.000000"),
+                "clat_max_us": longest / 1e3,
                 "lat_max_us": latency["max"] / 1e3,
+                "run_mib_s": together,
             }
 
         moved = [(job, d) for job in self["jobs"] for d in ("read", "write", "trim") if job[d]["total_ios"]]
@@ -47,7 +62,7 @@ class Report(Dict[str, Any]):
     def _repr_html_(self) -> str:
         of = self["mmcq"]
         title = f"{of['platform']}, {of['card']}, {of['setting']}: {self.mib_per_s():.2f} MiB/s"
-        return f"<p>{title}</p>{self.rows().to_html(index=False, float_format='%.2f')}"
+        return f"<p>{title}</p>{self.rows().to_html(index=False, float_format='{:.2f}'.format)}"
 
 
 class Why:
@@ -67,6 +82,14 @@ class Why:
     def __str__(self) -> str:
         return self.conclusion
 
+    def __repr__(self) -> str:
+        return f"Why({self.conclusion!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Why) and (self.facts, self.conclusion) == (other.facts, other.conclusion)
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 def run(
     job: Job,
@@ -85,7 +108,9 @@ def run(
     0  job      read  1024
     """
     board, slot, changes = scene(platform, card, set)
-    return Report(json.loads(_mmcq.run(given(job), board, slot, setting, whole("seed", seed), changes)))
+    told, idle = _mmcq.run(given(job), board, slot, setting, whole("seed", seed), changes)
+    _warn(idle)
+    return Report(json.loads(told))
 
 
 def why(
@@ -99,7 +124,16 @@ def why(
 ) -> Why:
     """Runs jobs, and says where the time went and what the physical limit is."""
     board, slot, changes = scene(platform, card, set)
-    return Why(*_mmcq.explain(given(job), board, slot, setting, whole("seed", seed), changes))
+    seed = whole("seed", seed)
+    lines, conclusion, idle = _mmcq.explain(given(job), board, slot, setting, seed, changes)
+    _warn(idle)
+    return Why(lines, conclusion)
+
+
+def _warn(idle: Sequence[str]) -> None:
+    """Warns of changes that made no difference, at the line that called."""
+    for line in idle:
+        warnings.warn(line, stacklevel=3)
 
 
 def replay(

@@ -24,7 +24,7 @@ pub fn input(error: impl Display) -> Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Stuck(_) | RunError::Memory(_) => Failure::Run(error.to_string()),
+            RunError::Stuck(_) | RunError::Memory(_) | RunError::Stopped => Failure::Run(error.to_string()),
             other => input(other),
         }
     }

@@ -49,7 +49,7 @@ pub fn fit(
     if !(100..=10_000_000).contains(&how.ios) {
         return Err(input(format!("ios {}: expected a whole number from 100 to 10000000", how.ios)).into());
     }
-    py.detach(|| {
+    crate::heard::heard(py, || {
         let bench = Bench {
             platform: scene.platform,
             card: scene.card,

@@ -1,8 +1,10 @@
 //! Grids of runs.
 
 use crate::failure::{Failure, input};
+use crate::heard::{heard, in_parts};
 use crate::load::{Load, scene};
-use mmcq_lab::parallel;
+use mmcq_lab::parallel::{self, Stop};
+use mmcq_lab::runner::RunError;
 use mmcq_lab::sweep::{Axis, Format, Shard, Sweep};
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
@@ -50,7 +52,7 @@ impl Grid {
             let why = format!("point {point}: the grid has {} points", self.points());
             return Err(input(why).into());
         }
-        let done = py.detach(|| self.0.done(point)).map_err(input)?;
+        let done = heard(py, || self.0.done(point).map_err(input))?;
         Ok(text(&done.rows))
     }
 
@@ -65,16 +67,17 @@ impl Grid {
         take: Py<PyAny>,
     ) -> PyResult<()> {
         let threads = jobs.map_or_else(parallel::cores, usize::from);
-        py.detach(|| {
+        let work = |tell: &dyn Fn(String)| {
             self.0.run(&points, threads, |done| {
-                Python::attach(|py| {
-                    py.check_signals()?;
-                    take.call1(py, (text(&done.rows),)).map(|_| ())
-                })
-                .map_err(Failure::Raised)
+                if Stop::heard().is_some_and(|stop| stop.is_asked()) {
+                    return Err(Failure::from(RunError::Stopped));
+                }
+                tell(text(&done.rows));
+                Ok(())
             })
-        })
-        .map_err(PyErr::from)
+        };
+        let taken = |lines: String| Python::attach(|py| take.call1(py, (lines,)).map(|_| ()));
+        in_parts(py, work, taken).map_err(PyErr::from)
     }
 }
 

@@ -1,18 +1,23 @@
 //! The laboratory as a Python module. Everything goes in as text and comes out as JSON; the classes
-//! that users see are written in Python (`mmcq/`). No call holds the interpreter while it computes.
+//! that users see are written in Python (`mmcq/`). No call holds the interpreter while it computes,
+//! and Ctrl-C ends each call.
 
 mod failure;
 mod fit;
 mod grid;
+mod heard;
 mod load;
 mod torture;
 mod trace;
 
 use failure::{Failure, input};
+use heard::heard;
 use load::{Load, scene};
+use mmcq_lab::effects;
 use mmcq_lab::finished;
+use mmcq_lab::fio::JobFile;
 use mmcq_lab::fio::report::{Replayed, json};
-use mmcq_lab::runner;
+use mmcq_lab::runner::{self, Outcome};
 use mmcq_lab::scene::{Loaded, Scene};
 use mmcq_lab::why::{self, Why};
 use mmcq_lab::{board, params as parameters, platform};
@@ -21,12 +26,21 @@ use pyo3::prelude::*;
 /// Runs what is loaded; the report is that of `mmcq run --output-format json`.
 fn reported(scene: &Scene, loaded: Loaded, replay: Replayed) -> Result<String, Failure> {
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;
-    let origin = finished::origin(scene, &loaded.platform, &outcome);
-    let origin = finished::with_trace(origin, replay, &outcome);
-    Ok(json::json(&finished::report(loaded, outcome, origin), false))
+    Ok(told(scene, loaded, outcome, replay))
 }
 
-/// Runs jobs.
+fn told(scene: &Scene, loaded: Loaded, outcome: Outcome, replay: Replayed) -> String {
+    let origin = finished::origin(scene, &loaded.platform, &outcome);
+    let origin = finished::with_trace(origin, replay, &outcome);
+    json::json(&finished::report(loaded, outcome, origin), false)
+}
+
+/// What is to be warned of: changes that made no difference, a line each.
+fn idle(scene: &Scene, file: &JobFile, outcome: &Outcome) -> Vec<String> {
+    effects::idle(scene, |changes| scene.load(file, changes), outcome)
+}
+
+/// Runs jobs: the report, and what is to be warned of.
 #[pyfunction]
 #[pyo3(signature = (job, platform, card, setting, seed, set))]
 fn run(
@@ -37,16 +51,19 @@ fn run(
     setting: &str,
     seed: u64,
     set: Vec<String>,
-) -> PyResult<String> {
+) -> PyResult<(String, Vec<String>)> {
     let scene = scene(platform, card, setting, seed, set)?;
-    py.detach(|| {
-        let loaded = scene.load(&job.file()?, &scene.set).map_err(input)?;
-        reported(&scene, loaded, Replayed::default())
+    heard(py, || {
+        let file = job.file()?;
+        let loaded = scene.load(&file, &scene.set).map_err(input)?;
+        let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;
+        let idle = idle(&scene, &file, &outcome);
+        Ok((told(&scene, loaded, outcome, Replayed::default()), idle))
     })
     .map_err(PyErr::from)
 }
 
-/// Explains a run: an object a line, and the conclusion.
+/// Explains a run: an object a line, the conclusion, and what is to be warned of.
 #[pyfunction]
 #[pyo3(signature = (job, platform, card, setting, seed, set))]
 fn explain(
@@ -57,13 +74,19 @@ fn explain(
     setting: &str,
     seed: u64,
     set: Vec<String>,
-) -> PyResult<(String, String)> {
+) -> PyResult<(String, String, Vec<String>)> {
     let scene = scene(platform, card, setting, seed, set)?;
-    py.detach(|| {
-        let loaded = scene.load(&job.file()?, &scene.set).map_err(input)?;
-        let mut why = Why::new(&scene.run_of(&loaded))?;
+    heard(py, || {
+        let file = job.file()?;
+        let loaded = scene.load(&file, &scene.set).map_err(input)?;
+        let run = scene.run_of(&loaded);
+        let mut why = Why::new(&run)?;
         why.title = scene.title(&loaded.platform);
-        Ok((why::json_lines(&why), why.conclusion()))
+        let idle = match scene.set.is_empty() {
+            true => Vec::new(),
+            false => idle(&scene, &file, &runner::run(&run, None, &mut |_, _| ())?),
+        };
+        Ok((why::json_lines(&why), why.conclusion(), idle))
     })
     .map_err(|failure: Failure| failure.into())
 }

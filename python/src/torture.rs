@@ -28,7 +28,7 @@ pub fn torture(
     }
     let share = Share { seed, requests: ios, shard, jobs: jobs.map_or_else(parallel::cores, usize::from) };
     let silent = |_| ();
-    let (campaign, score) = py.detach(|| match mode {
+    let (campaign, score) = crate::heard::heard(py, || match mode {
         "swarm" => {
             let swarm = Swarm { share, faults, cuts, card: None };
             Ok((format!("{mode} --faults {faults} --cuts {cuts}"), swarm.run(&silent)))

@@ -83,7 +83,7 @@ pub fn replay(
 ) -> PyResult<String> {
     let scene = scene(platform, card, setting, seed, set)?;
     let Options { reading, wishes } = read(options)?;
-    py.detach(|| {
+    crate::heard::heard(py, || {
         let name = traces.first().map_or_else(String::new, |path| path.display().to_string());
         let files: Vec<PathBuf> = traces.iter().flat_map(|path| recorded::files(path)).collect();
         let (events, format) = recorded::read(&files, &reading).map_err(input)?;

@@ -1,8 +1,10 @@
 """Runs: the numbers are those of the program."""
 
+import _thread
 import json
 import os
 import subprocess
+import threading
 
 import mmcq
 import pytest
@@ -44,6 +46,62 @@ def test_a_knob_of_the_card_and_of_the_board():
     job = {**OPTIONS, "rw": "randwrite"}
     board = mmcq.Platform("generic").with_(cost__wake_us=200)
     assert mmcq.run(job, platform=board, setting="none").mib_per_s() < mmcq.run(job, setting="none").mib_per_s()
+
+
+# Hundred hours of virtual time, and a job that reads the whole card: neither ends within a test.
+LONG = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nrw=randread\nioengine=libaio\ntime_based\nruntime=100h\n"
+
+
+@pytest.mark.parametrize("call", [mmcq.run, mmcq.why])
+def test_ctrl_c_ends_a_run(tmp_path, call):
+    # The job comes through a pipe: when it is read, the call computes.
+    pipe = tmp_path / "job.fio"
+    os.mkfifo(pipe)
+
+    def press():
+        pipe.write_text(LONG)
+        _thread.interrupt_main()
+
+    presses = threading.Thread(target=press)
+    presses.start()
+    with pytest.raises(KeyboardInterrupt):
+        call(pipe)
+    presses.join()
+
+
+def test_ctrl_c_ends_a_point_of_a_grid_and_a_campaign():
+    grid = mmcq.Grid(LONG, {"seed": [1, 2]})
+    for call in (lambda: grid.rows(0), grid.run, lambda: mmcq.torture(ios=10**12, jobs=1)):
+        # A signal that is there when the call begins ends it, too: it is heard within.
+        begun = threading.Event()
+        presses = threading.Thread(target=lambda: begun.wait() and _thread.interrupt_main())
+        presses.start()
+        with pytest.raises(KeyboardInterrupt):
+            begun.set()
+            call()
+        presses.join()
+
+
+def test_rows_have_the_rate_of_the_run_and_no_percentile_above_the_longest():
+    report = mmcq.run({**OPTIONS, "numjobs": 4, "rw": "randwrite", "iodepth": 8}, platform="intel-jsl")
+    rows, counters = report.rows(), report["mmcq"]["counters"]
+    rate = counters["bytes"] / 2**20 / (counters["elapsed_ns"] / 1e9)
+    assert list(rows.run_mib_s) == [rate] * 4 and report.mib_per_s() == rate
+    assert (rows.clat_p50_us <= rows.clat_max_us).all() and (rows.clat_p99_us <= rows.clat_max_us).all()
+
+
+@pytest.mark.parametrize("call", [mmcq.run, mmcq.why])
+def test_a_change_without_effect_is_warned_of(call):
+    # Only Linux's driver has a thread that is woken.
+    with pytest.warns(UserWarning, match="cost.wake_us=80: made no difference"):
+        call(OPTIONS, set={"cost.wake_us": 80})
+
+
+def test_grids_and_explanations_name_themselves():
+    grid, why = mmcq.Grid(JOB, {"seed": [1, 2]}), mmcq.why(JOB)
+    assert repr(grid) == "Grid(2 points, over seed=1,2)"
+    assert grid == mmcq.Grid(JOB, {"seed": [1, 2]}) and grid != mmcq.Grid(JOB, {"seed": [1, 3]})
+    assert repr(why) == f"Why({why.conclusion!r})" and why == mmcq.why(JOB)
 
 
 def test_boards_and_cards_list_what_can_be_set():
