@@ -6,8 +6,8 @@
 //! submitter may be waiting too, and the next request would come too late to follow the running
 //! transfer at once. Second, few requests are in the engine: a write would then complete one
 //! transfer later than a read, which with four requests is a quarter more time. In these cases the
-//! engine asks the host for the R1 ([`Host::early_r1`]); a host without it delivers the R1 at the
-//! end, as usual.
+//! engine asks the host for the R1 ([`Host::early_r1`](crate::host::Host::early_r1)); a host
+//! without it delivers the R1 at the end, as usual.
 
 use super::slot::Slots;
 use crate::spec::response::R1;

@@ -37,8 +37,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Takes a request back that the card or the controller had, and has not begun: it waits again
-    /// with its age, or ends with the result that is known. `gone`: the error if there is no card any
-    /// more.
+    /// with its age, or ends with the result that is known. `gone`: the error if there is no card
+    /// any more.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

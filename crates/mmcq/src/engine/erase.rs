@@ -244,8 +244,8 @@ impl Round {
 }
 
 impl Round {
-    /// Begins the next piece of the erase in this slot. `budget_ns`: about the time that a piece may
-    /// take.
+    /// Begins the next piece of the erase in this slot. `budget_ns`: about the time that a piece
+    /// may take.
     pub fn begin(&mut self, slot: &Slot, card: &Card, budget_ns: u64) -> Next {
         match self.cut(slot, card, budget_ns) {
             Ok(piece) => self.first_step(piece, card),
@@ -346,8 +346,8 @@ impl Round {
         }
     }
 
-    /// Learns how many units a piece has from the time that the last one took. Returns the blocks of
-    /// that piece.
+    /// Learns how many units a piece has from the time that the last one took. Returns the blocks
+    /// of that piece.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
         if took_ns < budget_ns / 4 {
             self.units = self.units.saturating_mul(2).min(UNITS_MAX);
