@@ -9,10 +9,8 @@
 
 use super::card::Card;
 use super::extras::{Memory, Next, Place};
-
-use super::slot::NONE;
-use super::{Engine, Error, Kind, PartitionAccess};
-use crate::host::{Host, Phase};
+use super::{Error, Kind, PartitionAccess};
+use crate::host::Phase;
 use crate::sched::Profile;
 use crate::spec::command::emmc::SwitchMode;
 use crate::spec::command::{Command, emmc};
@@ -75,6 +73,16 @@ impl Area {
     /// Returns whether the engine is switching back to the user area, without a request.
     pub fn is_returning(&self) -> bool {
         self.returning
+    }
+
+    /// Notes that no switch back to the user area is under way.
+    pub fn end_return(&mut self) {
+        self.returning = false;
+    }
+
+    /// Returns whether the other bits of PARTITION_CONFIG are not known.
+    pub fn is_doubted(&self) -> bool {
+        self.doubt
     }
 
     /// Returns whether a block command surely reaches this partition.
@@ -215,23 +223,5 @@ impl Area {
             Some(_) => self.ordered(),
             None => {}
         }
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides whether the engine switches the card back to its user area now. The card may be in
-    /// another partition, and nothing is in progress. Returns true if the switch begins.
-    #[cold]
-    pub(super) fn plan_return(&mut self) -> bool {
-        let head = self.slots.head();
-        self.services.memory_mut().area_mut().returning = false;
-        let visits = head != NONE && matches!(self.slots.at(head).kind(), Kind::PartitionAccess(_));
-        let waits = self.blockers.is_stopped();
-        let stopped =
-            waits && (self.blockers.is_halted() || self.incident.is_open() || !self.supervisor.has_chore());
-        let reachable = self.card.target().is_some() && !self.blockers.is_dead();
-        // Where the other bits of PARTITION_CONFIG are not known, each partition access begins in
-        // the user area.
-        reachable && !stopped && (waits || !visits || self.services.memory().area().doubt)
     }
 }

@@ -10,7 +10,7 @@
 //!   bits alone, so two answers cannot contradict each other.
 //! - All other causes are states of a part of the engine. Only [`causes`](Engine::causes) reads
 //!   these parts; the word stores the result. Code that makes such a cause true calls
-//!   [`close_fast`](Engine::close_fast), which sets [`UNREAD`] until the parts are read again.
+//!   [`close_fast`](Blockers::close_fast), which sets [`UNREAD`] until the parts are read again.
 //!
 //! Not every cause stops every lane. The masks [`SHORT`], [`TASKS`] and [`COLLECTIONS`] name the
 //! causes that stop each.

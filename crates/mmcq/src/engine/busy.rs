@@ -11,17 +11,15 @@
 //! wait beyond their busy is at most six times the busy of those that had to be polled again, and 5
 //! us for each write.*
 
+use super::Error;
 use super::area::Area;
 use super::batch::Batch;
 use super::bus::SLACK_NS;
 use super::card::Card;
-use super::extras::Event;
 use super::lane::Lane;
 use super::phases::{STOP_TIMEOUT_NS, Stage};
 use super::recover::Incident;
 use super::timers::{Timers, later};
-use super::{Engine, Error};
-use crate::host::{BusyDetect, Host};
 use crate::sched::{Lanes, Profile};
 
 /// State of polling the card, for the end of busy or for its status.
@@ -53,6 +51,13 @@ impl Busy {
         }
     }
 
+    /// Begins to watch a busy after this many blocks. Returns after which time the card is polled
+    /// first.
+    pub fn begin(&mut self, blocks: u32, now_ns: u64) -> u64 {
+        (self.since_ns, self.questions) = (now_ns, 0);
+        self.times.first_ns(blocks)
+    }
+
     /// Clears the count of polls, for a busy that is about to begin.
     #[inline(always)]
     pub fn not_asked(&mut self) {
@@ -78,8 +83,13 @@ impl Busy {
 
     /// Learns the length of a busy that was found over now, after this many blocks.
     #[inline(always)]
-    fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
+    pub fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
+    }
+
+    /// Returns the stage that follows the busy.
+    pub fn next_stage(&self) -> Stage {
+        self.followed_by
     }
 
     /// Sets the stage that follows the busy.
@@ -230,69 +240,6 @@ impl<E, T: Lanes> Lane<E, T> {
         let waited_ns = now_ns.saturating_sub(self.busy().since_ns);
         timers.give_up_never();
         timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.busy().questions)));
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts watching for the end of busy: the data are over, the card may program for a while,
-    /// and the host does not see when it is ready.
-    pub(super) fn watch_busy(&mut self, now_ns: u64) {
-        self.lane.enter(Stage::BusyPause);
-        self.lane.busy_mut().since_ns = now_ns;
-        self.lane.busy_mut().questions = 0;
-        self.incident.failed_mut().forget_status();
-        let limit = self.lane.busy_limit_ns::<P>(&self.card, self.services.memory().area());
-        // The learned time includes the platform's own delays, and may be longer than any busy.
-        let first = self
-            .lane
-            .busy()
-            .times
-            .first_ns(self.lane.busy_blocks::<N, P>(self.services.memory().area(), &self.batch))
-            .min(limit);
-        self.timers.wake_at(later(now_ns, first));
-        self.timers.give_up_at(later(later(now_ns, limit), SLACK_NS));
-        if first == 0 {
-            self.ask_busy(now_ns);
-        }
-    }
-
-    pub(super) fn ask_busy(&mut self, now_ns: u64) {
-        self.lane.busy_mut().asked();
-        self.record.busy_polled();
-        if self.bus.host().caps().busy == BusyDetect::Level {
-            if self.bus.host().dat0_busy() {
-                self.lane.busy_again::<P>(&mut self.timers, &self.card, self.services.memory().area(), now_ns)
-            } else {
-                self.ready(None, now_ns)
-            }
-        } else {
-            // A poll by CMD13 has the time limit of a command, and not that of the busy: its
-            // interrupt may get lost.
-            self.ask_status(Stage::BusyStatus, now_ns);
-        }
-    }
-
-    /// Handles the end of the card's busy. `status`: the response of CMD13, if CMD13 has shown the
-    /// end.
-    pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
-        let blocks = self.lane.busy_blocks::<N, P>(self.services.memory().area(), &self.batch);
-        self.lane.busy_mut().learn_duration(blocks, now_ns);
-        self.timers.clear();
-        if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
-            self.order.note_end_of_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
-            if let Some(status) = status {
-                self.settle(status);
-            }
-            self.lane.go_idle::<H>(&mut self.timers, now_ns);
-        } else if self.lane.is_control_busy::<P>(self.services.memory().area()) {
-            match (self.lane.busy().followed_by, status) {
-                (Stage::Extra, Some(status)) if P::RECOVERS => self.extra(Event::Done(status), now_ns),
-                (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),
-                (stage, _) => self.ask_status(stage, now_ns),
-            }
-        } else {
-            self.end_transfer(status, now_ns);
-        }
     }
 }
 

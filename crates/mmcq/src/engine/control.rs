@@ -7,7 +7,7 @@ use super::durability::Durability;
 use super::extras::{Event, refused};
 use super::outcome::not_written;
 use super::phases::Stage;
-use super::slot::Slots;
+use super::slot::{NONE, Slots};
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{BusyDetect, Host, Phase, Step};
@@ -278,5 +278,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_supply_loss();
         }
         self.slots.end_with(index, result);
+    }
+
+    /// Decides whether the engine switches the card back to its user area now. The card may be in
+    /// another partition, and nothing is in progress. Returns true if the switch begins.
+    #[cold]
+    pub(super) fn plan_return(&mut self) -> bool {
+        let head = self.slots.head();
+        self.services.memory_mut().area_mut().end_return();
+        let visits = head != NONE && matches!(self.slots.at(head).kind(), Kind::PartitionAccess(_));
+        let waits = self.blockers.is_stopped();
+        let stopped =
+            waits && (self.blockers.is_halted() || self.incident.is_open() || !self.supervisor.has_chore());
+        let reachable = self.card.target().is_some() && !self.blockers.is_dead();
+        // Where the other bits of PARTITION_CONFIG are not known, each partition access begins in
+        // the user area.
+        reachable && !stopped && (waits || !visits || self.services.memory().area().is_doubted())
     }
 }

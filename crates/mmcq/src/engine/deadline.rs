@@ -1,6 +1,5 @@
 //! The deadline of the phase in progress, and polls of the controller before it.
 
-use super::Engine;
 use super::batch::Batch;
 use super::bus::{Bus, SLACK_NS};
 use super::card::Card;
@@ -48,8 +47,6 @@ impl<E, T: Lanes> Lane<E, T> {
         now_ns < end_ns && (bus.is_blocked() || self.has_chain() || !bus.host().command_hangs())
     }
 }
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {}
 
 /// Returns when the controller is first polled for a transfer that takes `wire_ns` on the wire,
 /// and at most `patience_ns` with the card's own time. A profile without recovery polls only

@@ -9,16 +9,11 @@ use super::batch::Batch;
 use super::blockers::Blockers;
 use super::card::Card;
 use super::outcome::not_written;
-use super::phases::Stage;
 use super::record::Record;
 use super::slot::{Rules, Slots};
-use super::timers::later;
-use super::{Acknowledge, Config, Engine};
+use super::{Acknowledge, Config};
 use crate::host::{Direction, Host};
 use crate::sched::Profile;
-
-/// Time without a command to the card after which the engine reads the status of complete writes.
-const ASK_AFTER_NS: u64 = 1_000_000;
 
 /// Flag: blocks were changed since the last flush.
 const DIRTY: u8 = 1;
@@ -237,48 +232,5 @@ impl Config {
     #[inline(always)]
     pub(super) fn tells_transferred<P: Profile>(&self) -> bool {
         P::RECOVERS && self.acknowledge == Acknowledge::Transferred
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the low bits of the number of times that complete writes were lost, or failed after
-    /// they were complete. Each is reported by the next flush only. A client that shares the card
-    /// compares this number with the one at its own last flush.
-    pub fn losses(&self) -> u8 {
-        self.durability.losses()
-    }
-
-    /// Postpones the read of a status while the queue is empty, and sets the engine's deadline for
-    /// it. Returns false if it has to be read now.
-    pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
-        if self.durability.asks_soon::<N, P>(&self.slots, &self.config) || !self.blockers.is_running() {
-            return false;
-        }
-        let at_ns = later(self.bus.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);
-        if now_ns < at_ns {
-            self.timers.wake_by(at_ns);
-        }
-        now_ns < at_ns
-    }
-
-    /// Returns whether writes are complete when their data are transferred.
-    #[inline(always)]
-    pub(crate) fn tells_transferred(&self) -> bool {
-        self.config.tells_transferred::<P>()
-    }
-
-    /// Completes the writes of a transfer whose data are over while the card programs, if all of
-    /// them may be complete now. Returns false if one has to wait.
-    pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
-        if !self.batch.are_told_early::<P>(&self.slots, &self.config) {
-            return false;
-        }
-        self.order.note_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
-        // Called before any state is changed: a policy may panic.
-        self.lane.enter(Stage::Idle);
-        self.release_members(true, now_ns);
-        // Other requests may get these slots before the busy is over.
-        self.batch.forget();
-        true
     }
 }

@@ -2,13 +2,11 @@
 
 use super::durability::Durability;
 use super::order::Order;
-use super::outcome::not_written;
 use super::recover::Incident;
-use super::slot::{Rules, Slots, State, bits};
-use super::{Engine, Error, Output};
-use crate::host::{Direction, Host};
+use super::slot::{Rules, Slots, bits};
+use super::{Error, Output};
+use crate::host::Direction;
 use crate::sched::{Policy, Profile, Waiting};
-use crate::spec::response::R1;
 
 impl<P: Profile> Order<P> {
     /// Returns a request as the policy sees it; `None`: requests are not reported to the policy.
@@ -39,8 +37,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Takes a request back that the card or the controller had, and has not begun: it waits again
-    /// with its age, or ends with the result that is known. `gone`: the error if there is no card any
-    /// more.
+    /// with its age, or ends with the result that is known. `gone`: the error if there is no card
+    /// any more.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,
@@ -99,63 +97,6 @@ impl Durability {
                 self.complete();
             }
             slots.end(index);
-        }
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Gives all earlier writes their result, by this status of the card.
-    pub(super) fn settle(&mut self, status: u32) {
-        // The test uses one mask, so a status without errors and events takes no more than that
-        // test.
-        let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
-        let bad = told & R1::DEFERRED;
-        if bad != 0 && self.rewrite_suspects(bad) || self.lane.pack_keeps(status) {
-            return;
-        }
-        if told != 0 {
-            self.told_by_status(status);
-        }
-        self.durability.settled(
-            &mut self.slots,
-            &mut self.incident,
-            &self.order,
-            if bad != 0 { Err(not_written(status)) } else { Ok(()) },
-        );
-    }
-
-    /// Handles a status that shows more than success.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn told_by_status(&mut self, status: u32) {
-        if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
-            self.supervisor.exception_seen(&mut self.timers);
-        }
-        if status & R1::DEFERRED != 0 {
-            self.late_error(status);
-        }
-    }
-
-    /// Finds the requests that a late programming error belongs to: those of the last transfer that
-    /// are not complete. A request of which a part is still to be sent is one of them.
-    #[cold]
-    pub(super) fn late_error(&mut self, status: u32) {
-        let mut owned = self.slots.is_settling();
-        if P::RECOVERS && self.batch.direction() == Direction::Write && !self.lane.has_control() {
-            for &index in self.batch.members() {
-                let slot = self.slots.at_mut(index);
-                // The rest of a request is queued, or under way again already.
-                let goes_on = matches!(slot.state(), State::Active | State::Queued);
-                if goes_on && slot.moved_blocks() != 0 {
-                    slot.answer(Err(not_written(status)));
-                    owned = true;
-                }
-            }
-        }
-        if !owned || self.durability.is_unsettled() {
-            self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
-        } else {
-            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
         }
     }
 }

@@ -13,12 +13,11 @@
 //! a secure erase). If the card becomes ready without an error, the piece counts as erased.
 
 use super::card::Card;
-use super::extras::{Event, Memory, Next, Place, Step, refused};
+use super::extras::{Memory, Next, Place, Step, refused};
 use super::lane::Lane;
 use super::recover::Incident;
-use super::slot::{Rules, Slot, Slots};
-use super::{Engine, Error, Kind, Output};
-use crate::host::Host;
+use super::slot::{Slot, Slots};
+use super::{Error, Kind, Output};
 use crate::sched::{Lanes, Profile};
 use crate::spec::command::{emmc, sd};
 use crate::spec::response::R1;
@@ -255,8 +254,8 @@ impl Round {
 }
 
 impl Round {
-    /// Begins the next piece of the erase in this slot. `budget_ns`: about the time that a piece may
-    /// take.
+    /// Begins the next piece of the erase in this slot. `budget_ns`: about the time that a piece
+    /// may take.
     pub fn begin(&mut self, slot: &Slot, card: &Card, budget_ns: u64) -> Next {
         match self.cut(slot, card, budget_ns) {
             Ok(piece) => self.first_step(piece, card),
@@ -357,8 +356,8 @@ impl Round {
         }
     }
 
-    /// Learns how many units a piece has from the time that the last one took. Returns the blocks of
-    /// that piece.
+    /// Learns how many units a piece has from the time that the last one took. Returns the blocks
+    /// of that piece.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
         if took_ns < budget_ns / 4 {
             self.units = self.units.saturating_mul(2).min(UNITS_MAX);
@@ -426,42 +425,7 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Completes a piece that took longer than its deadline: the card, polled later, is ready
-    /// without an error.
-    pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
-        self.services.memory_mut().set_step(Step::Status(Place::Erase));
-        self.extra(Event::Done(0), now_ns);
-    }
-
-    /// Continues after a piece: other requests run first, then the next piece.
-    pub(super) fn piece_erased(&mut self, now_ns: u64) {
-        let index = self.lane.control();
-        let budget_ns = self.config.erase_budget_ns;
-        let took_ns = self.services.memory().took_ns(now_ns);
-        let piece_blocks = self.services.memory_mut().erasing_mut().learn(took_ns, budget_ns);
-        let slot = self.slots.at_mut(index);
-        slot.set_moved(slot.moved_blocks().saturating_add(piece_blocks));
-        let Kind::Erase { lba, blocks, .. } = slot.kind() else { return };
-        let (moved, durable) = (slot.moved_blocks(), slot.rules().has(Rules::DURABLE));
-        if moved < blocks {
-            self.lane.release_control();
-            self.slots.push_rest(
-                index,
-                lba.saturating_add(u64::from(moved)),
-                lba.saturating_add(u64::from(blocks)),
-            );
-            self.lane.go_idle::<H>(&mut self.timers, now_ns);
-        } else if durable {
-            self.slots.at_mut(index).answer(Ok(erased(moved)));
-            self.begin_flush(now_ns);
-        } else {
-            self.end_control(Ok(erased(moved)));
-        }
-    }
-}
-
-fn erased(blocks: u32) -> Output {
+pub(super) fn erased(blocks: u32) -> Output {
     Output { bytes: blocks.saturating_mul(super::BLOCK_BYTES), ..Output::default() }
 }
 

@@ -8,7 +8,6 @@
 
 mod next;
 mod step;
-
 use super::area::Area;
 use super::bus::{Bus, COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::card::Card;

@@ -3,9 +3,7 @@
 //! it.
 
 use super::fast::FastKind;
-use super::{BLOCK_BYTES, CardParams, Engine};
-use crate::host::{BusyDetect, Direction, Host};
-use crate::sched::Profile;
+use crate::host::Direction;
 
 /// The limits of the fast path, as far as they are known before a request comes.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +18,12 @@ pub(super) struct FastLimits {
 
 impl FastLimits {
     pub const NONE: FastLimits = FastLimits { sectors: 0, blocks: [0; 2], writes_end: false };
+
+    /// Makes the limits of a card of this many blocks. `blocks`: most blocks of a read and of a
+    /// write. `writes_end`: writes may end by the fast path.
+    pub const fn new(sectors: u64, blocks: [u32; 2], writes_end: bool) -> FastLimits {
+        FastLimits { sectors, blocks, writes_end }
+    }
 
     /// Returns how the fast path may end a transfer of this direction.
     #[inline(always)]
@@ -39,32 +43,5 @@ impl FastLimits {
         let most = if direction == Direction::Read { read } else { write };
         // A request without blocks wraps to the largest number, and is refused.
         blocks.wrapping_sub(1) < most && end <= self.sectors
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets the limits by the card's parameters.
-    pub(super) fn set_card(&mut self, target: Option<CardParams>) {
-        self.card.set_target(target, self.bus.host().caps());
-        if !Self::FAST {
-            return;
-        }
-        self.slots.clear_lone();
-        let caps = self.bus.host().caps();
-        let ahead = usize::from(self.config.prepared) >= N;
-        let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
-        let blocks = match target {
-            // Where no request may take the fast path, the limits of 0 blocks refuse it at once.
-            _ if !self.order.may_go_fast(self.bus.host()) => [0; 2],
-            Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
-            Some(target) => [most, if target.protected { 0 } else { most }],
-            None => [0; 2],
-        };
-        *self.lane.fast_limits_mut() = FastLimits {
-            sectors: target.map_or(0, |target| target.sectors),
-            blocks,
-            // A write after which the card must be polled takes the general path.
-            writes_end: caps.busy == BusyDetect::Interrupt && !self.tells_transferred(),
-        };
     }
 }

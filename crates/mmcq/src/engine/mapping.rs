@@ -8,11 +8,9 @@
 //! that may unmap, all queued requests lose their mappings, and the request is mapped. Requests
 //! that have ended are unmapped first.
 
-use super::phases::Stage;
+use super::Error;
 use super::slot::{Slots, State};
-use super::{Engine, Error};
-use crate::host::{DmaError, Host};
-use crate::sched::Profile;
+use crate::host::Host;
 
 impl<const N: usize> Slots<N> {
     /// Maps the memory of a request, if it has any and is not mapped yet.
@@ -80,40 +78,5 @@ impl<const N: usize> Slots<N> {
                 self.unmap(host, index);
             }
         }
-    }
-}
-
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Maps a request whose turn it is. `Ok(false)`: no mapping is free yet, and something else is
-    /// done first; then the request gets its turn again.
-    pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
-        match self.slots.map(self.bus.host_mut(), index) {
-            Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {
-                Ok(false)
-            }
-            result => result.map(|()| true),
-        }
-    }
-
-    /// Finds a mapping that becomes free without this request, and begins what is needed for that:
-    /// the next `poll`, or a read of the status that writes wait for. Returns false if there is
-    /// none.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {
-        let gives = |at: u8| {
-            let slot = self.slots.at(at);
-            at != index && slot.is_mapped() && matches!(slot.state(), State::Queued | State::Ended)
-        };
-        let cramped = (0..N as u8).any(gives);
-        self.slots.set_cramped(cramped);
-        if cramped {
-            self.blockers.close_fast();
-            self.timers.wake_now();
-        } else if self.slots.is_settling() && self.lane.is_idle() && self.lane.free_lines(&mut self.bus) {
-            self.ask_status(Stage::Status, now_ns);
-            return true;
-        }
-        cramped
     }
 }

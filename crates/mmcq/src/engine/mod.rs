@@ -17,7 +17,6 @@
 // `recover/` (failures) and `bus/` (the phase that the controller has).
 
 mod area;
-mod awaited;
 mod batch;
 mod blockers;
 mod breach;
@@ -66,39 +65,38 @@ mod tasks;
 mod timers;
 mod turn;
 mod upkeep;
-mod wakers;
 mod worth;
 
+use crate::host::{BusyDetect, Caps, Direction, Host};
 pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
+use crate::sched::{Fifo, Policy, Profile};
+use batch::Batch;
+use blockers::Blockers;
 pub use breach::Breach;
 pub use buffer::{Claim, DmaBuf};
+use bus::Bus;
 pub use bus::Span;
+use card::Card;
 pub use card::CardNumber;
 pub use config::{
     Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, Count, FlushBy, PollOutcome, Stats,
     StaysOpen,
 };
+use durability::Durability;
 pub use erase::{Erase, Erasing, Irreversible};
+use extras::Services;
+use fast_limits::FastLimits;
+use lane::Lane;
+use order::Order;
 pub use partition_access::PartitionAccess;
+use record::Record;
+use recover::Incident;
 #[doc(hidden)]
 pub use recover::{Handshake, ServiceRequest};
 pub use recover::{RecoveryEvent, RecoveryStep};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
-pub use stream::Close;
-
-use crate::host::{Caps, Direction, Host};
-use crate::sched::{Fifo, Policy, Profile};
-use batch::Batch;
-use blockers::Blockers;
-use bus::Bus;
-use card::Card;
-use durability::Durability;
-use extras::Services;
-use lane::Lane;
-use order::Order;
-use record::Record;
-use recover::Incident;
 use slot::{Slots, State, bits};
+pub use stream::Close;
 use supervisor::Supervisor;
 use timers::Timers;
 
@@ -447,5 +445,41 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the counters of the engine's work.
     pub fn stats(&self) -> &Stats {
         self.record.stats()
+    }
+
+    /// Sets the limits by the card's parameters.
+    pub(super) fn set_card(&mut self, target: Option<CardParams>) {
+        self.card.set_target(target, self.bus.host().caps());
+        if !Self::FAST {
+            return;
+        }
+        self.slots.clear_lone();
+        let caps = self.bus.host().caps();
+        let ahead = usize::from(self.config.prepared) >= N;
+        let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
+        let blocks = match target {
+            // Where no request may take the fast path, the limits of 0 blocks refuse it at once.
+            _ if !self.order.may_go_fast(self.bus.host()) => [0; 2],
+            Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
+            Some(target) => [most, if target.protected { 0 } else { most }],
+            None => [0; 2],
+        };
+        // A write after which the card must be polled takes the general path.
+        let writes_end = caps.busy == BusyDetect::Interrupt && !self.config.tells_transferred::<P>();
+        let sectors = target.map_or(0, |target| target.sectors);
+        *self.lane.fast_limits_mut() = FastLimits::new(sectors, blocks, writes_end);
+    }
+
+    /// Returns the low bits of the number of times that complete writes were lost, or failed after
+    /// they were complete. Each is reported by the next flush only. A client that shares the card
+    /// compares this number with the one at its own last flush.
+    pub fn losses(&self) -> u8 {
+        self.durability.losses()
+    }
+
+    /// Returns whether writes are complete when their data are transferred.
+    #[inline(always)]
+    pub(crate) fn tells_transferred(&self) -> bool {
+        self.config.tells_transferred::<P>()
     }
 }

@@ -4,6 +4,7 @@
 use super::concurrent::Turn;
 use super::extras::Event;
 use super::phases::Stage;
+use super::slot::{NONE, State};
 use super::timers::later;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host, Stage as FaultStage};
@@ -25,6 +26,9 @@ pub(super) fn past_end(direction: Direction) -> u32 {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Whether the engine asks hosts for early R1 responses.
+    pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
+
     /// Reads the controller's events and continues. Returns false if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         if self.lane.engine_has_lines() {
@@ -288,5 +292,109 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(status) = status {
             self.settle(status);
         }
+    }
+
+    /// Asks the host for the R1 of the transfer in progress, if earlier writes wait for it and few
+    /// or no other requests wait to be sent.
+    #[inline]
+    pub(super) fn try_early(&mut self, now_ns: u64) {
+        let waits = Self::EARLY && self.slots.is_settling();
+        if waits && (self.slots.head() == NONE || self.slots.are_few(self.batch.count())) {
+            self.take_early(now_ns);
+        }
+    }
+
+    /// Takes the early R1. Returns true if it was there.
+    #[inline(never)]
+    pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
+        let moving = self.lane.moves_data(&self.bus);
+        if self.lane.has_control() || !moving || !self.slots.is_settling() {
+            return false;
+        }
+        let Some(status) = self.bus.host_mut().early_r1() else { return false };
+        if status & R1::WP_VIOLATION != 0 && self.batch.direction() == Direction::Write {
+            // The error may belong to the write in progress; the end of its data shows that.
+            return false;
+        }
+        self.settle(status);
+        self.lane.early_mut().note_told(status);
+        self.order.note_results(&self.slots, now_ns);
+        true
+    }
+
+    /// Completes earlier writes by the R1 at the end of a transfer.
+    pub(super) fn settle_at_end(&mut self, status: u32) {
+        let status = if Self::EARLY { self.lane.early_mut().take_new_bits(status) } else { status };
+        self.settle(status);
+    }
+
+    /// Gives all earlier writes their result, by this status of the card.
+    pub(super) fn settle(&mut self, status: u32) {
+        // The test uses one mask, so a status without errors and events takes no more than that
+        // test.
+        let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
+        let bad = told & R1::DEFERRED;
+        if bad != 0 && self.rewrite_suspects(bad) || self.lane.pack_keeps(status) {
+            return;
+        }
+        if told != 0 {
+            self.told_by_status(status);
+        }
+        self.durability.settled(
+            &mut self.slots,
+            &mut self.incident,
+            &self.order,
+            if bad != 0 { Err(not_written(status)) } else { Ok(()) },
+        );
+    }
+
+    /// Handles a status that shows more than success.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn told_by_status(&mut self, status: u32) {
+        if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
+            self.supervisor.exception_seen(&mut self.timers);
+        }
+        if status & R1::DEFERRED != 0 {
+            self.late_error(status);
+        }
+    }
+
+    /// Finds the requests that a late programming error belongs to: those of the last transfer that
+    /// are not complete. A request of which a part is still to be sent is one of them.
+    #[cold]
+    pub(super) fn late_error(&mut self, status: u32) {
+        let mut owned = self.slots.is_settling();
+        if P::RECOVERS && self.batch.direction() == Direction::Write && !self.lane.has_control() {
+            for &index in self.batch.members() {
+                let slot = self.slots.at_mut(index);
+                // The rest of a request is queued, or under way again already.
+                let goes_on = matches!(slot.state(), State::Active | State::Queued);
+                if goes_on && slot.moved_blocks() != 0 {
+                    slot.answer(Err(not_written(status)));
+                    owned = true;
+                }
+            }
+        }
+        if !owned || self.durability.is_unsettled() {
+            self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
+        } else {
+            self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
+        }
+    }
+
+    /// Completes the writes of a transfer whose data are over while the card programs, if all of
+    /// them may be complete now. Returns false if one has to wait.
+    pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
+        if !self.batch.are_told_early::<P>(&self.slots, &self.config) {
+            return false;
+        }
+        self.order.note_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
+        // Called before any state is changed: a policy may panic.
+        self.lane.enter(Stage::Idle);
+        self.release_members(true, now_ns);
+        // Other requests may get these slots before the busy is over.
+        self.batch.forget();
+        true
     }
 }

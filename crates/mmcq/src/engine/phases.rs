@@ -8,16 +8,17 @@ use super::bus::{Bus, COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
 use super::card::Card;
 use super::deadline::first_look_ns;
 use super::durability::Durability;
+use super::extras::Event;
 use super::fast::FastKind;
 use super::lane::{Failure, Lane};
 use super::record::Record;
 use super::recover::Incident;
 use super::runs::End;
-use super::slot::Rules;
+use super::slot::{Rules, State};
 use super::stream::Close;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
-use crate::host::{Auto, BusyDetect, Direction, Host, Phase};
+use crate::host::{Auto, BusyDetect, Direction, DmaError, Host, Phase};
 use crate::sched::{Lanes, Profile};
 use crate::spec::command::{self, Command};
 
@@ -366,5 +367,93 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         self.start_command(stage, self.card.plan().status(), COMMAND_TIMEOUT_NS, now_ns);
+    }
+
+    /// Maps a request whose turn it is. `Ok(false)`: no mapping is free yet, and something else is
+    /// done first; then the request gets its turn again.
+    pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
+        match self.slots.map(self.bus.host_mut(), index) {
+            Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        }
+    }
+
+    /// Finds a mapping that becomes free without this request, and begins what is needed for that:
+    /// the next `poll`, or a read of the status that writes wait for. Returns false if there is
+    /// none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {
+        let gives = |at: u8| {
+            let slot = self.slots.at(at);
+            at != index && slot.is_mapped() && matches!(slot.state(), State::Queued | State::Ended)
+        };
+        let cramped = (0..N as u8).any(gives);
+        self.slots.set_cramped(cramped);
+        if cramped {
+            self.blockers.close_fast();
+            self.timers.wake_now();
+        } else if self.slots.is_settling() && self.lane.is_idle() && self.lane.free_lines(&mut self.bus) {
+            self.ask_status(Stage::Status, now_ns);
+            return true;
+        }
+        cramped
+    }
+
+    /// Starts watching for the end of busy: the data are over, the card may program for a while,
+    /// and the host does not see when it is ready.
+    pub(super) fn watch_busy(&mut self, now_ns: u64) {
+        self.lane.enter(Stage::BusyPause);
+        self.incident.failed_mut().forget_status();
+        let limit = self.lane.busy_limit_ns::<P>(&self.card, self.services.memory().area());
+        // The learned time includes the platform's own delays, and may be longer than any busy.
+        let blocks = self.lane.busy_blocks::<N, P>(self.services.memory().area(), &self.batch);
+        let first = self.lane.busy_mut().begin(blocks, now_ns).min(limit);
+        self.timers.wake_at(later(now_ns, first));
+        self.timers.give_up_at(later(later(now_ns, limit), SLACK_NS));
+        if first == 0 {
+            self.ask_busy(now_ns);
+        }
+    }
+
+    pub(super) fn ask_busy(&mut self, now_ns: u64) {
+        self.lane.busy_mut().asked();
+        self.record.busy_polled();
+        if self.bus.host().caps().busy == BusyDetect::Level {
+            if self.bus.host().dat0_busy() {
+                self.lane.busy_again::<P>(&mut self.timers, &self.card, self.services.memory().area(), now_ns)
+            } else {
+                self.ready(None, now_ns)
+            }
+        } else {
+            // A poll by CMD13 has the time limit of a command, and not that of the busy: its
+            // interrupt may get lost.
+            self.ask_status(Stage::BusyStatus, now_ns);
+        }
+    }
+
+    /// Handles the end of the card's busy. `status`: the response of CMD13, if CMD13 has shown the
+    /// end.
+    pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
+        let blocks = self.lane.busy_blocks::<N, P>(self.services.memory().area(), &self.batch);
+        self.lane.busy_mut().learn_duration(blocks, now_ns);
+        self.timers.clear();
+        if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
+            self.order.note_end_of_told(&self.slots, &self.batch, self.lane.is_queued(), now_ns);
+            if let Some(status) = status {
+                self.settle(status);
+            }
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        } else if self.lane.is_control_busy::<P>(self.services.memory().area()) {
+            match (self.lane.busy().next_stage(), status) {
+                (Stage::Extra, Some(status)) if P::RECOVERS => self.extra(Event::Done(status), now_ns),
+                (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),
+                (stage, _) => self.ask_status(stage, now_ns),
+            }
+        } else {
+            self.end_transfer(status, now_ns);
+        }
     }
 }

@@ -7,7 +7,6 @@ mod neighbours;
 mod queue;
 mod request;
 mod rules;
-
 use super::buffer::DmaBuf;
 use super::request::{Error, Kind, Output};
 use crate::host::{Direction, Segment};

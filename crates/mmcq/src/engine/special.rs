@@ -15,6 +15,7 @@ use super::area::goes_behind;
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::card::Card;
 use super::durability::Durability;
+use super::erase::erased;
 use super::extras::{Event, Memory, Pieces, Place, Step};
 use super::order::Order;
 use super::phases::Stage;
@@ -246,6 +247,39 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.batch.forget();
         self.record.durable_flushed();
         self.begin_flush(now_ns);
+    }
+
+    /// Completes a piece that took longer than its deadline: the card, polled later, is ready
+    /// without an error.
+    pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
+        self.services.memory_mut().set_step(Step::Status(Place::Erase));
+        self.extra(Event::Done(0), now_ns);
+    }
+
+    /// Continues after a piece: other requests run first, then the next piece.
+    pub(super) fn piece_erased(&mut self, now_ns: u64) {
+        let index = self.lane.control();
+        let budget_ns = self.config.erase_budget_ns;
+        let took_ns = self.services.memory().took_ns(now_ns);
+        let piece_blocks = self.services.memory_mut().erasing_mut().learn(took_ns, budget_ns);
+        let slot = self.slots.at_mut(index);
+        slot.set_moved(slot.moved_blocks().saturating_add(piece_blocks));
+        let Kind::Erase { lba, blocks, .. } = slot.kind() else { return };
+        let (moved, durable) = (slot.moved_blocks(), slot.rules().has(Rules::DURABLE));
+        if moved < blocks {
+            self.lane.release_control();
+            self.slots.push_rest(
+                index,
+                lba.saturating_add(u64::from(moved)),
+                lba.saturating_add(u64::from(blocks)),
+            );
+            self.lane.go_idle::<H>(&mut self.timers, now_ns);
+        } else if durable {
+            self.slots.at_mut(index).answer(Ok(erased(moved)));
+            self.begin_flush(now_ns);
+        } else {
+            self.end_control(Ok(erased(moved)));
+        }
     }
 }
 

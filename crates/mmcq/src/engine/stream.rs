@@ -177,7 +177,8 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long a transfer of this direction stays open when its data are over and nothing waits.
+    /// Returns how long a transfer of this direction stays open when its data are over and nothing
+    /// waits.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {

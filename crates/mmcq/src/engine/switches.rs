@@ -1,14 +1,17 @@
 //! Calls of the platform: suspend and halt, whether anything is under way, the interrupt of an I/O
-//! card.
+//! card, what code that waits has to know, and the wakers of requests. The engine stores wakers,
+//! and neither wakes, clones nor drops one, since each may run any code.
 
-use super::Engine;
 use super::FlushBy;
+use super::bus::Span;
 use super::card::Card;
 use super::durability::Durability;
 use super::lane::Lane;
+use super::phases::Stage;
 use super::slot::NONE;
 use super::timers::{NEVER, Timers};
-use crate::host::Host;
+use super::{Engine, SlotId};
+use crate::host::{Host, Phase};
 use crate::sched::{Lanes, Profile};
 use core::task::Waker;
 
@@ -128,5 +131,80 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns whether the controller has requested a new tuning since the last call [SDHC 2.2.18].
     pub fn take_retune(&mut self) -> bool {
         self.bus.wire_mut().trust()
+    }
+
+    /// Returns the phase that the controller is working on. `None`: the controller has no phase, or
+    /// reports no event at its end.
+    pub fn awaited(&self) -> Option<&Phase> {
+        let has = match self.lane.stage() {
+            Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,
+            Stage::BusyStatus | Stage::Status | Stage::Flush | Stage::FlushStatus | Stage::Extra => true,
+            Stage::Idle | Stage::BusyPause | Stage::Bus | Stage::Pause | Stage::Recover(_) => false,
+        };
+        (has && !self.bus.is_blocked()).then_some(self.bus.phase())
+    }
+
+    /// Returns the last phase that ended, with its times.
+    pub fn last_phase(&self) -> Option<Span> {
+        self.bus.last()
+    }
+
+    /// Returns the bus as it was set last. The clock is the requested one; the driver may have
+    /// rounded it down.
+    pub fn bus(&self) -> crate::spec::bus::Bus {
+        self.bus.wire().as_set()
+    }
+
+    /// Sets the waker to call when this request is done. The engine itself wakes nothing, and
+    /// neither clones nor drops a waker. Returns the waker that is not stored: the one before, or
+    /// this one if the request is over. A waker's drop may run any code, so drop it outside of any
+    /// lock.
+    #[must_use = "to be dropped outside of any lock"]
+    pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> {
+        if self.slots.at(id.index).generation() != id.generation {
+            return Some(waker);
+        }
+        self.slots.swap_waker(id.index, Some(waker))
+    }
+
+    /// Returns whether this request's waker wakes the same task as `waker` does.
+    pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool {
+        let slot = self.slots.at(id.index);
+        slot.generation() == id.generation
+            && slot.waker().as_ref().is_some_and(|known| known.will_wake(waker))
+    }
+
+    /// Takes the waker of a slot that was reported as completed.
+    #[must_use = "to be woken or dropped outside of any lock"]
+    pub fn take_waker(&mut self, index: usize) -> Option<Waker> {
+        let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
+        self.slots.swap_waker(index, None)
+    }
+
+    /// Takes the waker of a request that has ended, in few instructions.
+    #[inline(always)]
+    pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
+        self.slots.at_mut(index).take_waker()
+    }
+
+    /// Takes the host's waker ([`Host::take_waker`]), of the task that carries out what the host
+    /// has begun. For code that drives an engine without a stack.
+    #[must_use = "to be woken outside of any lock"]
+    pub fn take_host_waker(&mut self) -> Option<Waker> {
+        if H::WAKES { self.bus.host_mut().take_waker() } else { None }
+    }
+
+    /// Takes the waker of a request that was cancelled, or taken without a report. There may be
+    /// more such wakers: call again until `None`.
+    #[must_use = "to be dropped outside of any lock"]
+    pub fn take_stale_waker(&mut self) -> Option<Waker> {
+        let index = self.slots.stale()?;
+        self.slots.swap_waker(index, None)
+    }
+
+    /// Returns whether a waker has to be dropped outside of any lock.
+    #[inline(always)]
+    pub(crate) fn has_stale_waker(&self) -> bool {
+        self.slots.stale().is_some()
     }
 }

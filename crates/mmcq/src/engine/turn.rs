@@ -14,7 +14,7 @@ use super::phases::Stage;
 use super::slot::{NONE, Rules};
 use super::tail::Tail;
 use super::tasks::Turn;
-use super::timers::NEVER;
+use super::timers::{NEVER, later};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
@@ -22,6 +22,9 @@ use crate::sched::Profile;
 /// Most turns of one call, for each slot. A turn starts a phase or ends a request. A request whose
 /// phases all fail at once takes no more turns than this with its recovery.
 const TURNS_MAX: usize = 32;
+
+/// Time without a command to the card after which the engine reads the status of complete writes.
+const ASK_AFTER_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts a request, maps its memory if a mapping ahead of its turn is free, and starts it if
@@ -443,6 +446,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.timers.wake_by_hold();
         }
+    }
+
+    /// Postpones the read of a status while the queue is empty, and sets the engine's deadline for
+    /// it. Returns false if it has to be read now.
+    pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
+        if self.durability.asks_soon::<N, P>(&self.slots, &self.config) || !self.blockers.is_running() {
+            return false;
+        }
+        let at_ns = later(self.bus.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);
+        if now_ns < at_ns {
+            self.timers.wake_by(at_ns);
+        }
+        now_ns < at_ns
     }
 }
 

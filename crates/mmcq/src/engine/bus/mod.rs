@@ -3,7 +3,6 @@
 //! a phase, hands over the memory when it starts the phase, and handles the result.
 
 mod wire;
-
 use crate::host::{Auto, Host, Phase, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 use wire::Wire;

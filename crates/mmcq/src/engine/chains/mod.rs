@@ -18,7 +18,6 @@
 //! `failed.rs` handles failures.
 
 mod failed;
-
 use super::blockers::COLLECTIONS;
 use super::bus::{Bus, SLACK_NS};
 use super::card::Card;

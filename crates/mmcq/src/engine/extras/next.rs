@@ -13,8 +13,8 @@ pub(in super::super) enum Next {
     Command(Place, Command),
     /// Sends a command with busy, which lasts at most this long.
     Order(Place, Command, u64),
-    /// Transfers whole blocks between the card and this memory. `changes`: they change blocks in the
-    /// card's cache.
+    /// Transfers whole blocks between the card and this memory. `changes`: they change blocks in
+    /// the card's cache.
     Data { place: Place, command: Command, data: Data, segment: Segment, changes: bool },
     /// Waits this long.
     Pause(Place, u64),

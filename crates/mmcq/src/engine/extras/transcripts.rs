@@ -1,7 +1,6 @@
 //! Transcripts of requests of several steps: what comes in, and what is to be done next.
 
 extern crate std;
-
 use super::super::card::Card;
 use super::super::{CardParams, Erase, Erasing, FlushBy, Kind, PartitionAccess};
 use super::*;

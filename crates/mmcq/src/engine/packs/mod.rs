@@ -14,7 +14,6 @@
 //! `failed.rs` splits the pack.
 
 mod failed;
-
 use super::blockers::COLLECTIONS;
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::card::Card;
@@ -54,10 +53,8 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 
     /// Writes the entries into the header, in the card's format.
-    pub fn write_header(&mut self, page: &mut DmaBuf, plan: &Plan, write: bool) {
+    pub fn write_header(&self, page: &mut DmaBuf, plan: &Plan, write: bool) {
         let Some(packs) = self.packs() else { return };
-        let plan = plan;
-        let page = page;
         page.fill(0);
         let mut put = |n: usize, word: u32| {
             if let Some(to) = page.get_mut(4 * n..4 * n + 4) {

@@ -5,7 +5,6 @@
 
 mod presence;
 mod supervisor;
-
 use super::super::supervisor::Supervisor;
 use super::super::timers::Timers;
 use super::super::{CardParams, Engine, Error};

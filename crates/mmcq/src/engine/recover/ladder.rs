@@ -5,11 +5,13 @@
 //! | measure | for | how often |
 //! |---|---|---|
 //! | again, together | everything but refusals | commands 5 times, data 2 times |
-//! | retune ([`ServiceRequest::Retune`]) | damage; the controller was reset | once, and not within a second of the last; again after each of three such resets |
+//! | retune ([`ServiceRequest::Retune`]) | damage; the controller was reset | once, and not within
+//! a second of the last; again after each of three such resets |
 //! | each request alone | requests that failed together | once |
 //! | reset of the controller | a failure of the controller, writes that never end | once |
 //! | half of the blocks | a request of several blocks | down to one block |
-//! | slower ([`ServiceRequest::Slower`]) | damage; at once if three of 64 transfers were damaged | five times, each with tries of its own |
+//! | slower ([`ServiceRequest::Slower`]) | damage; at once if three of 64 transfers were damaged |
+//! five times, each with tries of its own |
 //! | the error as the answer | | |
 //!
 //! If a card does not come back to `tran`, the controller is reset, then the card is initialised

@@ -23,11 +23,7 @@ mod lost;
 mod questions;
 mod salvage;
 
-pub use classify::{RecoveryEvent, RecoveryStep};
-pub use handshake::Handshake;
-pub use help::ServiceRequest;
-
-use super::bus::{Bus, COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::bus::{Bus, COMMAND_TIMEOUT_NS};
 use super::busy::Busy;
 use super::card::Card;
 use super::extras::Memory;
@@ -37,7 +33,7 @@ use super::record::Record;
 use super::slot::{NONE, Slots};
 use super::supervisor::Supervisor;
 use super::timers::{Timers, later};
-use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
+use super::{BLOCK_BYTES, Count, Engine, Error, Kind};
 use crate::host::{Auto, BusOp, Cause, Direction, Host, Step};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Lanes, Profile};
@@ -45,9 +41,12 @@ use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
 use classify::{Class, by_status};
+pub use classify::{RecoveryEvent, RecoveryStep};
 pub(super) use failed::Failed;
+pub use handshake::Handshake;
 pub(super) use help::Helping;
-use questions::{STATE_DOUBLINGS, STATE_INTERVAL_MAX_NS, STATE_QUESTIONS_MAX, STATE_WAIT_NS, state_pause_ns};
+pub use help::ServiceRequest;
+use questions::state_pause_ns;
 
 /// Longest time of an incident, in addition to the card's own times for a read and a write.
 const INCIDENT_NS: u64 = 12_000_000_000;
@@ -242,15 +241,6 @@ impl Incident {
             supervisor.tune_soon(timers);
         }
     }
-
-    /// Returns the most polls for the card's state. An erase or a flush may take much longer than
-    /// the controller's own timer.
-    pub fn questions_max<P: Profile>(&self, order_ns: u64) -> u32 {
-        let asked = (order_ns / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
-        // The card gets that time once: after a reset of the controller it has had the time.
-        let given = self.spent & 1 << RecoveryStep::Reset as u16 != 0;
-        if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
-    }
 }
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -306,23 +296,6 @@ impl<E, T: Lanes> Lane<E, T> {
                 how.longest_ns()
             }
             _ => card.flush_ns(self.has_control()),
-        }
-    }
-}
-
-impl Card {
-    /// Returns whether there is time for another try, and for the polls if that fails too.
-    /// Otherwise the incident would exceed its time.
-    pub fn has_time(&self, timers: &Timers, now_ns: u64) -> bool {
-        let card_ns = self.plan().longest_ns();
-        !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
-    }
-
-    /// Returns the time limit of a flush of the card's cache, if a control request has failed.
-    pub fn flush_ns(&self, of_control: bool) -> u64 {
-        match self.target().map(|t| t.flush) {
-            Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,
-            _ => 0,
         }
     }
 }

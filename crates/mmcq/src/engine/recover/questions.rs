@@ -1,5 +1,12 @@
 //! Polls for the state of a card after an error: how many, and for how long.
 
+use super::super::FlushBy;
+use super::super::bus::SLACK_NS;
+use super::super::card::Card;
+use super::super::timers::Timers;
+use super::{Incident, RecoveryStep};
+use crate::sched::Profile;
+
 /// Time between the first polls of the card's state. The pause doubles after each 16 polls, seven
 /// times in all: it is about a tenth of the wait so far.
 const STATE_INTERVAL_NS: u32 = 200_000;
@@ -13,6 +20,34 @@ pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
 /// Returns the time from this poll to the next.
 pub(super) fn state_pause_ns(questions: u32) -> u64 {
     u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
+}
+
+impl Card {
+    /// Returns whether there is time for another try, and for the polls if that fails too.
+    /// Otherwise the incident would exceed its time.
+    pub fn has_time(&self, timers: &Timers, now_ns: u64) -> bool {
+        let card_ns = self.plan().longest_ns();
+        !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
+    }
+
+    /// Returns the time limit of a flush of the card's cache, if a control request has failed.
+    pub fn flush_ns(&self, of_control: bool) -> u64 {
+        match self.target().map(|t| t.flush) {
+            Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,
+            _ => 0,
+        }
+    }
+}
+
+impl Incident {
+    /// Returns the most polls for the card's state. An erase or a flush may take much longer than
+    /// the controller's own timer.
+    pub fn questions_max<P: Profile>(&self, order_ns: u64) -> u32 {
+        let asked = (order_ns / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
+        // The card gets that time once: after a reset of the controller it has had the time.
+        let given = self.spent & 1 << RecoveryStep::Reset as u16 != 0;
+        if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
+    }
 }
 
 #[cfg(test)]

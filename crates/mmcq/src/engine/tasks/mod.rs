@@ -24,7 +24,6 @@ mod failed;
 mod halted;
 mod hosted;
 mod steps;
-
 use super::batch::{Batch, Limits};
 use super::blockers::TASKS;
 use super::bus::{NO_PHASE, SLACK_NS};
