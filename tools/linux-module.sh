@@ -1,11 +1,11 @@
 #!/bin/bash
-# linux-module.sh [--parts | --initrd FILE]: builds mmcq.ko (linux/) for Debian's kernel, and boots
+# linux-module.sh [--parts | --initrd]: builds mmcq.ko (linux/) for Debian's kernel, and boots
 # that kernel once in QEMU, with QEMU's own controllers: one with an SD card, one with an eMMC, one
 # without a card. The guest makes a file system, fills it and checks it; uses the eMMC's boot areas
 # and RPMB (mmc-utils); unbinds the controllers from the driver under load, and binds them again;
 # lets them sleep; and unloads the module. The exit status is 2 if a part is missing. With --parts
-# the script only gets and checks the parts; with --initrd it only builds the first file system of
-# the machine.
+# the script only gets and checks the parts; with --initrd it only builds the file INITRD, the first
+# file system of the machine.
 #
 # LINUX=backports: the newer kernel of Debian's backports (tools/linux-backports.sh).
 set -euo pipefail

@@ -107,7 +107,7 @@ impl Task {
                     .map(|(_, free)| (free.before * factor).ln())
                     .collect();
                 let other = self.at(&begin, Some(&from), told)?;
-                if other.1.cost < best.1.cost {
+                if other.1.is_better(&best.1) {
                     best = other;
                 }
             }
@@ -116,7 +116,7 @@ impl Task {
         // else fitted again.
         let mut ranges = vec![None; values];
         for (at, free) in self.free.iter().enumerate() {
-            let mut tried = vec![(best.0[at].unwrap_or(free.before), best.1.squares())];
+            let mut tried = vec![(best.0[at].unwrap_or(free.before), best.1.clone())];
             for step in &free.steps {
                 if best.0[at] == Some(*step) {
                     continue;
@@ -125,16 +125,18 @@ impl Task {
                 steps[at] = Some(*step);
                 let from = best.1.at.clone();
                 let other = self.at(&steps, Some(&from), told)?;
-                tried.push((*step, other.1.squares()));
-                if other.1.squares() < best.1.squares() {
+                tried.push((*step, other.1.clone()));
+                if other.1.is_better(&best.1) {
                     best = other;
                 }
             }
             if !free.steps.is_empty() {
                 // Increase of the sum of squares at the border of the 95 % interval of one value
                 // (chi-square 3.84).
-                let most = best.1.squares() + 3.84 * best.1.scale.powi(2);
-                let likely = tried.iter().filter(|(_, squares)| *squares <= most).map(|(step, _)| *step);
+                let scale = best.1.scale;
+                let most = best.1.cost(scale) + 3.84;
+                let likely =
+                    tried.iter().filter(|(_, other)| other.cost(scale) <= most).map(|(step, _)| *step);
                 ranges[at] = Some(likely.fold((f64::MAX, 0.0), |(a, b): (f64, f64), x| (a.min(x), b.max(x))));
             }
         }
@@ -233,14 +235,6 @@ impl Task {
             held: cells(&self.held, &held, None),
             scale: solution.scale,
         })
-    }
-}
-
-impl Solution {
-    /// Returns the cost of the solution without the division by its scale, so that solutions with
-    /// different steps can be compared.
-    fn squares(&self) -> f64 {
-        self.cost * self.scale * self.scale
     }
 }
 

@@ -64,15 +64,39 @@ pub struct Solution {
     /// Standard deviation of a measured figure, computed from the residuals; never below the
     /// expected noise.
     pub scale: f64,
-    /// Cost at the solution: the robust (Huber) sum of squares of the residuals, and the squares of
-    /// the pull.
-    pub cost: f64,
+    /// Differences between the model's and the measured figures, in logarithms.
+    residuals: Vec<f64>,
+    /// Standard deviation of the residuals, computed from the median of their sizes.
+    robust: f64,
+    /// Sum of the squares of the pull.
+    pull: f64,
     /// Half of the width of each value's 95 % interval, in logarithms; infinite: these figures do
     /// not determine the value.
     pub half: Vec<f64>,
     /// For each value, the index of the value that it can be traded for: both can change together
     /// with little effect on the figures.
     pub traded: Vec<Option<usize>>,
+}
+
+impl Solution {
+    /// Returns the robust (Huber) sum of squares of the residuals, in units of this standard
+    /// deviation, plus the squares of the pull.
+    pub fn cost(&self, scale: f64) -> f64 {
+        self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
+    }
+
+    /// Returns whether this solution agrees better with the figures than the other one. Both costs
+    /// are in units of the same standard deviation, that of the better residuals: in units of its
+    /// own, a solution with large residuals would cost no more than one with small residuals.
+    pub fn is_better(&self, other: &Solution) -> bool {
+        let scale = self.robust.min(other.robust);
+        self.cost(scale) < other.cost(scale)
+    }
+}
+
+fn huber(residual: f64, scale: f64) -> f64 {
+    let size = (residual / scale).abs();
+    if size <= HUBER { size * size } else { HUBER * (2.0 * size - HUBER) }
 }
 
 /// Finds the values with which the model's figures agree best with the measured figures. The search
@@ -161,13 +185,12 @@ impl Problem<'_> {
     }
 
     fn cost(&self, at: &[f64], figures: &[f64], scale: f64) -> f64 {
-        let huber = |residual: f64| {
-            let size = (residual / scale).abs();
-            if size <= HUBER { size * size } else { HUBER * (2.0 * size - HUBER) }
-        };
-        let of_figures: f64 = self.residuals(figures).map(huber).sum();
-        let of_pull: f64 = at.iter().zip(self.before).map(|(x, from)| ((x - from) / PULL).powi(2)).sum();
-        of_figures + of_pull
+        self.residuals(figures).map(|residual| huber(residual, scale)).sum::<f64>() + self.pull(at)
+    }
+
+    /// Returns the sum of the squares of the pull that holds each value near its start value.
+    fn pull(&self, at: &[f64]) -> f64 {
+        at.iter().zip(self.before).map(|(x, from)| ((x - from) / PULL).powi(2)).sum()
     }
 
     fn weights(&self, figures: &[f64], scale: f64) -> Vec<f64> {
@@ -268,12 +291,12 @@ impl Problem<'_> {
         // them.
         let spread = (EXPECTED * self.noise * self.noise + squares) / (EXPECTED + left as f64);
         let scale = spread.sqrt().max(self.noise);
-        let cost = self.cost(&at, &figures, robust);
+        let (residuals, pull) = (self.residuals(&figures).collect(), self.pull(&at));
         let information = information(&jacobian, &weights, scale);
         let (variances, traded) = variances(&information);
         let quantile = quantile(EXPECTED as usize + left);
         let half = variances.iter().map(|variance| quantile * variance.sqrt()).collect();
-        Ok(Solution { at, model: figures, weights, jacobian, scale, cost, half, traded })
+        Ok(Solution { at, model: figures, weights, jacobian, scale, residuals, robust, pull, half, traded })
     }
 }
 
@@ -344,6 +367,22 @@ mod tests {
 
     fn problem<'a>(measured: &'a [f64], before: &'a [f64], bounds: &'a [(f64, f64)]) -> Problem<'a> {
         Problem { measured, before, bounds, noise: 0.01 }
+    }
+
+    /// In units of its own residuals, the bad solution would cost less than the good one, whose
+    /// values are farther from the start.
+    #[test]
+    fn a_solution_with_small_residuals_is_better_than_one_with_large_residuals() {
+        let truth = [1000_f64.ln(), 7_f64.ln()];
+        let measured = affine(&[truth.to_vec()]).unwrap().remove(0);
+        let before = [20_f64.ln(), 6_f64.ln()];
+        let solved = |most: f64| {
+            let bounds = [(0.0, most.ln()), (0.0, 10.0)];
+            solve(&problem(&measured, &before, &bounds), &before, &mut affine).unwrap()
+        };
+        let (good, bad) = (solved(5000.0), solved(25.0));
+        assert!(good.is_better(&bad) && !bad.is_better(&good));
+        assert!(bad.cost(bad.robust) < good.cost(good.robust), "{bad:?} {good:?}");
     }
 
     #[test]
