@@ -20,6 +20,8 @@ struct area {
 	u32 partition;
 	/* The card is read-only, so `force_ro` cannot be 0. */
 	bool read_only;
+	/* The value of host->losses that this disk's user has been told of. */
+	int told;
 };
 
 static const struct {
@@ -78,11 +80,10 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	switch (req_op(rq)) {
 	case REQ_OP_READ:
 	case REQ_OP_WRITE: code = move(area, rq); break;
-	case REQ_OP_FLUSH: code = mmcq_flush(host->number); break;
+	case REQ_OP_FLUSH: code = mmcq_ko_flushed(host, &area->told, mmcq_flush(host->number)); break;
 	default: code = MMCQ_E_UNSUPPORTED;
 	}
-	if (code == MMCQ_E_MEMORY)
-		mmcq_ko_stop(host);
+	mmcq_ko_note(host, code);
 	if (code)
 		dev_warn_ratelimited(&host->pci->dev, "%s: %u blocks at %llu: %s\n", area->gendisk->disk_name, blk_rq_sectors(rq),
 				     (u64)blk_rq_pos(rq), mmcq_error_name(code));
@@ -143,6 +144,7 @@ static int add_area(struct disk *disk, int which, u32 blocks)
 	area->disk = disk;
 	area->partition = all[which].partition;
 	area->read_only = disk->card.read_only;
+	area->told = atomic_read(&disk->host->losses);
 	area->tags = (struct blk_mq_tag_set) {
 		.ops = &queue_ops, .nr_hw_queues = 1, .queue_depth = 2, .numa_node = NUMA_NO_NODE, .timeout = TIMEOUT_S * HZ,
 		.flags = BLK_MQ_F_SHOULD_MERGE | BLK_MQ_F_NO_SCHED_BY_DEFAULT | BLK_MQ_F_BLOCKING,
@@ -198,6 +200,7 @@ void mmcq_ko_add_areas(struct disk *disk)
 		if (code == MMCQ_E_UNSUPPORTED)
 			continue;
 		if (code) {
+			mmcq_ko_note(disk->host, code);
 			dev_err(device, "%s: %s\n", all[which].name, mmcq_error_name(code));
 			continue;
 		}

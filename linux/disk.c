@@ -29,6 +29,20 @@ blk_status_t mmcq_ko_status(int32_t code)
 	}
 }
 
+/* Returns the result of a flush for the user of one disk. The library reports a loss of the card's
+ * cache to one call only, so the next flush of each other disk of the card reports it as well. */
+int32_t mmcq_ko_flushed(struct host *host, int *told, int32_t code)
+{
+	bool is_loss = code == MMCQ_E_CACHE_LOST || code == MMCQ_E_CARD;
+	int losses = is_loss ? atomic_inc_return(&host->losses) : atomic_read(&host->losses);
+
+	if (!code && losses != *told)
+		code = MMCQ_E_CACHE_LOST;
+	if (is_loss || code == MMCQ_E_CACHE_LOST)
+		*told = losses;
+	return code;
+}
+
 static void done(struct mmcq_request *request, int32_t code)
 {
 	struct command *command = container_of(request, struct command, request);
@@ -36,10 +50,9 @@ static void done(struct mmcq_request *request, int32_t code)
 	struct pci_dev *pci = command->host->pci;
 	bool here;
 
-	if (code == MMCQ_E_MEMORY)
-		mmcq_ko_stop(command->host);
-	else if (code == MMCQ_E_REMOVED || code == MMCQ_E_NO_CARD || code == MMCQ_E_CHANGED)
-		mmcq_ko_lost_card(command->host);
+	if (request->op == MMCQ_FLUSH || code == MMCQ_E_CACHE_LOST)
+		code = mmcq_ko_flushed(command->host, &((struct disk *)rq->q->queuedata)->told, code);
+	mmcq_ko_note(command->host, code);
 	if (code)
 		dev_warn_ratelimited(&pci->dev, "%s of %u blocks at %llu: %s\n", request->op == MMCQ_READ ? "read" : "request", request->blocks,
 				     request->lba, mmcq_error_name(code));
@@ -91,6 +104,7 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 		atomic_inc(&disk->host->changes);
 	code = mmcq_submit(disk->host->number, &command->request);
 	if (code) {
+		mmcq_ko_note(disk->host, code);
 		if (command->request.op != MMCQ_READ)
 			atomic_dec(&disk->host->changes);
 		mmcq_ko_unmap_request(rq);
@@ -151,6 +165,7 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 		return -ENOMEM;
 	disk->host = host;
 	disk->card = *card;
+	disk->told = atomic_read(&host->losses);
 	mutex_init(&disk->areas.lock);
 	disk->tags = (struct blk_mq_tag_set) {
 		.ops = &queue_ops, .nr_hw_queues = 1, .queue_depth = MMCQ_SLOTS, .numa_node = NUMA_NO_NODE, .timeout = TIMEOUT_S * HZ,
@@ -230,6 +245,8 @@ void mmcq_ko_remove_disk(struct host *host)
 	/* No request is under way any more, so the library does not call mmcq_ko_piece for this
 	 * disk. */
 	WRITE_ONCE(host->disk, NULL);
+	/* The library may be in mmcq_ko_piece for a transfer of its own, with its lock held. */
+	synchronize_rcu();
 	mmcq_ko_free_areas(disk);
 	put_disk(disk->gendisk);
 }
@@ -270,7 +287,9 @@ void mmcq_ko_wake(struct host *host)
 		/* Card detection may take some milliseconds after the controller was off. */
 		for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
 			msleep(TRY_MS);
-		if (!bring_up(host, &card) && is_same(&card, disk)) {
+		/* A disk whose card was out before the sleep has no blocks, and stays out: the look
+		 * makes a new one. */
+		if (get_capacity(disk->gendisk) && !bring_up(host, &card) && is_same(&card, disk)) {
 			/* Events from before are about the bring-up of this card. */
 			WRITE_ONCE(host->went, false);
 			WRITE_ONCE(disk->refuses, false);
@@ -291,6 +310,8 @@ static void card_came(struct host *host)
 	int error;
 
 	mmcq_ko_remove_disk(host);
+	/* All requests of the old disk have ended, and have set this once more. */
+	WRITE_ONCE(host->went, false);
 	code = bring_up(host, &card);
 	if (code) {
 		dev_err(&host->pci->dev, "no card could be brought up: %s\n", mmcq_error_name(code));
@@ -307,7 +328,7 @@ static void card_went(struct host *host)
 {
 	struct disk *disk = host->disk;
 
-	if (!disk || disk->refuses)
+	if (!disk || !get_capacity(disk->gendisk))
 		return;
 	WRITE_ONCE(disk->refuses, true);
 	set_capacity_and_notify(disk->gendisk, 0);
@@ -319,6 +340,10 @@ void mmcq_ko_look(struct work_struct *work)
 	struct host *host = container_of(work, struct host, look);
 
 	mutex_lock(&host->looking);
+	if (READ_ONCE(host->leaving)) {
+		mutex_unlock(&host->looking);
+		return;
+	}
 	if (READ_ONCE(host->went) || mmcq_card_present(host->number) != 1)
 		card_went(host);
 	/* The disk itself refuses requests from here on. */

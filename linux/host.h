@@ -77,6 +77,8 @@ struct disk {
 	struct dentry *report;
 	/* The slot is empty or has another card, so this disk refuses all requests. */
 	bool refuses;
+	/* The value of host->losses that this disk's user has been told of. */
+	int told;
 };
 
 struct host;
@@ -123,6 +125,8 @@ struct host {
 	/* A card was removed since the last look at the slot: until the next look all requests are
 	 * refused, so that none reaches another card. */
 	bool went;
+	/* Number of losses of the card's cache that the library has reported, to any caller. */
+	atomic_t losses;
 	/* No reset stops the controller, so it does not get to memory any more. All requests are
 	 * refused until the driver is bound again. */
 	bool stopped;
@@ -150,8 +154,7 @@ void mmcq_ko_unmap_request(struct request *rq);
 const struct kind *mmcq_ko_reader(const struct pci_dev *pci);
 
 /* pci.c */
-void mmcq_ko_lost_card(struct host *host);
-void mmcq_ko_stop(struct host *host);
+void mmcq_ko_note(struct host *host, int32_t code);
 
 /* disk.c */
 void mmcq_ko_look(struct work_struct *work);
@@ -159,6 +162,7 @@ void mmcq_ko_remove_disk(struct host *host);
 void mmcq_ko_freeze(struct host *host);
 void mmcq_ko_wake(struct host *host);
 blk_status_t mmcq_ko_status(int32_t code);
+int32_t mmcq_ko_flushed(struct host *host, int *told, int32_t code);
 
 /* areas.c */
 void mmcq_ko_add_areas(struct disk *disk);

@@ -91,20 +91,27 @@ static void look_soon(struct host *host)
 		queue_work(system_freezable_wq, &host->look);
 }
 
-/* The library has lost the card, perhaps without an event of the slot's switch. */
-void mmcq_ko_lost_card(struct host *host)
+/* Handles results of the library that concern the whole slot. */
+void mmcq_ko_note(struct host *host, int32_t code)
 {
-	WRITE_ONCE(host->went, true);
-	look_soon(host);
-}
-
-/* No reset stops the controller. The memory of its request goes to other users now, so the
- * controller must not access memory any more. */
-void mmcq_ko_stop(struct host *host)
-{
-	WRITE_ONCE(host->stopped, true);
-	pci_clear_master(host->pci);
-	dev_err(&host->pci->dev, "no reset stops the controller: all requests are refused until the driver is bound again\n");
+	switch (code) {
+	case MMCQ_E_MEMORY:
+		/* No reset stops the controller. The memory of its request goes to other users now,
+		 * so the controller must not access memory any more. */
+		WRITE_ONCE(host->stopped, true);
+		pci_clear_master(host->pci);
+		dev_err(&host->pci->dev, "no reset stops the controller: all requests are refused until the driver is bound again\n");
+		break;
+	case MMCQ_E_REMOVED:
+	case MMCQ_E_NO_CARD:
+	case MMCQ_E_CHANGED:
+		/* The library has lost the card, perhaps without an event of the slot's switch. */
+		WRITE_ONCE(host->went, true);
+		look_soon(host);
+		break;
+	default:
+		break;
+	}
 }
 
 static void card_event(void *context, int32_t present)
@@ -316,6 +323,8 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 		goto no_irq;
 	}
 	host->irq = pci_irq_vector(pci, 0);
+	/* No look before the interrupt is there; the first one is scheduled below. */
+	host->leaving = true;
 	code = open_library(host);
 	if (code) {
 		error = -ENODEV;
@@ -333,6 +342,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	}
 	snprintf(name, sizeof(name), "%u", host->number);
 	host->debug = debugfs_create_file(name, 0444, debug_root, host, &state_fops);
+	WRITE_ONCE(host->leaving, false);
 	look_soon(host);
 	return 0;
 not_open:
@@ -350,7 +360,9 @@ static void gone(struct pci_dev *pci)
 	WRITE_ONCE(host->leaving, true);
 	debugfs_remove(host->debug);
 	cancel_work_sync(&host->look);
+	mutex_lock(&host->looking);
 	mmcq_ko_remove_disk(host);
+	mutex_unlock(&host->looking);
 	code = close_library(host);
 	free_irq(host->irq, host);
 	pci_free_irq_vectors(pci);
@@ -370,7 +382,8 @@ static int suspend(struct device *device)
 	mmcq_ko_freeze(host);
 	/* Flushes the card's cache, announces to the card that its supply will be switched off, and
 	 * closes the controller. */
-	close_library(host);
+	if (close_library(host) == MMCQ_E_CACHE_LOST)
+		atomic_inc(&host->losses);
 	return 0;
 }
 

@@ -102,11 +102,11 @@ static int carry_out(struct disk *disk, struct exchange *exchange)
 
 	mutex_lock(&areas->lock);
 	code = MMCQ_E_NO_CARD;
-	if (!READ_ONCE(disk->refuses) && !READ_ONCE(disk->host->went) && !READ_ONCE(disk->host->stopped))
+	if (!READ_ONCE(disk->refuses) && !READ_ONCE(disk->host->went) && !READ_ONCE(disk->host->stopped)) {
 		code = mmcq_rpmb_relay(disk->host->number, &rpmb, &exchange->counts, exchange->frames);
+		mmcq_ko_note(disk->host, code);
+	}
 	mutex_unlock(&areas->lock);
-	if (code == MMCQ_E_MEMORY)
-		mmcq_ko_stop(disk->host);
 	if (code)
 		dev_warn_ratelimited(&disk->host->pci->dev, "RPMB: %s\n", mmcq_error_name(code));
 	return error_of(code);
@@ -207,6 +207,7 @@ void mmcq_ko_add_rpmb(struct disk *disk)
 	if (code == MMCQ_E_UNSUPPORTED)
 		return;
 	if (code) {
+		mmcq_ko_note(disk->host, code);
 		dev_err(device, "RPMB: %s\n", mmcq_error_name(code));
 		return;
 	}

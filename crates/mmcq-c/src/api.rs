@@ -475,7 +475,8 @@ pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction)
     Ok(by_dma)
 }
 
-/// Returns the length of the memory in bytes; `None` if it cannot be used.
+/// Returns the length in bytes of memory for `blocks` blocks. `None` if `blocks` is 0, `memory` is
+/// null, the length is too large for the engine, or the memory passes the end of the address space.
 pub(crate) fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
     let bytes = usize::try_from(u64::from(blocks) * u64::from(BLOCK_BYTES)).ok()?;
     // The engine counts bytes in 32 bits, and a slice covers at most half the address space.

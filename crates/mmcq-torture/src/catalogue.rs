@@ -1,9 +1,10 @@
 //! The table of known failures: what proves that the stack survives each, how often it was tried,
 //! and how long the worst recovery took.
 //!
-//! The sweeps execute failures that a single strike can cause. Power cuts, replaced cards and
-//! clocks have their own campaigns. Tests prove the remaining ones, and their names are here;
-//! `tests/torture.rs` checks that these tests exist.
+//! The sweeps execute failures that a single strike can cause. Power cuts, replaced cards,
+//! and clocks that wrap have their own campaigns. For the remaining failures single tests prove that
+//! the stack survives; the table has their names, and `tests/torture.rs` checks that these tests
+//! exist.
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;

@@ -50,7 +50,7 @@ pub struct Outcome {
     pub stakes: Vec<(u64, u64)>,
     /// Number of events at which a power cut would have the same results as at the event before.
     pub same_stakes: u64,
-    /// Number of the event at which the last request was submitted.
+    /// How many events had happened when the last request was submitted.
     pub all_asked: u64,
     /// Number of events of each point: before the first fault, at each new step of recovery, and at
     /// the end of recovery ([`Case::dry`](super::case::Case::dry)).

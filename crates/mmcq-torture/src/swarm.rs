@@ -33,7 +33,8 @@ impl Swarm {
         Wishes { faults: self.faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: self.card }
     }
 
-    /// Executes this share of the campaign. Calls `progress` with the requests of each case.
+    /// Executes this share of the campaign. After each case calls `progress` with the
+    /// number of requests of that case.
     pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Score {
         let wishes = self.wishes();
         until(&self.share, progress, &|seed| Case::draw(seed, &wishes))

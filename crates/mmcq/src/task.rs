@@ -354,8 +354,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.poll();
     }
 
-    /// Ends the use of the engine, and returns the waker of the first request that is complete.
-    /// `None`: there is nothing to wake.
+    /// Takes the waker of the completed request with the lowest slot number. Returns it with all
+    /// else that must be woken after the lock is released. `None`: there is nothing to wake.
     #[inline]
     fn leave(
         &self,

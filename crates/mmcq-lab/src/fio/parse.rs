@@ -149,7 +149,8 @@ pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobF
 }
 
 impl Reader<'_> {
-    /// Handles the arguments of a command line.
+    /// Reads the arguments of a fio command line into this reader: first all options, then the job
+    /// files that the arguments name.
     fn command_line(&mut self, args: &[String]) -> Result<(), ParseError> {
         self.section = Section::Global;
         let mut files: Vec<(&str, Place)> = Vec::new();

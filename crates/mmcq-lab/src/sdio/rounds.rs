@@ -117,8 +117,8 @@ impl Log {
         self.at = Some((next, self.steps[next].bytes.saturating_sub(bytes)));
     }
 
-    /// Adds the time between two commands of a packet, from the end of the first to `start_ns`, the
-    /// start of the second.
+    /// Adds the gap before a command to the packet's sum of gaps. The gap lasts from `end_ns`, the end
+    /// of the command before it, to `start_ns`.
     fn gap(&mut self, start_ns: u64) {
         self.between_ns += start_ns.saturating_sub(self.end_ns);
         self.gaps += 1;

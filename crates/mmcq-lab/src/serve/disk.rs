@@ -124,7 +124,8 @@ impl Progress {
     }
 }
 
-/// Job with a request in the engine, and its total number of bytes.
+/// A job that has a request in the engine. `total`: number of bytes of the whole job, not of this
+/// request; 0 for a flush and a trim.
 struct Running {
     id: SlotId,
     progress: Progress,

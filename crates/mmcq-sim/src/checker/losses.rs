@@ -1,4 +1,4 @@
-//! How the checker learns of losses while the host continues.
+//! Tells the checker that the card has lost data, or may have, while the host was not switched off.
 
 use super::Checker;
 

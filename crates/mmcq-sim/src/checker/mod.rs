@@ -533,8 +533,8 @@ impl Checker {
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks that a request named this sector, which the medium reports as written or erased.
-    /// `partition` is a number as in PARTITION_CONFIG of an eMMC.
+    /// Checks that some request was to change this sector, since the medium reports that the sector
+    /// was written or erased. `partition` is a number as in PARTITION_CONFIG of an eMMC.
     pub fn touched(&self, partition: u8, sector: u64) -> Result<(), Violation> {
         let lba = place(partition, sector);
         let page = self.pages.get(&(lba / PAGE as u64));

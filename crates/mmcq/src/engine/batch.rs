@@ -33,8 +33,8 @@ pub(super) struct Limits {
     pub blocks: u32,
     /// Most blocks of a transfer of several requests.
     pub merged_blocks: u32,
-    /// Most blocks of a transfer of several requests if a younger one would join while an older one
-    /// stays behind.
+    /// Most blocks of a transfer, together with a request that would join it, if an older request
+    /// still waits and is not in the transfer.
     pub fair_blocks: u32,
     pub segments: u16,
     /// The block before which no request may be added, because the transfer continues an open one;

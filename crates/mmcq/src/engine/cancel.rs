@@ -41,8 +41,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl Durability {
-    /// If no client has read the result of this flush, lets the next flush report the loss or the
-    /// late error that this flush was to report.
+    /// Called for a request whose result no client will read. If the result is that the card's cache
+    /// was lost, or the late error that a flush reports, keeps it, so that the next flush reports it.
     #[cold]
     pub fn owe_untold(&mut self, slot: &Slot) {
         match (slot.kind(), slot.result()) {

@@ -57,7 +57,8 @@ impl Functions {
         if self.asks { self.waker.take() } else { None }
     }
 
-    /// Returns whether phases of functions have gone before waiting memory requests.
+    /// Returns whether the last phase belonged to a function, and was sent while a memory request
+    /// waited.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.run != 0

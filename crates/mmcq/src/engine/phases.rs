@@ -402,8 +402,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         cramped
     }
 
-    /// Starts watching for the end of busy: the data are over, the card may program for a while,
-    /// and the host does not see when it is ready.
+    /// Starts watching for the end of the card's busy, which no interrupt shows: by the level of DAT0
+    /// or by CMD13.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);
         self.incident.failed_mut().forget_status();

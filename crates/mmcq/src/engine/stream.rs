@@ -52,7 +52,7 @@ pub enum Close {
     End,
     /// The transfer has reached the end of the card.
     Edge,
-    /// The queue was suspended or halted.
+    /// The platform has suspended or halted the engine.
     Stop,
     /// The controller asked for a new tuning.
     Retune,

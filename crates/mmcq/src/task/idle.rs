@@ -119,7 +119,7 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// Returns whether the turn after this sleep is wanted, and forgets
+    /// Returns whether the thread is to do its turn after this sleep: false once after a call of
     /// [`skip_turn`](Self::skip_turn).
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()

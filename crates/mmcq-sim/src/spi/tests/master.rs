@@ -110,8 +110,8 @@ impl Master {
         bytes
     }
 
-    /// Sends a byte FFh and the command frame. Returns the response that comes within eight bytes;
-    /// 0xff if none comes.
+    /// Sends a byte FFh and the command frame. Returns the response, which may come after up
+    /// to eight bytes FFh; 0xff if none comes.
     pub fn command(&mut self, index: u8, arg: u32) -> u8 {
         self.send(&[0xff]);
         self.send(&frame(index, arg));

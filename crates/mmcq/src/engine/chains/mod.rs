@@ -7,7 +7,7 @@
 //! own, a request that has failed before, or a request on the same blocks as another where one of
 //! the two writes. So all rules of order hold as without chains.
 //!
-//! All requests of a chain end together. So a chain has at most half as many links as requests wait:
+//! All requests of a chain end together. So a chain has at most half as many links as requests wait (rounded up, and two are allowed):
 //! while their clients are notified, the next chain runs. *Written bound: a chain has at most 16
 //! transfers, and no more blocks than merged requests may have; each transfer has the time limit
 //! that it has alone.*

@@ -31,7 +31,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
 
     /// Writes descriptors for the first `bytes` bytes of the segments. Returns the number of bytes
     /// of the table in use. `None` if the segments have fewer bytes, the table has too few
-    /// descriptors, or no descriptor can hold an address.
+    /// descriptors, or the address or length of a part cannot be written into a descriptor.
     #[inline]
     pub(super) fn build(
         &mut self,

@@ -45,8 +45,8 @@ pub enum OpenWrites {
     /// No write stays open: each write is closed.
     #[default]
     No,
-    /// SDMA stops at boundaries, and each request ends at a block gap. Memory must consist of whole
-    /// 4 KiB pages.
+    /// SDMA stops at boundaries, and each request ends at a block gap. Only a write whose memory
+    /// consists of whole 4 KiB pages is kept open.
     Gap,
     /// Later data are sent as the data of a CMD13. Any memory is allowed.
     Carrier,
@@ -56,7 +56,8 @@ pub enum OpenWrites {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamConfig {
-    /// Whether reads stay open, by stops of SDMA. Memory must consist of whole 4 KiB pages.
+    /// Whether reads stay open, by stops of SDMA. Only a read whose memory consists of whole 4 KiB
+    /// pages is kept open.
     pub reads: bool,
     /// How writes stay open.
     pub writes: OpenWrites,
