@@ -14,8 +14,8 @@ mkdir -p "$OUT"
 # unstable Rust, as in the kernel itself.
 export RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$root/target/kernel
 # A newer kernel lets the processor check that an indirect jump lands on an ENDBR instruction (IBT), which a table of jumps does not.
-tables=-Cjump-tables=no
-rustc -C help | grep -q jump-tables || tables=-Zno-jump-tables
+tables=-Zno-jump-tables
+case $(rustc -C help) in *jump-tables*) tables=-Cjump-tables=no ;; esac
 export RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=yes -Cforce-unwind-tables=no -Zplt=yes -Zcf-protection=branch $tables"
 (cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rpmb,rtsx \
   --target "$RUST_TARGET" -Zbuild-std=core)
