@@ -1,6 +1,6 @@
 #!/bin/bash
 # core.sh: builds the stack as one relocatable object for a kernel, OUT/core.o_shipped, and checks what a module's loader and a kernel's thread would
-# object to: relocations, floating point, names that nobody has, stack frames. `make core` calls it.
+# object to: relocations, floating point, names that the kernel does not have, stack frames. `make core` calls it.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 say() { echo "linux/core.sh: $*" >&2; }

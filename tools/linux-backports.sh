@@ -14,9 +14,10 @@ for program in apt-get apt-cache dpkg-deb; do
 done
 rm -rf "$store"
 mkdir -p "$store"/{apt/lists/partial,apt/cache/archives/partial,debs}
-cat >"$store/apt/list" <<E2
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main
-E2
+# From where this system gets its own packages.
+mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" { print $1; exit }')
+[ -n "$mirror" ] || { say "apt has no source for Debian's bookworm"; exit 2; }
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm-backports main" >"$store/apt/list"
 cat >"$store/apt/config" <<E2
 Dir::Etc::SourceList "$store/apt/list";
 Dir::Etc::SourceParts "/dev/null";

@@ -224,7 +224,7 @@ function has(name, value) {
   return field?.type === 'range' && Number(value) >= Number(field.min) && Number(value) <= Number(field.max);
 }
 
-// Of the fragment; what a link may not ask for, or nobody knows, is left out and named.
+// Reads the fragment. What a link may not ask for, or the page does not know, is left out and named.
 let begunWith = [];
 function remembered() {
   if (location.hash.length <= 1) return;

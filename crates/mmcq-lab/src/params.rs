@@ -75,8 +75,8 @@ const SWITCHES: [&str; 16] = [
 /// Beginnings of the keys of values on which times and rates of a run hang.
 const OF_TIMES: [&str; 5] = ["cost.", "share.", "card.flash.", "card.queue.", "card.packed."];
 
-/// Returns the keys of those values on which times and rates of a run may hang and that nobody has
-/// measured. A value of 0 or without a number is left out.
+/// Returns the keys of the priors (values that come from no measurement) on which times and rates of
+/// a run may depend. A value of 0 or without a number is left out.
 pub fn priors(all: &[Param]) -> Vec<&str> {
     let counts = |param: &&Param| {
         let number = param.value.as_ref().and_then(|v| v.as_float().or(v.as_integer().map(|n| n as f64)));

@@ -456,7 +456,7 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
     let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
     run(&mut e, 0);
     assert_eq!(ended(&mut e, there), Ok(4096), "the visit itself went well");
-    // Without a supervisor nobody can initialise the card again.
+    // Without a supervisor the card is not initialised again: the engine cannot do that.
     run(&mut e, 1 << 40);
     assert_eq!(e.submit(write(8, 8, 2), 1 << 40).unwrap_err().0, Error::Dead);
     assert_eq!(world.borrow().areas[&1], vec![7; 64 * 512]);

@@ -60,8 +60,8 @@ impl Run<'_> {
         // The recovery may initialise a card that twice does not obey the switch back from another
         // partition: such a card is in another state than the engine expects.
         let astray = judge.bad.len() >= 2 && judge.asked.iter().any(|asked| asked.area != 0);
-        // Without a supervisor nobody executes a request for initialisation, so the card counts
-        // too.
+        // Without a supervisor the engine's request for initialisation is not executed, so the
+        // card's own count must be above 0, too.
         let initialised = reinit + cycles > 0 && card.initialised > 0;
         if initialised && !state_lost && !astray && judge.bad_in_help == 0 {
             judge.violation("a card that was well was initialised again");
