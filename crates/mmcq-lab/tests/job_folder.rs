@@ -1,6 +1,7 @@
 //! Temporary folder with a job, in which tests run commands.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 pub struct JobFolder(tempfile::TempDir);
 
@@ -19,4 +20,18 @@ impl JobFolder {
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
+}
+
+/// Runs the laboratory in this folder, with a command line whose words have blanks between them.
+pub fn mmcq(folder: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    command.current_dir(folder).args(line.split_whitespace()).output().unwrap()
+}
+
+/// Returns the standard output of a command that must succeed.
+pub fn well(folder: &Path, line: &str) -> String {
+    let output = mmcq(folder, line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{line}: {said}");
+    String::from_utf8(output.stdout).unwrap()
 }

@@ -1,6 +1,7 @@
 //! Tests pages: one file contains all, loads nothing, and carries the data. It is written
 //! completely or not at all.
 
+use crate::job_folder;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,16 +19,12 @@ impl Folder {
     }
 
     fn mmcq(&self, line: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-        command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
+        job_folder::mmcq(self.0.path(), line)
     }
 
     /// Returns the standard output of a command that must succeed.
     fn well(&self, line: &str) -> String {
-        let output = self.mmcq(line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{line}: {said}");
-        String::from_utf8(output.stdout).unwrap()
+        job_folder::well(self.0.path(), line)
     }
 
     /// Runs the laboratory with a command line that it must refuse. Checks for exit code 2 and one

@@ -1,7 +1,8 @@
 //! Tests that pictures and pages say what they show, and show what the program says.
 
+use crate::job_folder;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::Output;
 
 const JOB: &str = "[four]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=2M\nrw=randrw\niodepth=4\nioengine=libaio\n\
                    numjobs=4\nruntime=20ms\ntime_based\n";
@@ -24,15 +25,11 @@ impl Folder {
     }
 
     fn mmcq(&self, line: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-        command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
+        job_folder::mmcq(self.0.path(), line)
     }
 
     fn well(&self, line: &str) -> String {
-        let output = self.mmcq(line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{line}: {said}");
-        String::from_utf8(output.stdout).unwrap()
+        job_folder::well(self.0.path(), line)
     }
 
     /// Returns the line with which the program refuses a command.

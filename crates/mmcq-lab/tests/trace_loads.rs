@@ -1,9 +1,10 @@
 //! Tests traces as loads: traces of Perfetto are read, a sweep runs them, and a card is fitted to
 //! their D2C times.
 
+use crate::job_folder;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 struct Folder(tempfile::TempDir);
 
@@ -21,15 +22,11 @@ impl Folder {
     }
 
     fn mmcq(&self, line: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-        command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
+        job_folder::mmcq(self.0.path(), line)
     }
 
     fn well(&self, line: &str) -> String {
-        let output = self.mmcq(line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{line}: {said}");
-        String::from_utf8(output.stdout).unwrap()
+        job_folder::well(self.0.path(), line)
     }
 
     fn json(&self, line: &str) -> Value {
