@@ -1,9 +1,11 @@
 //! Tests with little room for DMA mappings: waiting requests may use all of it, but the request
 //! whose turn it is always gets a mapping, above all a request of the recovery.
 
+use crate::lane::{Driver, Machine};
 use crate::rig;
 use mmcq::card::Options;
 use mmcq::engine::{Error, RecoveryStep};
+use mmcq::sched::{Fifo, Queued};
 use mmcq_sim::memory::MemoryConfig;
 use mmcq_sim::sdhci::SdhciConfig;
 use rig::Rig;
@@ -54,6 +56,21 @@ fn whatever_waits_gets_its_mapping_when_its_turn_has_come() {
                     rig.checked();
                 }
             }
+        }
+    }
+}
+
+/// Checks a card's queue that holds all mappings: a request that finds none waits until a task ends.
+#[test]
+fn tasks_on_the_card_give_their_mappings_to_the_next_requests() {
+    for bytes in (0x3000..0x8000).step_by(0x800) {
+        let sees = MemoryConfig { end: MemoryConfig::BITS32.base + bytes, ..MemoryConfig::BITS32 };
+        let machine =
+            Machine::<Driver, _, 16>::seeing(sees, "emmc-queue", true, Queued(Fifo)).with_emmc_queue();
+        assert!(machine.depth > 4);
+        for _ in 0..4 {
+            let ids: Vec<_> = (0..16).map(|n| machine.read(1000 * n, 0)).collect();
+            assert_eq!(machine.finish(&ids), 0, "{bytes} bytes");
         }
     }
 }

@@ -299,3 +299,17 @@ fn merged_writes_to_a_card_without_cmd25_arrive() {
     assert!(all.chunks(2048).zip(1u8..).all(|(four, n)| four.iter().all(|&byte| byte == n)));
     rig.checked();
 }
+
+/// Checks an eMMC that refuses to switch its cache or its large erase groups on: it works without.
+#[test]
+fn a_device_that_refuses_what_is_optional_works_without() {
+    for index in [33, 175] {
+        let text = with("emmc-51-full", &format!("refused_switches = [{index}]"));
+        let rig = emmc(&text);
+        let card = rig.bring_up(Options::DEFAULT).unwrap();
+        let Family::Emmc(family) = card.family else { panic!("{:?}", card.family) };
+        assert_eq!(family.cache_on, index != 33);
+        assert_ne!(card.timing, Timing::Legacy, "no timing is to blame");
+        is_well(&rig);
+    }
+}

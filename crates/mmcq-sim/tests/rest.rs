@@ -4,6 +4,8 @@
 use crate::rig;
 use mmcq::card::{Event, Options, Rest, Upkeep};
 use mmcq::engine::{Error, RecoveryStep, SlotId};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
 use rig::Rig;
 use std::cell::{Cell, RefCell};
@@ -249,4 +251,26 @@ fn a_card_that_is_taken_out_during_a_rest_is_missed() {
     rig.until(rig.time.now() + 2_000 * MS);
     assert!(matches!(rig.events.borrow()[..], [_, Event::Inserted(Ok(_))]), "{:?}", rig.events.borrow());
     read(&rig);
+}
+
+/// Checks a card that needs 3 s for the flush before its sleep, longer than a failed card is given,
+/// and a request that comes meanwhile: the card is not reset in the middle of its flush.
+#[test]
+fn a_long_flush_before_the_sleep_is_waited_for() {
+    let path = format!("{}/cards/emmc-cache.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("flush_us = 450", "flush_us = 3000000").replace("5000]", "5000000]");
+    let profile = CardProfile::from_toml(&text, "slow").unwrap_or_else(|error| panic!("{error}"));
+    let upkeep = Box::leak(Box::new(Upkeep::DEFAULT.rest(SLEEP)));
+    let options = Options::DEFAULT.upkeep(upkeep);
+    let rig = Rig::built(crate::timed::card(&profile), true, SdhciConfig::GENERIC_4_20, options);
+    rig.keep();
+    assert!(rig.one(rig.write(64, 8, 1)).result.is_ok());
+    rig.until(rig.time.now() + 2_500 * MS);
+    let begin = rig.time.now();
+    read(&rig);
+    assert!(rig.time.now() - begin < 1_000 * MS, "{:?}", rig.trace());
+    assert_eq!((rig.taken(RecoveryStep::Reset), rig.stats().cache_lost), (0, 0), "{:?}", rig.trace());
+    assert!(rig.one(rig.flush()).result.is_ok());
+    rig.checked();
 }

@@ -395,3 +395,25 @@ fn a_supervisor_of_one_card_brings_no_other_up() {
     assert!(matches!(rig.events.borrow()[..], [Event::Changed(_)]));
     assert_eq!(rig.stack.with(|engine| engine.card_params().copied()), None);
 }
+
+/// Checks one lost or damaged response during background work: the work goes on, and no card is
+/// reset for it.
+#[test]
+fn a_lost_response_during_background_work_costs_nothing() {
+    for strike in [Strike::Lost, Strike::Crc] {
+        for nth in 1..6 {
+            let rig = urgent(4, 1, Options::DEFAULT, |_| {});
+            rig.keep();
+            fill(&rig, 5);
+            rig.until(rig.time.now() + 60 * MS);
+            rig.faults(Plan::none().shot(Point::Response, nth, strike));
+            rig.until(rig.time.now() + 20 * MS);
+            assert!(rig.one(rig.write(0, 8, 1)).result.is_ok());
+            rig.until(rig.time.now() + 2_000 * MS);
+            let steps = (rig.taken(RecoveryStep::Reset), rig.taken(RecoveryStep::Reinit));
+            assert_eq!(steps, (0, 0), "{strike:?} {nth}: {:?}", rig.trace());
+            assert_eq!((rig.stats().cache_lost, rig.stats().background_works), (0, 1), "{strike:?} {nth}");
+            rig.checked();
+        }
+    }
+}

@@ -227,3 +227,46 @@ fn until(e: &mut TestEngine, mut now: u64, end: u64) -> u64 {
 
 /// The state `prg` in a card status.
 const PROGRAMS: u32 = 7 << 9;
+
+/// Tests the flush of a durable erase whose responses are lost: one lost response is asked for
+/// again, and an erase whose flush never works ends with an error, in bounded time.
+#[test]
+fn the_flush_of_a_durable_erase_is_no_piece_of_it() {
+    for (lost, ends_well) in [(1, true), (u32::MAX, false)] {
+        let world = World::new(BLOCKS);
+        let mut e = engine(&world, |t| (t.erase, t.flush) = (TRIMS, CACHE));
+        world.borrow_mut().strike = Some((6, 0, Cause::Timeout));
+        world.borrow_mut().strikes = lost;
+        let id = e.submit(erase(0, 32, Erase::Trim).durable(), 0).unwrap();
+        let now = run(&mut e, 0);
+        let result = ended(&mut e, id);
+        assert_eq!(result.is_ok(), ends_well, "{result:?}");
+        assert_eq!(result.unwrap_or(32 * 512), 32 * 512);
+        let log = commands(&world);
+        assert_eq!(log.iter().filter(|&&(index, _)| index == 38).count(), 1);
+        let flushes = log.iter().filter(|&&command| command == FLUSH).count();
+        assert!((2..10).contains(&flushes), "{log:?}");
+        assert!(now < 20_000_000_000, "{now}");
+    }
+}
+
+/// Tests that many short discards do not make the pieces of another kind of erase longer than the
+/// time that other requests may wait.
+#[test]
+fn short_pieces_and_other_kinds_do_not_tell_how_long_a_piece_may_be() {
+    let world = World::new(BLOCKS);
+    let mut e = engine_of(&world, Config::DEFAULT.erase_budget_ns(250_000_000), |t| t.erase = TRIMS);
+    let mut now = 0;
+    for n in 0..20 {
+        let id = e.submit(erase(8 * n, 8, Erase::Discard), now).unwrap();
+        now = run(&mut e, now);
+        assert!(ended(&mut e, id).is_ok());
+    }
+    for how in [Erase::Discard, Erase::Erase] {
+        world.borrow_mut().log.clear();
+        e.submit(erase(0, 1024, how), now).unwrap();
+        now = run(&mut e, now);
+        let (_, last) = commands(&world).into_iter().find(|&(index, _)| index == 36).unwrap();
+        assert_eq!(last, 31, "{how:?}: two units of 100 ms");
+    }
+}

@@ -465,6 +465,8 @@ fn a_write_between_two_pieces_ends_with_its_card() {
     let id = b.write(0, 24, 7);
     b.e.halt();
     b.step();
+    // The status of the piece.
+    b.step();
     assert!(!b.world.borrow().running());
     b.world.borrow_mut().remove();
     let _ = b.e.on_irq(b.now);

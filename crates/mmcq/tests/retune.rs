@@ -2,9 +2,15 @@
 
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, kept};
-use mmcq::engine::{DmaBuf, Handshake, Kind, PartitionAccess, RecoveryStep, Request, ServiceRequest};
-use mmcq::host::{BusOp, Cause, Stage, Timing};
-use support::{buffer, target};
+use mmcq::engine::{
+    Config, DmaBuf, Engine, Error, Handshake, Kind, PartitionAccess, RecoveryStep, Request, ServiceRequest,
+};
+use mmcq::host::{BusOp, Cause, Phase, Stage, Timing};
+use mmcq::sched::Fifo;
+use mmcq::spec::command::send_status;
+use mmcq::spec::response::R1;
+use std::task::Waker;
+use support::{TestHost, World, buffer, target};
 
 /// Returns an engine with a supervisor, and a card in a bus mode that needs tuning.
 fn tuned() -> Bench {
@@ -127,4 +133,30 @@ fn a_supervisor_that_goes_in_the_middle_of_a_tuning_leaves_no_controller_in_it()
     assert_eq!(b.taken(RecoveryStep::Reset), 1);
     let next = b.write(0, 1, 1);
     assert!(b.finish(next).result.is_ok());
+}
+
+/// Tests a write of two pieces on a controller that asks for a tuning at the end of the first one:
+/// the status of that piece is read before the supervisor's commands, which would clear its error.
+#[test]
+fn the_status_of_a_piece_is_read_before_the_supervisor_sends_anything() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps = support::caps().max_blocks(8);
+    let mut e = Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Fifo);
+    e.set_card_params(Some(target(BLOCKS)));
+    let _ = e.set_service_waker(Some(Waker::noop().clone()));
+    let mut b = Bench { world, e, now: 1_000 };
+    let id = b.submit(Request::new(Kind::Bus(BusOp::Timing(Timing::Hs200)), DmaBuf::EMPTY));
+    assert!(b.finish(id).result.is_ok());
+    let id = b.write(0, 16, 1);
+    b.world.borrow_mut().retune = true;
+    b.step();
+    assert_eq!(data_commands(&b), 1);
+    b.world.borrow_mut().next_status = R1::ERROR;
+    assert_eq!(b.help(), ServiceRequest::Retune);
+    let kind = Kind::Raw { prefix: None, phase: Phase::of(send_status(1)), timeout_ns: 20 * MS };
+    let question = b.submit(Request::new(kind, DmaBuf::EMPTY).urgent());
+    let answer = b.finish(question).result.unwrap().response;
+    assert_eq!(answer.words[0] & R1::ERROR, 0, "the engine has read it before");
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
+    assert!(matches!(b.finish(id).result, Err(Error::Program(_))), "{:?}", b.commands());
 }

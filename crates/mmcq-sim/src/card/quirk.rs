@@ -131,6 +131,8 @@ pub struct Quirks {
     pub deaf_resets: u32,
     /// The card never becomes ready after CMD1 or ACMD41.
     pub never_ready: bool,
+    /// Bytes of EXT_CSD that CMD6 cannot write: the card reports SWITCH_ERROR (eMMC).
+    pub refused_switches: Vec<u8>,
     /// Bits that the card sets in every R1.
     pub status_bits: u32,
     /// Bytes of EXT_CSD whose values the profile replaces: index and new value.

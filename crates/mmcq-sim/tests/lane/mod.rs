@@ -37,7 +37,12 @@ pub struct Machine<H: Host, P: Profile, const N: usize> {
 impl<P: Profile, const N: usize> Machine<Driver, P, N> {
     /// Returns a machine: an SDHCI with this card, an eMMC or SD card. Nothing was sent yet.
     pub fn sdhci(name: &str, emmc: bool, policy: P) -> Self {
-        let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
+        Self::seeing(MemoryConfig::BITS32, name, emmc, policy)
+    }
+
+    /// Returns a machine like [`sdhci`](Self::sdhci), whose controller sees this memory.
+    pub fn seeing(sees: MemoryConfig, name: &str, emmc: bool, policy: P) -> Self {
+        let (time, memory) = (Time::new(), ShadowMemory::new(sees));
         let config = SdhciConfig { uhs_at_33v: emmc, ..SdhciConfig::GENERIC_4_20 };
         let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card(name)))));
         let port = Port::new(model.clone(), time.clone(), 0, 0);

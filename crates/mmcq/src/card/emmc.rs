@@ -23,10 +23,10 @@ const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// The RCA that bring-up gives to the device, which is the only device on the bus.
 const RCA: u16 = 1;
 /// Time limit of a flush of the cache, in nanoseconds: the standard has no limit, Linux waits 30 s.
-const FLUSH_NS: u64 = limits::FLUSH_NS;
+pub(super) const FLUSH_NS: u64 = limits::FLUSH_NS;
 /// Time limit of a flush of a card that has failed, in nanoseconds. It is short, because requests
 /// wait.
-const FLUSH_LAST_NS: u64 = 2_000_000_000;
+pub(super) const FLUSH_LAST_NS: u64 = 2_000_000_000;
 /// Shortest time limit of a write, even if the device declares less, in nanoseconds.
 const WRITE_NS_MIN: u64 = 500_000_000;
 /// Shortest time limit of a read, even if the device declares less, in nanoseconds.
@@ -90,7 +90,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let offered = Offered::read(session).await?;
     let switch_ns = offered.switch_ns;
     if offered.high_capacity_erase {
-        switch(session, field::ERASE_GROUP_DEF, 1, switch_ns).await?;
+        optional_switch(session, field::ERASE_GROUP_DEF, switch_ns).await?;
     }
     if offered.partition_config & 7 != 0 {
         switch(session, field::PARTITION_CONFIG, offered.partition_config & !7, switch_ns).await?;
@@ -105,9 +105,9 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         clock_hz = emmc_bus::go_to(session, &bounds, timing, width, strength, switch_ns).await?;
     }
 
-    let cache_on = options.cache && offered.cache_bytes > 0;
+    let mut cache_on = options.cache && offered.cache_bytes > 0;
     if cache_on {
-        switch(session, field::CACHE_CTRL, 1, switch_ns).await?;
+        cache_on = optional_switch(session, field::CACHE_CTRL, switch_ns).await?;
     }
     if B::Profile::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
         // A device that refuses to report exception events works without them.
@@ -229,9 +229,23 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     session.busy_command(cmd::switch(cmd::SwitchMode::WriteByte, index, value, 0), timeout_ns).await
 }
 
-/// Flushes the cache to the medium, while the device still responds.
+/// Switches something on that a device can do without. Returns false if the device refuses, which
+/// no bring-up fails for.
+async fn optional_switch<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+    index: u8,
+    timeout_ns: u64,
+) -> Result<bool, Failed> {
+    match switch(session, index, 1, timeout_ns).await {
+        Err(Failed) if matches!(session.error, Error::Card(_)) => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
+/// Flushes the cache to the medium within `limit_ns`, while the device still responds.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
+    limit_ns: u64,
 ) -> Result<(), Failed> {
-    switch(session, field::FLUSH_CACHE, 1, FLUSH_LAST_NS).await
+    switch(session, field::FLUSH_CACHE, 1, limit_ns).await
 }

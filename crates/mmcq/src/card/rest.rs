@@ -7,7 +7,7 @@
 
 use super::power::{fall_asleep, wake};
 use super::session::{Failed, Session};
-use super::{Card, Family, supervise};
+use super::{Card, Family, emmc, supervise};
 use crate::engine::{DmaBuf, Kind, Request};
 use crate::host::BusOp;
 use crate::sched::Profile;
@@ -81,7 +81,7 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     if sleeps {
         // A device whose cache cannot be flushed stays awake, because a sleeping device may lose
         // its supply.
-        supervise::flush(session).await?;
+        supervise::flush(session, emmc::FLUSH_NS).await?;
         begun.asleep = true;
         sleep_ns = fall_asleep(session).await.ok();
         begun.asleep = sleep_ns.is_some();

@@ -31,6 +31,8 @@ const BUSY_LOOK_NS: u64 = 250_000_000;
 const SLEEP_AWAKE: u8 = 5;
 /// Time between two polls of a busy card, in nanoseconds.
 const BUSY_INTERVAL_NS: u64 = 200_000;
+/// Largest number of responses to CMD13 that the bus may lose while a card is waited for.
+const MISSED_MAX: u8 = 3;
 /// Longest time that a card programs an aborted write, in nanoseconds [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
 
@@ -322,16 +324,27 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.busy_detect();
+        let mut missed = 0;
         for _ in 0..questions(timeout_ns) {
             if detect != BusyDetect::Level || !self.dat0_busy() {
-                let status = self.status_of(command::send_status(self.rca)).await?.r1();
-                if status.current_state() != State::Prg {
-                    return Ok(());
+                match self.status_of(command::send_status(self.rca)).await {
+                    Ok(status) if status.r1().current_state() != State::Prg => return Ok(()),
+                    Err(Failed) if !self.asks_again(&mut missed) => return Err(Failed),
+                    Ok(_) | Err(Failed) => {}
                 }
             }
             self.pause(BUSY_INTERVAL_NS).await?;
         }
         self.fail(Error::Silent)
+    }
+
+    /// Returns whether CMD13 is sent again after this failure: the bus has lost or damaged the
+    /// response, and not too often. `missed`: the number of such responses so far.
+    #[inline(never)]
+    pub fn asks_again(&self, missed: &mut u8) -> bool {
+        *missed = missed.saturating_add(1);
+        let on_bus = matches!(self.error, Error::Host(fault) if fault.cause != Cause::Gone);
+        B::Profile::RECOVERS && on_bus && *missed <= MISSED_MAX
     }
 
     /// Returns whether the card holds DAT0 low, or shows busy in the way of its bus.

@@ -250,7 +250,7 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         continue;
                     }
                     // Data that cannot be flushed any more are lost, and the next flush reports that.
-                    let _ = flush(&mut session).await;
+                    let _ = flush(&mut session, emmc::FLUSH_LAST_NS).await;
                     slower = slower_than(slower, &card);
                     From::Cold
                 }
@@ -403,16 +403,17 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
     true
 }
 
-/// Flushes an eMMC's cache, if the device still responds. After an error the cache may still have
+/// Flushes an eMMC's cache within `limit_ns`, if the device still responds. After an error the cache may still have
 /// data.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
+    limit_ns: u64,
 ) -> Result<(), Failed> {
     let flush = session.stack.with(|engine| engine.card_params().map(|target| target.flush));
     if !matches!(flush, Some(FlushBy::EmmcCache { .. })) {
         return Ok(());
     }
-    emmc::flush(session).await?;
+    emmc::flush(session, limit_ns).await?;
     match session.stack.with(|engine| engine.note_flushed()) {
         true => Ok(()),
         false => session.fail(Error::Silent),

@@ -217,9 +217,10 @@ pub(super) async fn work<B: Platform, const N: usize>(
     });
     let working = Working { stack, interrupt: hpi };
     let start = Command::new(start.index, start.arg, Resp::R1);
-    let result = worked(session, start, hpi, let_go_ns, least_ns).await;
+    worked(session, start, hpi, let_go_ns, least_ns).await?;
+    // After an error the operations may still run, and the guard interrupts them.
     core::mem::forget(working);
-    result
+    Ok(())
 }
 
 /// Starts the background operations, and waits for their end.
@@ -233,13 +234,18 @@ async fn worked<B: Platform, const N: usize>(
     let stack = session.stack;
     let begin_ns = stack.now_ns();
     session.status_of(start).await?;
+    let mut missed = 0;
     loop {
         session.pause(ASK_NS).await?;
         let now_ns = stack.now_ns();
         let waited_ns = now_ns.saturating_sub(begin_ns);
-        if session.status_of(command::send_status(session.rca)).await?.r1().current_state() != State::Prg {
-            stack.with(|engine| engine.work_waits(None, now_ns));
-            return Ok(());
+        match session.status_of(command::send_status(session.rca)).await {
+            Ok(status) if status.r1().current_state() != State::Prg => {
+                stack.with(|engine| engine.work_waits(None, now_ns));
+                return Ok(());
+            }
+            Err(Failed) if !session.asks_again(&mut missed) => return Err(Failed),
+            Ok(_) | Err(Failed) => {}
         }
         let wanted = stack.with(|engine| {
             engine.extend_help(now_ns);

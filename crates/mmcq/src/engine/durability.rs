@@ -22,10 +22,13 @@ const UNSETTLED: u8 = 1 << 1;
 /// Flag: some of the changes since the last flush are complete.
 const HOLDS: u8 = 1 << 2;
 
+/// Flag: a piece of a write that goes on is transferred, and no status has come since.
+const PIECE: u8 = 1 << 3;
+
 /// The debts of the engine for complete writes.
 #[derive(Debug)]
 pub(super) struct Durability {
-    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`].
+    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
     flags: u8,
     /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
@@ -90,6 +93,30 @@ impl Durability {
         owed
     }
 
+    /// Notes that a piece of a write has been transferred, while the status that judges it is still
+    /// to come. The rest of the write waits in the queue.
+    pub fn mark_piece(&mut self) {
+        self.flags |= PIECE;
+    }
+
+    /// Clears the debt of a status of pieces. Returns true if one was owed.
+    pub fn take_piece(&mut self) -> bool {
+        let owed = self.flags & PIECE != 0;
+        self.flags &= !PIECE;
+        owed
+    }
+
+    /// Notes that a status has come, which judges all writes and pieces before it.
+    #[inline(always)]
+    pub fn note_status(&mut self) {
+        self.flags &= !(UNSETTLED | PIECE);
+    }
+
+    /// Returns whether a status is owed that no slot waits for.
+    pub fn owes_without_slot(&self) -> bool {
+        self.flags & (UNSETTLED | PIECE) != 0
+    }
+
     /// Keeps an error that came after its write was complete: the next flush reports it.
     pub fn owe(&mut self, status: u32) {
         self.losses = self.losses.wrapping_add(1);
@@ -143,6 +170,7 @@ impl Durability {
     /// Notes that the status of complete writes will never come: they count as lost.
     #[cold]
     pub fn lose_status(&mut self) {
+        self.take_piece();
         if self.take_unsettled() {
             self.losses = self.losses.wrapping_add(1);
             self.lost = true;
@@ -155,15 +183,15 @@ impl Durability {
 
     /// Clears all debts: lean firmware reports no losses.
     pub fn forget(&mut self) {
-        self.take_unsettled();
+        self.note_status();
         self.late = 0;
     }
 
-    /// Returns whether the card's status has to be read: requests wait for it, or are complete
-    /// without it.
+    /// Returns whether the card's status has to be read: requests wait for it, are complete without
+    /// it, or have transferred a piece without it.
     #[inline(always)]
     pub fn owes_status<const N: usize>(&self, slots: &Slots<N>) -> bool {
-        slots.is_settling() || self.is_unsettled()
+        slots.is_settling() || self.owes_without_slot()
     }
 
     /// Stores an error that no write waits for: the next flush reports it.

@@ -85,7 +85,7 @@ impl Durability {
         order: &Order<P>,
         result: Result<(), Error>,
     ) {
-        self.take_unsettled();
+        self.note_status();
         incident.believe(slots.settling());
         for index in bits(slots.take_settling()) {
             if let Err(error) = result {

@@ -239,13 +239,18 @@ pub(super) struct Round {
     piece_blocks: u32,
     /// Whether this is the second round of a secure trim.
     second: bool,
-    /// Number of units of a piece, as learned from the time of earlier pieces; 0: nothing learned
-    /// yet.
+    /// Whether [`Self::units`] has limited the piece in progress.
+    full: bool,
+    /// Kind of the erase that [`Self::units`] was learned from.
+    how: Erase,
+    /// Number of units of a piece, as learned from the time of earlier pieces of the same kind; 0:
+    /// nothing learned yet.
     units: u32,
 }
 
 impl Round {
-    pub const NONE: Round = Round { piece_blocks: 0, second: false, units: 0 };
+    pub const NONE: Round =
+        Round { piece_blocks: 0, second: false, full: false, how: Erase::Erase, units: 0 };
 
     /// Clears what was learned: another card may be in the slot.
     pub fn unlearn(&mut self) {
@@ -282,6 +287,9 @@ impl Round {
         if rest == 0 || slot.orphan() && done > 0 {
             return Err(Ok(erased(done)));
         }
+        if self.how != how {
+            (self.how, self.units) = (how, 0);
+        }
         if self.units == 0 {
             let declared_ns = u64::from(erase.unit_ms(how)) * 1_000_000;
             let units = budget_ns.checked_div(declared_ns).unwrap_or(u64::from(UNITS_MAX));
@@ -294,6 +302,7 @@ impl Round {
             _ => self.units,
         };
         self.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
+        self.full = self.piece_blocks < rest;
         self.second = false;
         self.piece(slot).ok_or(Err(Error::Unsupported))
     }
@@ -356,10 +365,11 @@ impl Round {
         }
     }
 
-    /// Learns how many units a piece has from the time that the last one took. Returns the blocks
-    /// of that piece.
+    /// Learns how many units a piece has from the time that the last one took. The time of a piece
+    /// with fewer units does not tell whether more of them would take too long. Returns the blocks of
+    /// that piece.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
-        if took_ns < budget_ns / 4 {
+        if self.full && took_ns < budget_ns / 4 {
             self.units = self.units.saturating_mul(2).min(UNITS_MAX);
         } else if took_ns > budget_ns {
             self.units = (self.units / 2).max(1);
@@ -403,7 +413,8 @@ impl Piece {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the card has accepted the erase, and only its end was not seen in time. With
+    /// Returns whether the card has accepted the erase, and only its end was not seen in time. After
+    /// the last piece it has: the flush of a durable erase is no erase. With
     /// `surely`, returns true only if the card or the controller has reported this.
     pub fn awaits_end_of_erase<const N: usize, P: Profile>(
         &self,
@@ -414,7 +425,8 @@ impl<E, T: Lanes> Lane<E, T> {
     ) -> bool {
         let erases = P::RECOVERS
             && self.has_control()
-            && matches!(slots.at(self.control()).kind(), Kind::Erase { .. });
+            && matches!(slots.at(self.control()).kind(), Kind::Erase { blocks, .. }
+                if slots.at(self.control()).moved_blocks() < blocks);
         erases
             && match memory.step() {
                 Step::Status(Place::Erase) => true,

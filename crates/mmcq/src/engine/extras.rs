@@ -11,7 +11,7 @@ mod step;
 use super::area::Area;
 use super::bus::{Bus, COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::card::Card;
-use super::erase::Round;
+use super::erase::{Round, erased};
 use super::phases::Stage;
 use super::slot::Slot;
 use super::timers::later;
@@ -396,12 +396,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Next::Order(Place::Order, command, timeout_ns)
             }
             // A flush of its own, or the flush of a durable write or erase.
-            kind => match self.card.target().map(|t| t.flush) {
-                Some(FlushBy::SdCache { at, .. }) => memory.begin_register_flush(at, now_ns),
-                // The flush of a durable erase begins again.
-                _ if matches!(kind, Kind::Erase { .. }) => return self.begin_flush(now_ns),
-                _ => Next::fail(Error::Unsupported),
-            },
+            kind => {
+                let erases = matches!(kind, Kind::Erase { .. });
+                if erases {
+                    // The flush may begin again, and an error that it has shown stays.
+                    let done = erased(slot.moved_blocks());
+                    self.slots.at_mut(self.lane.control()).answer_well(done);
+                }
+                match self.card.target().map(|t| t.flush) {
+                    Some(FlushBy::SdCache { at, .. }) => memory.begin_register_flush(at, now_ns),
+                    _ if erases => return self.begin_flush(now_ns),
+                    _ => Next::fail(Error::Unsupported),
+                }
+            }
         };
         self.carry_out(next, now_ns);
     }

@@ -376,6 +376,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
         }
+        if P::RECOVERS && self.durability.take_piece() && !owned {
+            owned = self.slots.fail_begun_writes(not_written(status));
+        }
         if !owned || self.durability.is_unsettled() {
             self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
         } else {

@@ -220,13 +220,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().set_piece_state(Pieces::Good);
         let head = self.slots.head();
-        if status & R1::DEFERRED != 0 && head != NONE {
+        let begun = |slot: &Slot| matches!(slot.kind(), Kind::Write { .. }) && slot.moved_blocks() != 0;
+        if status & R1::DEFERRED != 0 && head != NONE && begun(self.slots.at(head)) {
             self.order.refuse(
                 &mut self.slots,
                 self.services.memory_mut(),
                 head,
                 super::outcome::not_written(status),
             );
+        } else if status & R1::DEFERRED != 0 {
+            // The write was given up before its status came.
+            self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
         }
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }

@@ -523,8 +523,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let moved = left.min(piece);
             slot.moved_more(moved);
             if moved < left && slot.result().is_ok() {
-                // The rest is the oldest request of all: it goes next. A late error of this piece
-                // comes with the end of the rest.
+                // The rest is the oldest request of all: it goes next. The next status may have a
+                // late error of this piece.
+                if P::RECOVERS && settles && unknown {
+                    self.durability.mark_piece();
+                }
                 self.order.push_front(&mut self.slots, index, now_ns);
             } else if settles && unknown && self.slots.is_told_early::<P>(&self.config, index) {
                 self.durability.end_early(&mut self.slots, &mut self.blockers, index);

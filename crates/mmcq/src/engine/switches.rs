@@ -26,7 +26,7 @@ impl<E, T: Lanes> Lane<E, T> {
     /// Lets the next `poll` close an open transfer that waits, and read the status of complete
     /// writes. The engine's deadline is set to now.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
-        if self.is_idle() && (self.streams().is_open() || ledger.is_unsettled()) {
+        if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();
         }
     }

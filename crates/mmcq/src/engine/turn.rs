@@ -323,6 +323,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
     fn dispatch(&mut self, now_ns: u64) -> bool {
         self.order.note_results(&self.slots, now_ns);
+        if P::RECOVERS && self.incident.is_in_doubt() {
+            self.incident.forget_ended(&self.slots);
+        }
         if !self.lane.is_idle() {
             self.try_early(now_ns);
             self.try_concurrent(now_ns);

@@ -42,6 +42,9 @@ impl EmmcCard {
     }
 
     fn allowed(&self, index: u8, value: u8) -> Option<Effect> {
+        if self.config.quirks.refused_switches.contains(&index) {
+            return None;
+        }
         let since = |revision| self.config.revision >= revision;
         let within = |mask: u8| (value & !mask == 0).then_some(Effect::Usual);
         let has_cache = since(Revision::V4_5) && self.config.cache_size_kib > 0;

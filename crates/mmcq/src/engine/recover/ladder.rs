@@ -214,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// Tries a flush again, of a flush request or of a durable write, if the card did not
+    /// Tries a flush again, of a flush request or of a durable write or erase, if the card did not
     /// understand it or took longer than the controller could wait; the errors of the second flush
     /// are the result. Other control requests are not tried again: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
@@ -225,7 +225,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.erase_ended_late(now_ns);
         }
         let refused = self.incident.failed.status() & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
-        let retried = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush | Kind::Write { .. })
+        let slot = self.slots.at(self.lane.control());
+        let flushes = match slot.kind() {
+            Kind::Flush | Kind::Write { .. } => true,
+            // All pieces are erased: the flush that makes them durable has failed.
+            Kind::Erase { blocks, .. } => slot.moved_blocks() >= blocks,
+            _ => false,
+        };
+        let retried = flushes
             && matches!(
                 self.incident.class,
                 Class::Command { .. } | Class::Data { damaged: false } | Class::Controller

@@ -15,6 +15,7 @@ use super::super::batch::Batch;
 use super::super::card::Card;
 use super::super::lane::Lane;
 use super::super::order::Order;
+use super::super::outcome::not_written;
 use super::super::record::Record;
 use super::super::recover::Incident;
 use super::super::slot::{Slots, State, bits};
@@ -173,6 +174,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots.is_settling() {
             if lost && !bad { self.incident.doubt(&mut self.slots) } else { self.settle(status) }
         }
+        let piece = self.durability.take_piece();
+        if piece && bad {
+            self.slots.fail_begun_writes(not_written(status));
+        } else if piece && lost {
+            self.slots.restart_waiting_pieces();
+        }
         if lost {
             self.batch.restart_pieces(&mut self.slots);
         }
@@ -222,6 +229,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
+        if self.durability.take_piece() {
+            self.slots.restart_waiting_pieces();
+        }
         self.lane.begin_again(&mut self.incident, &mut self.slots, &mut self.order, &self.card);
         let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
         if self.durability.note_supply_loss(cached, streamed) {

@@ -65,6 +65,21 @@ impl<const N: usize> Slots<N> {
         }
     }
 
+    /// Ends the writes of which a piece was transferred with this error, when their turn comes.
+    /// Returns false if there is none.
+    #[cold]
+    pub fn fail_begun_writes(&mut self, error: Error) -> bool {
+        let mut found = false;
+        for slot in &mut self.slots {
+            let begun = matches!(slot.state, State::Queued | State::Active) && slot.moved_blocks() != 0;
+            if begun && matches!(slot.kind(), Kind::Write { .. }) {
+                slot.answer(Err(error));
+                found = true;
+            }
+        }
+        found
+    }
+
     /// Makes the completion of a request available to its client.
     #[inline(always)]
     pub fn complete(&mut self, index: u8) {

@@ -37,7 +37,7 @@ use super::runs::End;
 use super::slot::{NONE, Rules, Slots, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
-use crate::host::{Data, Direction, Host, Phase};
+use crate::host::{Data, Direction, DmaError, Host, Phase};
 use crate::sched::tasks::{Mode, Step, Task, Tasks};
 use crate::sched::{Lanes, Profile, TaskStats};
 use crate::spec::command::emmc;
@@ -385,6 +385,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             match mapped {
                 Ok(true) => {}
                 Ok(false) => return Chosen::Turn(Turn::Wait),
+                // The mappings of tasks on the card become free when these end.
+                Err(Error::Dma(DmaError::Exhausted)) if place == 0 && self.lane.has_tasks() => {
+                    self.batch.forget();
+                    return Chosen::Nothing;
+                }
                 Err(error) if place == 0 => {
                     self.order.turn_down(&mut self.slots, index, error);
                     return Chosen::Turn(Turn::Again);
