@@ -85,6 +85,13 @@ fn the_example_writes_and_reads_a_card() {
 }
 
 #[test]
+fn the_example_of_an_io_function_receives_its_packets() {
+    let output = run("examples/c/sdio.c", true, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(text(&output).matches("packet of 2052 bytes").count(), 8, "{}", text(&output));
+}
+
+#[test]
 fn what_the_page_of_the_upgrade_shows_compiles() {
     let page = std::fs::read_to_string(format!("{ROOT}/guides/upgrade.md")).unwrap();
     let blocks: Vec<&str> =

@@ -114,6 +114,7 @@ fn signalled(signal: Option<i32>) -> u8 {
 ///   mmcq exec -- dd if=/dev/zero of=/dev/mmcblk0 bs=64k count=256 conv=fsync
 ///   mmcq exec --file t.db=4M --file t.db-journal=4M --image card.img -- python3 job.py
 ///   mmcq exec --card emmc-queue --image card.img --file t.db=4M --cut-after-flush 7 -- ./store
+///   mmcq exec --platform hsq-sprd --at /dev/mmcblk0boot0 -- dd if=/dev/mmcblk0boot0 of=boot.img
 ///
 /// A --file has its length for ever: truncating does nothing, appending finds no room, removing is
 /// refused. O_SYNC and O_DSYNC are durable writes. Programs must be linked dynamically. What the

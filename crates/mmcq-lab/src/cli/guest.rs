@@ -53,7 +53,7 @@ pub struct Guest {
     /// Words to add to the kernel's command line
     #[arg(long, value_name = "TEXT", default_value = "")]
     append: String,
-    /// Board with an SDHCI controller: a name from `mmcq platforms`, or a TOML file
+    /// Board with an SDHCI controller or Realtek's reader: a name from `mmcq platforms`, or a TOML file
     #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]

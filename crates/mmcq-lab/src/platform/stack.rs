@@ -114,7 +114,9 @@ impl Stack {
             None => "fifo".to_owned(),
             Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
             Some(other) => {
-                return Err(error(&place("stack.scheduler"), &other, "\"fifo\", \"deadline\" or \"fair\""));
+                let known = "\"fifo\", \"deadline\" or \"fair\", which are our engine's. The settings of Linux \
+                             have mq-deadline; BFQ itself runs in mmcq guest --scheduler bfq";
+                return Err(error(&place("stack.scheduler"), &other, known));
             }
         };
         let weights = match table.remove("weights") {

@@ -51,8 +51,10 @@
 //!    its tag is still the smallest); if nothing comes, another client's turn follows. There is no
 //!    idling while all waiting requests are alike: reads of the same length as the last read of the
 //!    turn's client, from clients of the same weight that have one request each, none of them a
-//!    stream (its last two requests each began where the one before ended). Then turns of one
-//!    request are equally fair, and bounds 1 and 2 hold unchanged.
+//!    stream (its last two requests each began where the one before ended) that gains by idling.
+//!    Then turns of one request are equally fair, and bounds 1 and 2 hold unchanged. A stream gains
+//!    if its next read, and the wait for it, take less time than a read elsewhere; both times are
+//!    measured ([`gain`]).
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
@@ -63,12 +65,14 @@
 
 mod client;
 mod config;
+mod gain;
 
 pub use config::FairConfig;
 
 use super::{Choice, Policy, Waiting};
 use crate::host::Direction;
 use client::Client;
+use gain::Gain;
 
 /// The queue that has the turn.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +105,8 @@ pub struct Fair<const CLIENTS: usize = 8> {
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
+    /// What idling for a stream gains.
+    gain: Gain,
     crowded: u32,
 }
 
@@ -112,7 +118,15 @@ fn is_sync(request: &Waiting) -> bool {
 impl<const CLIENTS: usize> Fair<CLIENTS> {
     /// Makes a scheduler without requests.
     pub const fn new(config: FairConfig<CLIENTS>) -> Self {
-        Fair { config, clients: [Client::NEW; CLIENTS], turn: None, passed: 0, flying: 0, crowded: 0 }
+        Fair {
+            config,
+            clients: [Client::NEW; CLIENTS],
+            turn: None,
+            passed: 0,
+            flying: 0,
+            gain: Gain::UNKNOWN,
+            crowded: 0,
+        }
     }
 
     /// Returns the number of requests that had to share the last client's queues because their
@@ -165,18 +179,28 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
+    /// Returns whether nothing is gained if the card waits for the next read of this turn's client:
+    /// its requests are not sequential, or a read that continues the last one saves less than the
+    /// wait costs.
+    fn is_idling_vain(&self, turn: &Turn) -> bool {
+        self.clients.get(usize::from(turn.slot)).is_some_and(|client| {
+            client.jumps() || !self.gain.is_worth(turn.read_blocks, client.think_ns().unwrap_or(0))
+        })
+    }
+
     /// Returns whether the request is like the last read of the turn: a read of the same length,
-    /// from a client of the same weight that has no other request under way. Neither client's
-    /// requests are sequential, so that no stream is interrupted.
+    /// from a client of the same weight that has no other request under way. If idling pays for a
+    /// stream, the request belongs to none.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
-        let jumps = |slot: u8| self.clients.get(usize::from(slot)).is_some_and(Client::jumps);
-        let alone = self.clients.get(usize::from(slot)).is_some_and(Client::has_one);
+        let client = self.clients.get(usize::from(slot));
+        let streams = |client: &Client| {
+            !client.jumps() && self.gain.is_worth(request.blocks, client.think_ns().unwrap_or(0))
+        };
+        let alone = client.is_some_and(|client| client.has_one() && !streams(client));
         request.direction == Direction::Read
             && request.blocks == turn.read_blocks
             && alone
-            && jumps(slot)
-            && jumps(turn.slot)
             && self.weight(slot) == self.weight(turn.slot)
     }
 
@@ -291,7 +315,7 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
         self.count_time(now_ns);
         let Some(turn) = self.turn else { return self.begin(waiting, now_ns) };
         let (mut next, mut oldest_ns) = (None, None);
-        let (mut sync_waits, mut alike) = (false, true);
+        let (mut sync_waits, mut alike) = (false, self.is_idling_vain(&turn));
         for request in waiting.clone() {
             let (sync, slot) = (is_sync(&request), self.slot(&request));
             oldest_ns.get_or_insert(request.arrived_ns);
@@ -338,6 +362,7 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
 
     fn sent(&mut self, request: &Waiting, now_ns: u64) {
         self.count_time(now_ns);
+        self.gain.sent(request, request.direction == Direction::Read, self.flying == 0, now_ns);
         self.flying = self.flying.saturating_add(1);
         let (sync, slot) = (is_sync(request), self.slot(request));
         let weight = self.weight(slot);
@@ -367,6 +392,7 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
     fn done(&mut self, request: &Waiting, now_ns: u64) {
         self.count_time(now_ns);
         self.flying = self.flying.saturating_sub(1);
+        self.gain.done(request.blocks, now_ns);
         if is_sync(request)
             && let Some(client) = self.client(request)
         {
