@@ -69,7 +69,7 @@ fn tasks_on_the_card_give_their_mappings_to_the_next_requests() {
             Machine::<Driver, _, 16>::seeing(sees, "emmc-queue", true, Queued(Fifo)).with_emmc_queue();
         assert!(machine.depth > 4);
         for _ in 0..4 {
-            let ids: Vec<_> = (0..16).map(|n| machine.read(1000 * n, 0)).collect();
+            let ids: Vec<_> = (0..16).map(|n| (machine.read(1000 * n, 0).0, None)).collect();
             assert_eq!(machine.finish(&ids), 0, "{bytes} bytes");
         }
     }

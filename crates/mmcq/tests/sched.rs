@@ -392,7 +392,8 @@ fn idling_ends_when_no_request_comes() {
 #[test]
 fn nobody_is_waited_for_among_readers_that_ask_alike() {
     // Client 0 reads at random places, one at a time, and thinks for a moment; another request waits.
-    let choice = |own: &dyn Fn(u64) -> u64, other: &dyn Fn(Waiting) -> Waiting, weights| {
+    // A read that continues the last one takes `follows_ns`, another one a millisecond.
+    let timed = |own: &dyn Fn(u64) -> u64, other: &dyn Fn(Waiting) -> Waiting, weights, follows_ns| {
         let mut policy = Fair::<8>::new(fair::FairConfig::new(weights).unwrap());
         let mut now_ns = 0;
         for nth in 0..10 {
@@ -400,7 +401,8 @@ fn nobody_is_waited_for_among_readers_that_ask_alike() {
             policy.arrived(&w, now_ns);
             assert_eq!(policy.pick([w].into_iter(), now_ns), Choice::Go(0));
             policy.sent(&w, now_ns);
-            now_ns += MS / 4;
+            let follows = nth > 0 && own(nth) == own(nth - 1) + 8;
+            now_ns += if follows { follows_ns } else { MS };
             policy.done(&w, now_ns);
             now_ns += MS / 2;
         }
@@ -408,6 +410,9 @@ fn nobody_is_waited_for_among_readers_that_ask_alike() {
         let other = other(Waiting { origin, ..waiting(9, Read, 5000, now_ns) });
         policy.arrived(&other, now_ns);
         policy.pick([other].into_iter(), now_ns)
+    };
+    let choice = |own: &dyn Fn(u64) -> u64, other: &dyn Fn(Waiting) -> Waiting, weights| {
+        timed(own, other, weights, MS / 4)
     };
     let equal = [100; 8];
     let random = |nth: u64| nth * 100;
@@ -420,6 +425,8 @@ fn nobody_is_waited_for_among_readers_that_ask_alike() {
     // differ, or if client 0 has a stream.
     let idles = |choice| matches!(choice, Choice::IdleUntil(_));
     assert!(idles(choice(&follow(3), &|w| w, equal)));
+    // The client thinks for half a millisecond: a stream that saves less is not waited for.
+    assert_eq!(timed(&follow(3), &|w| w, equal, 3 * MS / 4), Choice::Go(9));
     assert!(idles(choice(&random, &|w| Waiting { blocks: 64, ..w }, equal)));
     assert!(idles(choice(&random, &|w| Waiting { direction: Direction::Write, ..w }, equal)));
     assert!(idles(choice(&random, &|w| w, [300, 100, 100, 100, 100, 100, 100, 100])));

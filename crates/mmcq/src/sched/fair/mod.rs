@@ -105,7 +105,7 @@ pub struct Fair<const CLIENTS: usize = 8> {
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
-    /// What idling for a stream gains.
+    /// The measured gain of idling for a stream.
     gain: Gain,
     crowded: u32,
 }
