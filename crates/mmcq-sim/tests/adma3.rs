@@ -380,3 +380,24 @@ fn where_there_is_no_adma3_it_says_why() {
     let caps = why(CONFIG, driver()).unwrap();
     assert_eq!((caps.entries, caps.max_segments >= 2, caps.max_bytes >= 65_536), (8, true, true));
 }
+
+/// Checks that no change of the bus is possible while a list is executed, except those that end it.
+/// The supply may be switched off, but not on again before a reset: the controller would send the
+/// commands of the list to a card that was just switched on.
+#[test]
+fn a_list_that_is_executed_refuses_changes_of_the_bus() {
+    let mut rig = Rig::new(false);
+    rig.start(&WRITES);
+    for op in [BusOp::PowerOn, BusOp::Clock(400_000), BusOp::Width(Width::W1), BusOp::TuneStart] {
+        assert_eq!(rig.host.set_bus(op, true, rig.time.now()), Step::Failed, "{op:?}");
+    }
+    rig.end().unwrap();
+    rig.release(true);
+    assert!(rig.same(8, 8) && rig.same(4000, 64));
+    rig.release(true);
+    rig.start(&WRITES);
+    rig.bus(&[BusOp::PowerOff]);
+    assert_eq!(rig.host.set_bus(BusOp::PowerOn, true, rig.time.now()), Step::Failed);
+    rig.bus(&RESET);
+    rig.bus(&[BusOp::PowerOn]);
+}

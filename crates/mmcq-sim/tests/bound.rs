@@ -3,7 +3,7 @@
 
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::partition::Area;
-use mmcq::card::protect::{Lasts, protect_boot};
+use mmcq::card::protect::{Lasts, protect_boot, protect_group};
 use mmcq::card::{self, Card as Found, Event, Options, bring_up, enable_extended_ops, power, supervise};
 use mmcq::engine::{CardNumber, DmaBuf, Error, Irreversible, Kind, Request};
 use mmcq::rpmb::{Key, Rpmb, RpmbError};
@@ -341,4 +341,8 @@ fn a_protection_and_a_key_reach_no_other_card() {
     assert_eq!(bench.run(rpmb.counter(&key, [1; 16])).unwrap(), Err(RpmbError::Card(Error::Changed)));
     let boot = protect_boot(stack, &card, Area::Boot1, Lasts::UntilPowerOff);
     assert_eq!(bench.run(boot).unwrap(), Err(Error::Changed));
+    for on in [true, false] {
+        let group = protect_group(stack, &card, 0, on);
+        assert_eq!(bench.run(group).unwrap(), Err(Error::Changed));
+    }
 }

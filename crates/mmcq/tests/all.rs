@@ -70,6 +70,7 @@ mod safety_page;
 mod sched;
 mod sdio;
 mod sdio_bluetooth;
+mod sdio_bound;
 mod sdio_dropped;
 mod sdio_looks;
 mod stream;

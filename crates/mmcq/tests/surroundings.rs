@@ -4,8 +4,10 @@
 use crate::support;
 use mmcq::host::surroundings::{Surrounded, Surroundings};
 use mmcq::host::{
-    BusOp, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError, Step, Timing,
+    BusOp, Caps, CommandQueueHost, Direction, DmaError, Done, Events, Host, Phase, QueueCaps, QueueError,
+    QueueEvents, QueueSettings, QueueState, Segment, StartError, Step, Task, Timing,
 };
+use mmcq::spec::command::Command;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -65,6 +67,60 @@ unsafe impl Host for Driver {
     }
     fn present(&self) -> bool {
         true
+    }
+}
+
+impl Driver {
+    fn told(&self, call: &str) -> Result<(), QueueError> {
+        self.log.borrow_mut().push(call.to_owned());
+        Ok(())
+    }
+}
+
+// SAFETY: it touches no memory.
+unsafe impl CommandQueueHost for Driver {
+    fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
+        self.told("caps")?;
+        Err(QueueError::Unsupported)
+    }
+    fn enable_queue(&mut self, _: &QueueSettings) -> Result<(), QueueError> {
+        self.told("enable")
+    }
+    fn disable_queue(&mut self) -> Result<(), QueueError> {
+        self.told("disable")
+    }
+    fn prepare_task(&mut self, _: u8, _: &Task, _: &[Segment]) -> Result<(), QueueError> {
+        self.told("task")
+    }
+    fn prepare_command(&mut self, _: &Command, _: bool) -> Result<(), QueueError> {
+        self.told("command")
+    }
+    fn withdraw(&mut self, slots: u32) {
+        self.log.borrow_mut().push(format!("withdraw {slots}"));
+    }
+    fn ring(&mut self, slots: u32) -> u32 {
+        slots
+    }
+    fn ack_queue(&mut self) -> QueueEvents {
+        QueueEvents { done: 9, ..QueueEvents::default() }
+    }
+    fn ack_ends(&mut self) -> u32 {
+        5
+    }
+    fn halt_queue(&mut self) -> Result<(), QueueError> {
+        self.told("halt")
+    }
+    fn resume_queue(&mut self) -> Result<(), QueueError> {
+        self.told("resume")
+    }
+    fn clear_task(&mut self, slot: u8) -> Result<(), QueueError> {
+        self.told(&format!("clear {slot}"))
+    }
+    fn clear_tasks(&mut self) -> Result<(), QueueError> {
+        self.told("clear all")
+    }
+    fn queue_state(&self) -> QueueState {
+        QueueState { rung: 3, ..QueueState::default() }
     }
 }
 
@@ -224,4 +280,29 @@ fn what_the_driver_knows_passes_through() {
     assert!(host.isolate());
     host.card_irq(true);
     assert_eq!(*log.borrow(), ["interrupt lost", "isolate", "card interrupt true"]);
+}
+
+/// Tests that the wrapper passes on all calls of a command queue engine. `ack_ends` has a default,
+/// with which each end takes the longer way.
+#[test]
+fn the_queue_engine_of_the_driver_passes_through() {
+    let (mut host, log) = surrounded();
+    let nothing = Command::new(0, 0, mmcq::spec::command::Resp::None);
+    assert_eq!(host.queue_caps().err(), Some(QueueError::Unsupported));
+    let calls = [
+        host.enable_queue(&QueueSettings::new(1)),
+        host.prepare_command(&nothing, false),
+        host.halt_queue(),
+        host.resume_queue(),
+        host.clear_task(7),
+        host.clear_tasks(),
+        host.disable_queue(),
+    ];
+    assert_eq!(calls, [Ok(()); 7]);
+    host.withdraw(2);
+    let order =
+        ["caps", "enable", "command", "halt", "resume", "clear 7", "clear all", "disable", "withdraw 2"];
+    assert_eq!(*log.borrow(), order);
+    assert_eq!((host.ring(4), host.ack_ends(), host.ack_queue().done), (4, 5, 9));
+    assert_eq!(host.queue_state().rung, 3);
 }

@@ -109,7 +109,7 @@ async fn device(stack: &'static Stack<8>, card: &Card, scratch: DmaBuf) -> Optio
     black_box(health.is_ok() & worked.is_ok() & sanitized.is_ok());
     let lasts = black_box(protect::Lasts::ForEver(sure));
     black_box(protect::protect_boot(stack, card, black_box(Area::Boot2), lasts).await.is_ok());
-    black_box(protect::protect_group(stack, black_box(8), black_box(true)).await.is_ok());
+    black_box(protect::protect_group(stack, card, black_box(8), black_box(true)).await.is_ok());
     let password = black_box(&[1, 2, 3][..]);
     let (locked, scratch) =
         protect::lock(stack, card, scratch, black_box(protect::LockOp::Unlock(password))).await;

@@ -66,25 +66,25 @@ pub async fn protect_boot<B: Platform, const N: usize>(
     switch(stack, card, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
-/// Protects the group of blocks that contains `lba`, or removes its protection [SD 4.3.6],
-/// [eMMC 6.6.15]. On an eMMC USER_WP sets the kind of protection; the default kind can be removed.
+/// Protects the group of blocks that contains `lba` on this card, or removes its protection
+/// [SD 4.3.6], [eMMC 6.6.15]. On an eMMC USER_WP sets the kind of protection; the default kind can be removed.
 pub async fn protect_group<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
+    card: &Card,
     lba: u32,
     on: bool,
 ) -> Result<(), Error> {
-    let block_addressed = stack.with(|engine| {
+    let number = stack.with(|engine| {
         engine.enable_extended_ops();
-        engine.card_params().map(|target| target.block_addressed)
+        engine.number_of(card.identity())
     });
-    let address = match block_addressed {
-        Some(true) => lba,
-        Some(false) => lba.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?,
-        None => return Err(Error::NoCard),
+    let address = match card.params.block_addressed {
+        true => lba,
+        false => lba.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?,
     };
     let command = if on { command::set_write_prot(address) } else { command::clr_write_prot(address) };
     let order = Kind::LongCommand { command, timeout_ns: limits::SWITCH_NS };
-    stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
+    stack.request(Request::new(order, DmaBuf::EMPTY).for_card(number)).await.result.map(|_| ())
 }
 
 /// Largest length of a password, in bytes.

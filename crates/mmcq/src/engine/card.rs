@@ -3,7 +3,7 @@
 
 use super::functions::Functions;
 use super::plan::Plan;
-use super::{Abilities, CardParams};
+use super::{Abilities, CardParams, Error, Kind};
 use crate::host::Caps;
 use crate::spec::quirks::Quirks;
 
@@ -86,6 +86,14 @@ impl Card {
     #[inline(always)]
     pub fn is_meant(&self, number: CardNumber) -> bool {
         number.is_any() || number == self.number
+    }
+
+    /// Returns the reason why a request that is not for the present card is refused.
+    #[cold]
+    pub fn why_not_meant(&self, kind: &Kind) -> Error {
+        // A card without memory has no parameters.
+        let away = if matches!(kind, Kind::Io { .. }) { self.left } else { self.target.is_none() };
+        if away { Error::NoCard } else { Error::Changed }
     }
 
     /// Returns the number of the card with this identity, if that card is in the card slot;

@@ -101,7 +101,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
             self.bar(card, helping, request)?;
         }
         if P::RECOVERS && !card.is_meant(request.card) {
-            return Err(if card.target().is_none() { Error::NoCard } else { Error::Changed });
+            return Err(card.why_not_meant(&request.kind));
         }
         if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
             return Err(Error::Unsupported);

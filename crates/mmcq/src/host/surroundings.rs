@@ -331,6 +331,11 @@ unsafe impl<H: Host + CommandQueueHost, S: Surroundings> CommandQueueHost for Su
         self.host.ack_queue()
     }
 
+    #[inline]
+    fn ack_ends(&mut self) -> u32 {
+        self.host.ack_ends()
+    }
+
     fn halt_queue(&mut self) -> Result<(), QueueError> {
         self.host.halt_queue()
     }

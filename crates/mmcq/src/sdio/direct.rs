@@ -2,7 +2,7 @@
 
 use super::IoError;
 use crate::card::io::error::judge;
-use crate::engine::{self, DmaBuf, Kind, Request};
+use crate::engine::{self, CardNumber, DmaBuf, Kind, Request};
 use crate::host::Phase;
 use crate::spec::command::{Command, sdio as cmd};
 use crate::task::{Platform, RequestFuture, Stack};
@@ -32,6 +32,7 @@ pub enum Chain {
 pub struct Direct<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     op: RequestFuture<'a, B, N>,
+    card: CardNumber,
     function: u8,
     addr: u32,
     /// Error of the command on the bus, while the card's own error flags are being read.
@@ -49,7 +50,8 @@ impl<B: Platform, const N: usize> Direct<'_, B, N> {
                 // since a combo card's memory must not receive it.
                 (None, Err(error @ engine::Error::Host(_))) => {
                     self.failed = Some(error);
-                    self.op = submitted(self.stack, cmd::io_read(0, 0), Chain::Last, done.buf);
+                    let command = cmd::io_read(0, 0);
+                    self.op = submitted(self.stack, self.card, command, Chain::Last, done.buf);
                     continue;
                 }
                 (Some(error), _) | (None, Err(error)) => Err(error.into()),
@@ -68,15 +70,17 @@ impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     }
 }
 
-/// Starts a CMD52 to register `addr` of `function`.
+/// Starts a CMD52 to register `addr` of `function` of this card.
 pub(super) fn direct<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
+    card: CardNumber,
     function: u8,
     addr: u32,
     command: Command,
     chain: Chain,
 ) -> Direct<'_, B, N> {
-    Direct { stack, op: submitted(stack, command, chain, DmaBuf::EMPTY), function, addr, failed: None }
+    let op = submitted(stack, card, command, chain, DmaBuf::EMPTY);
+    Direct { stack, op, card, function, addr, failed: None }
 }
 
 /// Sends a CMD52 to a register of function 0, with a buffer that belongs to the transfer before or
@@ -84,22 +88,24 @@ pub(super) fn direct<B: Platform, const N: usize>(
 /// future is dropped.
 pub(super) async fn carried<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
+    card: CardNumber,
     addr: u32,
     command: Command,
     buf: DmaBuf,
 ) -> (Result<u8, IoError>, DmaBuf) {
-    let op = submitted(stack, command, Chain::Last, buf);
-    let mut direct = Direct { stack, op, function: 0, addr, failed: None };
+    let op = submitted(stack, card, command, Chain::Last, buf);
+    let mut direct = Direct { stack, op, card, function: 0, addr, failed: None };
     poll_fn(|context| direct.poll_carried(context)).await
 }
 
 fn submitted<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
+    card: CardNumber,
     command: Command,
     chain: Chain,
     buf: DmaBuf,
 ) -> RequestFuture<'_, B, N> {
     let phase = Phase::of(command);
     let kind = Kind::Io { phase, timeout_ns: DIRECT_NS, chain: chain == Chain::More };
-    stack.request(Request::new(kind, buf))
+    stack.request(Request::new(kind, buf).for_card(card))
 }

@@ -6,8 +6,9 @@ use super::{ADDRESSES, IoError, Split, fbr};
 use crate::card::IoCard;
 use crate::card::io::error::judge;
 use crate::card::quirk::Quirks;
-use crate::engine::{self, DmaBuf, Kind, Request};
+use crate::engine::{self, CardNumber, DmaBuf, Kind, Request};
 use crate::host::{Auto, Caps, Data, Direction, Phase};
+use crate::sched::Profile;
 use crate::spec::command::Command;
 use crate::spec::command::sdio::{self as cmd, Amount, Extended};
 use crate::spec::timing::sdio as limits;
@@ -36,7 +37,14 @@ impl At {
     }
 }
 
-/// A handle on one function; see the module's description. Futures of its methods may be dropped at
+/// A handle on one function of one card; see the module's description. When another card has taken
+/// the place of the handle's, each call fails with
+/// [`Error::Changed`](crate::engine::Error::Changed), or with
+/// [`Error::NoCard`](crate::engine::Error::NoCard) until the other one is brought up, and sends
+/// nothing. A card that was taken out and put back counts as another card. Two I/O cards of one
+/// model that are exchanged while the host cannot see the slot are the same card to the stack.
+///
+/// Futures of its methods may be dropped at
 /// any point: a command on the bus ends by itself. The buffer of a dropped transfer waits for
 /// [`reclaim`](crate::engine::Engine::reclaim). Each handle stores the block size itself, so if a
 /// function has several handles, only one of them may set it.
@@ -49,6 +57,7 @@ impl At {
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
+    card: CardNumber,
     number: u8,
     cccr: Cccr,
     quirks: Quirks,
@@ -88,6 +97,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         };
         Ok(Function {
             stack,
+            card: stack.with(|engine| engine.number_of(card.identity())),
             number,
             cccr: card.cccr,
             quirks: card.quirks,
@@ -162,7 +172,18 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
 
     /// Starts a CMD52 to a register of function 0.
     fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, B, N> {
-        direct(self.stack, 0, addr, command, chain)
+        direct(self.stack, self.card, 0, addr, command, chain)
+    }
+
+    /// Starts a CMD52 to a register of this function.
+    fn own(&self, addr: u32, command: Command, chain: Chain) -> Direct<'a, B, N> {
+        direct(self.stack, self.card, self.number, addr, command, chain)
+    }
+
+    /// Returns an error if another card has taken the place of the handle's.
+    fn is_there(&self) -> Result<(), IoError> {
+        let meant = self.stack.with(|engine| engine.is_meant(self.card));
+        if meant || !B::Profile::RECOVERS { Ok(()) } else { Err(engine::Error::Changed.into()) }
     }
 
     /// Sets the block size on the card; from then on long transfers use blocks. If this fails, or
@@ -198,20 +219,20 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Reads a register of the function by CMD52.
     pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
-        direct(self.stack, self.number, addr, cmd::io_read(self.number, addr), chain).await
+        self.own(addr, cmd::io_read(self.number, addr), chain).await
     }
 
     /// Writes a register of the function by CMD52.
     pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
-        direct(self.stack, self.number, addr, cmd::io_write(self.number, addr, value), chain).await?;
+        self.own(addr, cmd::io_write(self.number, addr, value), chain).await?;
         Ok(())
     }
 
     /// Writes a register of the function and reads it back, by one CMD52.
     pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
-        direct(self.stack, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
+        self.own(addr, cmd::io_write_read(self.number, addr, value), chain).await
     }
 
     /// Reads a register of function 0, which all functions share, by CMD52.
@@ -258,11 +279,15 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Ends a CMD53 like [`abort`](Self::abort). `buf` is the buffer of the transfer before or
     /// after it, which the call returns.
     async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
+        if let Err(error) = self.is_there() {
+            // What is due belongs to the card that is in the slot now.
+            return (Err(error), buf);
+        }
         // If a step fails from here on, the guard records that an abort is due.
         self.stack.take_abort(self.number);
         let begun = self.begun();
         let command = cmd::io_write(0, reg::ABORT, self.number);
-        let (told, buf) = carried(self.stack, reg::ABORT, command, buf).await;
+        let (told, buf) = carried(self.stack, self.card, reg::ABORT, command, buf).await;
         // A card that has nothing to abort may refuse the command.
         if matches!(told, Ok(_) | Err(IoError::Refused { .. })) {
             begun.ended_well();
@@ -307,6 +332,9 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         if let Err(error) = self.bounds(at, bytes, buf.len_bytes()) {
             return (Err(error), buf);
         }
+        if let Err(error) = self.is_there() {
+            return (Err(error), buf);
+        }
         if self.stack.take_abort(self.number) {
             let (told, back) = self.aborted(buf).await;
             buf = back;
@@ -341,7 +369,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             };
             let kind = Kind::Io { phase, timeout_ns: limits::DATA_NS, chain: more };
             let begun = self.begun();
-            let done = self.stack.request(Request::new(kind, buf.after(done_bytes))).await;
+            let done =
+                self.stack.request(Request::new(kind, buf.after(done_bytes)).for_card(self.card)).await;
             buf = done.buf.whole();
             let judged = match done.result {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
@@ -349,12 +378,17 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
                     if matches!(error, engine::Error::Host(_)) {
                         // As for CMD52: read here what the card reports about a lost command, so
                         // that no other command receives it.
-                        (_, buf) = carried(self.stack, 0, cmd::io_read(0, 0), buf).await;
+                        (_, buf) = carried(self.stack, self.card, 0, cmd::io_read(0, 0), buf).await;
                     }
                     Err(error.into())
                 }
             };
             if judged.is_err() {
+                if self.is_there().is_err() {
+                    // The card's transfer is over with the card. Its successor has begun none.
+                    begun.ended_well();
+                    return (judged, buf);
+                }
                 drop(begun);
                 (_, buf) = self.aborted(buf).await;
                 return (judged, buf);

@@ -14,8 +14,9 @@ use super::direct::{Chain, direct};
 use super::{FUNCTIONS_MAX, IoError};
 use crate::card::IoCard;
 use crate::card::quirk::Quirks;
-use crate::engine::CARD_IRQ_STEP_NS;
+use crate::engine::{CARD_IRQ_STEP_NS, CardNumber, Error};
 use crate::host::Host;
+use crate::sched::Profile;
 use crate::spec::command::sdio as cmd;
 use crate::task::{Platform, Stack};
 use core::future::Future;
@@ -25,7 +26,8 @@ use core::task::{Context, Poll};
 /// Bit of IENx that enables the interrupts of all functions.
 const MASTER: u8 = 1;
 
-/// The interrupt line of a card; make one for each card. The code that owns it waits, serves the
+/// The interrupt line of a card; make one for each card. Like a [`Function`](super::Function), it
+/// is bound to this card. The code that owns it waits, serves the
 /// functions that request attention, and acknowledges:
 ///
 /// ```
@@ -48,6 +50,7 @@ const MASTER: u8 = 1;
 #[derive(Debug)]
 pub struct CardInterrupt<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
+    card: CardNumber,
     /// Functions that may interrupt: IENx without the bit that enables all.
     enabled: u8,
     /// Whether a read of INTx must be [followed](Quirks::IO_NO_POLLING) by a read of an unused
@@ -62,11 +65,17 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// Makes the interrupt line of a card after its bring-up; no function may interrupt yet. Sends
     /// no command.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard) -> Self {
-        Self::with_quirks(stack, card.quirks)
+        let number = stack.with(|engine| engine.number_of(card.identity()));
+        Self::of(stack, number, card.quirks)
     }
 
-    pub(crate) fn with_quirks(stack: &'a Stack<B, N>, quirks: Quirks) -> Self {
-        CardInterrupt { stack, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
+    pub(crate) fn of(stack: &'a Stack<B, N>, card: CardNumber, quirks: Quirks) -> Self {
+        CardInterrupt { stack, card, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
+    }
+
+    /// Returns whether the card of the handle is still in the card slot.
+    fn is_there(&self) -> bool {
+        !B::Profile::RECOVERS || self.stack.with(|engine| engine.is_meant(self.card))
     }
 
     /// Returns the functions that may interrupt, bit n for function n.
@@ -88,7 +97,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     async fn switch(&mut self, enabled: u8) -> Result<(), IoError> {
         let wrote = if enabled == 0 { 0 } else { enabled | MASTER };
         let command = cmd::io_write_read(0, reg::INT_ENABLE, wrote);
-        let read = direct(self.stack, 0, reg::INT_ENABLE, command, Chain::Last).await?;
+        let read = direct(self.stack, self.card, 0, reg::INT_ENABLE, command, Chain::Last).await?;
         if read != wrote {
             return Err(IoError::NotTaken { addr: reg::INT_ENABLE, wrote, read });
         }
@@ -108,8 +117,12 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// command to a function fails.
     ///
     /// # Errors
-    /// Only if the host has no card interrupt: polling the card failed.
+    /// Another card has taken the place of this one. If the host has no card interrupt, also:
+    /// polling the card failed.
     pub async fn wait(&mut self) -> Result<(), IoError> {
+        if !self.is_there() {
+            return Err(Error::Changed.into());
+        }
         loop {
             Reported { stack: self.stack }.await;
             if B::Host::CARD_IRQ {
@@ -143,9 +156,10 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// Reads the pending interrupts, CCCR INTx.
     async fn look(&self) -> Result<u8, IoError> {
         let command = cmd::io_read(0, reg::INT_PENDING);
-        let pending = direct(self.stack, 0, reg::INT_PENDING, command, Chain::More).await?;
+        let pending = direct(self.stack, self.card, 0, reg::INT_PENDING, command, Chain::More).await?;
         if self.looks_away {
-            direct(self.stack, 0, reg::NOTHING, cmd::io_read(0, reg::NOTHING), Chain::More).await?;
+            direct(self.stack, self.card, 0, reg::NOTHING, cmd::io_read(0, reg::NOTHING), Chain::More)
+                .await?;
         }
         Ok(pending)
     }
@@ -163,7 +177,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// Enables the interrupt again, after the driver has cleared the causes in the functions. A new
     /// or remaining cause is reported again.
     pub fn ack(&mut self) {
-        if self.stack.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
+        // A report of the next card is for that card's handle.
+        if self.is_there() && self.stack.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
             self.listen();
         }
     }

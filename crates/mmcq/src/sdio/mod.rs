@@ -21,7 +21,8 @@
 //! 3. Make each [`Function`] again from the new [`IoCard`](crate::card::IoCard); enable it, and set
 //!    its block size and interrupt again.
 //!
-//! Aborts that were due and block sizes of the earlier card are cleared by then.
+//! Aborts that were due and block sizes of the earlier card are cleared by then. Handles of the
+//! earlier card send nothing to the new one.
 
 pub mod bluetooth;
 mod direct;

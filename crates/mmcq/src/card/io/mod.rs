@@ -93,6 +93,19 @@ impl IoCard {
         self.functions.iter().flatten().count() as u8
     }
 
+    /// Returns a number that distinguishes the card from others: that of its memory, or one made of
+    /// its manufacturer, product and functions, since an I/O card has no serial number.
+    pub(crate) fn identity(&self) -> u32 {
+        let Some(memory) = &self.memory else {
+            let maker = self
+                .cis
+                .manufacturer
+                .map_or(0, |maker| u32::from(maker.vendor) << 16 | u32::from(maker.product));
+            return (maker ^ self.r4.0).wrapping_mul(0x0100_0193) | 1;
+        };
+        memory.identity()
+    }
+
     /// Returns the card's manufacturer and product, if its tuples have them.
     pub fn manufacturer(&self) -> Option<Manufacturer> {
         self.cis.manufacturer
@@ -114,8 +127,7 @@ impl Families for OnlyIo {
     }
 
     fn identity(found: &Self::Found) -> u32 {
-        let memory = found.as_ref().ok().and_then(|found| found.memory.as_ref());
-        memory.map_or(0, |memory| memory.identity())
+        found.as_ref().map_or(0, |found| found.identity())
     }
 
     async fn identify<B: Platform, const N: usize>(

@@ -193,8 +193,11 @@ fn loom_a_card_interrupt_finds_its_waiter() {
                 stack.on_irq();
             }
         });
-        let mut interrupt =
-            crate::sdio::CardInterrupt::with_quirks(&*rig.stack, crate::card::quirk::Quirks::NONE);
+        let mut interrupt = crate::sdio::CardInterrupt::of(
+            &*rig.stack,
+            crate::engine::CardNumber::ANY,
+            crate::card::quirk::Quirks::NONE,
+        );
         for _ in 0..2 {
             block_on(interrupt.wait()).unwrap();
             rig.stack.with(|engine| {
@@ -225,8 +228,11 @@ fn loom_a_dropped_waiter_loses_no_card_interrupt() {
             line.wait();
             stack.on_irq();
         });
-        let mut interrupt =
-            crate::sdio::CardInterrupt::with_quirks(&*rig.stack, crate::card::quirk::Quirks::NONE);
+        let mut interrupt = crate::sdio::CardInterrupt::of(
+            &*rig.stack,
+            crate::engine::CardNumber::ANY,
+            crate::card::quirk::Quirks::NONE,
+        );
         let _ = pin!(interrupt.wait()).poll(&mut Context::from_waker(Waker::noop()));
         block_on(interrupt.wait()).unwrap();
         card.join().unwrap();
