@@ -242,7 +242,8 @@ static int32_t open_library(struct host *host)
 	struct mmcq_platform platform = {
 		.context = host, .base = (void __force *)host->registers, .lock = lock, .unlock = unlock, .now_ns = now_ns, .set_alarm = set_alarm,
 		.wait = wait, .map = mmcq_ko_map, .unmap = mmcq_ko_unmap, .sync = mmcq_ko_sync, .piece = mmcq_ko_piece, .card_event = card_event,
-		.quirks = quirks, .flags = emmc_18 ? MMCQ_EMMC_18 : 0, .dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
+		.quirks = quirks, .flags = MMCQ_QUICK_MAP | (emmc_18 ? MMCQ_EMMC_18 : 0),
+		.dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
 	};
 
 	return host->kind->open(host, &platform);

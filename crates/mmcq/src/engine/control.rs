@@ -121,7 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match target.flush {
             // Nothing was changed since the last flush, or only by reliable writes, which are on
             // the medium; and no loss has to be reported.
-            FlushBy::EmmcCache { .. } if self.durability.is_settled() && !self.slots.have_ended() => {
+            FlushBy::EmmcCache { .. } if self.durability.is_settled() && !self.slots.have_untold() => {
                 let result = self.flush_ended();
                 self.end_control(result);
             }
