@@ -306,6 +306,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	host->dma = dmam_alloc_coherent(device, MMCQ_DMA_BYTES, &host->dma_bus, GFP_KERNEL);
 	if (!host->dma)
 		return dev_err_probe(device, -ENOMEM, "no memory for descriptors\n");
+	mmcq_ko_choose_numbers(host);
 	do {
 		host->number = find_first_zero_bit(&numbers, MMCQ_HOSTS);
 		if (host->number >= MMCQ_HOSTS)
