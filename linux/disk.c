@@ -9,6 +9,8 @@
  * pause between them in ms. */
 #define TRIES 20
 #define TRY_MS 50
+/* Time in ms until a request for which there was no room is sent again. */
+#define AGAIN_MS 10
 /* The block layer's timeout in s. It has no effect (`timed_out` only restarts it), since the
  * library ends every request in bounded time. */
 #define TIMEOUT_S 120
@@ -61,6 +63,13 @@ static void done(struct mmcq_request *request, int32_t code)
 		atomic_dec(&command->host->changes);
 	here = in_hardirq() && !command->entries && command->cpu == raw_smp_processor_id();
 	mmcq_ko_unmap_request(rq);
+	/* The controller has no descriptors, and there was no room for the mapping: Linux sends the
+	 * request again. */
+	if (code == MMCQ_E_FULL) {
+		blk_mq_requeue_request(rq, false);
+		blk_mq_delay_kick_requeue_list(rq->q, AGAIN_MS);
+		return;
+	}
 	/* A request of one piece that ends on the CPU that submitted it is completed at once,
 	 * without a further interrupt. */
 	if (here)

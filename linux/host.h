@@ -134,6 +134,8 @@ struct host {
 	bool frozen;
 	void *dma;
 	dma_addr_t dma_bus;
+	/* The first of the numbers that stand for the memory of requests. */
+	u32 first_number;
 	/* The work that looks at the slot: it brings a card up, and makes or removes the disk. The
 	 * mutex lets only one look run at a time. */
 	struct work_struct look;
@@ -143,6 +145,7 @@ struct host {
 };
 
 /* memory.c */
+void mmcq_ko_choose_numbers(struct host *host);
 int32_t mmcq_ko_map(void *host, void *memory, size_t bytes, int32_t to_card, uint64_t *bus);
 void mmcq_ko_unmap(void *host, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
 void mmcq_ko_sync(void *host, uint64_t bus, void *memory, size_t bytes);

@@ -11,18 +11,18 @@
 #define ALL_BYTES ((MMCQ_SLOTS + 1) * NUMBER_BYTES)
 #define NUMBERS 0x40000000u
 
-/* The first number. The library's coherent memory has real addresses, so the numbers lie beside
- * it. */
-static u32 first_number(const struct host *host)
+/* Chooses the first number. The library's coherent memory has real addresses, so the numbers lie
+ * beside it. */
+void mmcq_ko_choose_numbers(struct host *host)
 {
 	bool apart = host->dma_bus >= NUMBERS + ALL_BYTES || host->dma_bus + MMCQ_DMA_BYTES <= NUMBERS;
 
-	return apart ? NUMBERS : NUMBERS + 2 * ALL_BYTES;
+	host->first_number = apart ? NUMBERS : NUMBERS + 2 * ALL_BYTES;
 }
 
 static bool is_number(const struct host *host, u64 number)
 {
-	return number >= first_number(host) && number - first_number(host) < ALL_BYTES;
+	return number - host->first_number < ALL_BYTES;
 }
 
 /* Returns what the library gets as the address of memory in the areas' buffer: a number, or the real
@@ -37,7 +37,7 @@ static u64 bus_of_area(const struct host *host, const void *memory)
 	offset = (const char *)memory - (const char *)disk->areas.memory;
 	if (offset >= AREA_BYTES)
 		return 0;
-	return (disk->card.pieces ? first_number(host) + AREAS_TAG * NUMBER_BYTES : disk->areas.bus) + offset;
+	return (disk->card.pieces ? host->first_number + AREAS_TAG * NUMBER_BYTES : disk->areas.bus) + offset;
 }
 
 int32_t mmcq_ko_map(void *context, void *memory, size_t bytes, int32_t to_card, uint64_t *bus)
@@ -78,7 +78,7 @@ uint32_t mmcq_ko_piece(void *context, uint64_t bus, uint32_t bytes, uint64_t *re
 {
 	struct host *host = context;
 	struct disk *disk = READ_ONCE(host->disk);
-	u64 number = bus - first_number(host);
+	u64 number = bus - host->first_number;
 	u32 offset = number % NUMBER_BYTES;
 	struct command *command;
 
@@ -128,7 +128,7 @@ bool mmcq_ko_map_request(struct disk *disk, struct request *rq)
 		command->request.memory = page_address(all.bv_page) + all.bv_offset;
 		return true;
 	}
-	command->request.memory = (void *)(uintptr_t)(first_number(disk->host) + rq->tag * NUMBER_BYTES);
+	command->request.memory = (void *)(uintptr_t)(disk->host->first_number + rq->tag * NUMBER_BYTES);
 	disk->commands[rq->tag] = command;
 	if (blk_rq_nr_phys_segments(rq) == 1) {
 		struct bio_vec all = req_bvec(rq);

@@ -242,7 +242,8 @@ static int32_t open_library(struct host *host)
 	struct mmcq_platform platform = {
 		.context = host, .base = (void __force *)host->registers, .lock = lock, .unlock = unlock, .now_ns = now_ns, .set_alarm = set_alarm,
 		.wait = wait, .map = mmcq_ko_map, .unmap = mmcq_ko_unmap, .sync = mmcq_ko_sync, .piece = mmcq_ko_piece, .card_event = card_event,
-		.quirks = quirks, .flags = emmc_18 ? MMCQ_EMMC_18 : 0, .dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
+		.quirks = quirks, .flags = MMCQ_QUICK_MAP | (emmc_18 ? MMCQ_EMMC_18 : 0),
+		.dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
 	};
 
 	return host->kind->open(host, &platform);
@@ -305,6 +306,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	host->dma = dmam_alloc_coherent(device, MMCQ_DMA_BYTES, &host->dma_bus, GFP_KERNEL);
 	if (!host->dma)
 		return dev_err_probe(device, -ENOMEM, "no memory for descriptors\n");
+	mmcq_ko_choose_numbers(host);
 	do {
 		host->number = find_first_zero_bit(&numbers, MMCQ_HOSTS);
 		if (host->number >= MMCQ_HOSTS)

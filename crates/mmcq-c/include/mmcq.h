@@ -70,6 +70,10 @@ enum {
 
 /* Bit of mmcq_platform.flags: the slot has a soldered eMMC with 1.8 V on its signal lines. */
 #define MMCQ_EMMC_18 1u
+/* Bit of mmcq_platform.flags: `map` and `unmap` are short whatever the number of bytes, and may be
+ * called with the lock held. The library then calls them with the lock held, when the controller
+ * needs the memory of a request and when it has released that memory. */
+#define MMCQ_QUICK_MAP 2u
 
 /* The argument of `wait` that `wait` passes to mmcq_may_sleep. It is invalid when `wait` has
  * returned. */
@@ -97,6 +101,8 @@ typedef struct mmcq_idle mmcq_idle;
  *   map, unmap    the thread in mmcq_open and mmcq_close               no
  *   sync          any context, for descriptors, 16 bytes for a piece   yes
  *   piece         any context that begins a transfer                   yes
+ *
+ * With MMCQ_QUICK_MAP, the library calls `map` and `unmap` with the lock held, in any context.
  *
  * So if your program calls mmcq_submit, its `unmap` must be legal in an interrupt, and its `map`
  * must be legal where the program calls mmcq_submit: no mutex, no sleep. mmcq_on_irq and mmcq_poll
@@ -155,7 +161,8 @@ typedef struct mmcq_platform {
      * "no-busy-irq"; NULL: none. mmcq::host::sdhci::SdhciQuirks lists the names. Only mmcq_open
      * reads this. */
     const char *quirks;
-    /* MMCQ_EMMC_18 or 0. mmcq_open refuses any other bit with MMCQ_E_ARGUMENT. */
+    /* MMCQ_EMMC_18, MMCQ_QUICK_MAP, both or 0. mmcq_open refuses any other bit with
+     * MMCQ_E_ARGUMENT. */
     uint32_t flags;
     /* Length in bytes of the cache lines that `unmap` invalidates: a power of two, at most 128. 0:
      * `unmap` destroys nothing outside of the memory that it is given. Memory for mmcq_read must

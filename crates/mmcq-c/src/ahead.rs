@@ -13,7 +13,7 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use mmcq::engine::Error;
-use mmcq::host::{Direction, DmaError};
+use mmcq::host::{Caps, Direction, DmaError};
 
 /// Largest number of calls with memory in the table; further calls wait.
 const CALLS_MAX: usize = SLOTS;
@@ -33,13 +33,17 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps memory for DMA; returns `None` if the platform has no functions for that.
+    /// Maps memory for DMA; returns `None` if the platform has no functions for that, or if the
+    /// driver may call them when it needs the memory.
     pub fn new(
         platform: &mmcq_platform,
         ptr: NonNull<u8>,
         bytes: usize,
         direction: Direction,
     ) -> Option<Result<Self, DmaError>> {
+        if platform.maps_quickly() {
+            return None;
+        }
         let bus = platform.map_memory(ptr, bytes, direction)?;
         Some(bus.map(|bus| Mapping::of(ptr, bytes, direction, bus)))
     }
@@ -69,6 +73,19 @@ impl Mapping {
         let inside = skip.checked_add(bytes)? <= self.bytes;
         (inside && direction == self.direction()).then_some(self.bus.wrapping_add(skip as u64))
     }
+}
+
+/// Returns whether this memory must be mapped; memory that the CPU transfers must not be
+/// invalidated. Returns an error if a controller with these abilities cannot use it.
+pub(crate) fn aligned(caps: &Caps, card: bool, start: NonNull<u8>, way: Direction) -> Result<bool, Error> {
+    let align = if card { caps.align } else { 1 };
+    // Cache lines of a write are only cleaned, so the alignment that the controller needs is
+    // sufficient.
+    let align = if way == Direction::Read { align } else { align.min(4) };
+    if !start.addr().get().is_multiple_of(align as usize) {
+        return Err(Error::Dma(DmaError::Alignment));
+    }
+    Ok(caps.dma_bits != 0)
 }
 
 /// Returns the numbers of the bits that are set in `set`.

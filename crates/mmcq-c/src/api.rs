@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::ahead::{Ahead, Mapping};
+use crate::ahead::{Ahead, Mapping, aligned};
 use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_E_STATE, MMCQ_OK};
 pub(crate) use crate::controller::Driver;
 use crate::controller::writes_lists;
@@ -70,7 +70,7 @@ pub(crate) struct Place {
     /// Requests that were submitted, and for which no thread waits.
     pub waiting: Waiting,
     /// State of the card events that were reported to the program.
-    events: CardEvents,
+    pub events: CardEvents,
     /// The card that was brought up last. Accessed while the stack's lock is held.
     card: Cell<Held<Card>>,
     /// Number of bring-ups that have begun, plus closes of the controller. Accessed while the
@@ -152,8 +152,9 @@ impl Place {
     /// Calls the program's callbacks for events outside of its calls: requests that have ended,
     /// cards that were inserted or removed.
     pub fn events(&'static self, stack: &'static Stack, platform: &mmcq_platform) {
-        self.waiting.call_back(self, stack, platform);
-        self.events.tell(stack, platform);
+        if !self.waiting.call_back(self, stack, platform) {
+            self.events.tell(stack, platform);
+        }
     }
 
     /// Changes [`bring_ups`](Self::bring_ups), so that no call uses the functions of the earlier
@@ -459,20 +460,9 @@ pub(crate) fn mapped_once(
     result
 }
 
-/// Returns whether this memory must be mapped; memory that the CPU transfers must not be
-/// invalidated. Returns an error if the controller cannot use it.
+/// Checks memory as [`aligned`] does, with the lock.
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
-    let (by_dma, align) = stack.with(|engine| {
-        let caps = engine.caps();
-        (caps.dma_bits != 0, if engine.card_params().is_some() { caps.align } else { 1 })
-    });
-    // Cache lines of a write are only cleaned, so the alignment that the controller needs is
-    // sufficient.
-    let align = if direction == Direction::Read { align } else { align.min(4) };
-    if !start.addr().get().is_multiple_of(align as usize) {
-        return Err(Error::Dma(DmaError::Alignment));
-    }
-    Ok(by_dma)
+    stack.with(|engine| aligned(engine.caps(), engine.card_params().is_some(), start, direction))
 }
 
 /// Returns the length in bytes of memory for `blocks` blocks. `None` if `blocks` is 0, `memory` is

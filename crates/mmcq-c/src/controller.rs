@@ -4,7 +4,7 @@
 
 use crate::api::place;
 use crate::code::{self, MMCQ_E_ARGUMENT};
-use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
+use crate::platform::{Its, MMCQ_EMMC_18, MMCQ_QUICK_MAP, mmcq_platform};
 use crate::sizes::DESCRIPTORS;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, TransferMode};
 
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     // SAFETY: the caller's promise.
     let Some(platform) = (unsafe { complete(platform) }) else { return MMCQ_E_ARGUMENT };
     let Some(quirks) = platform.quirks() else { return MMCQ_E_ARGUMENT };
-    if platform.flags & !MMCQ_EMMC_18 != 0 {
+    if platform.flags & !(MMCQ_EMMC_18 | MMCQ_QUICK_MAP) != 0 {
         return MMCQ_E_ARGUMENT;
     }
     let emmc = platform.flags & MMCQ_EMMC_18 != 0;
@@ -149,7 +149,7 @@ mod either {
         let Some((place, timer)) = place(host) else { return MMCQ_E_ARGUMENT };
         // SAFETY: the caller's promise.
         let Some(platform) = (unsafe { complete(platform) }) else { return MMCQ_E_ARGUMENT };
-        if platform.flags != 0 || !platform.quirks.is_null() {
+        if platform.flags & !MMCQ_QUICK_MAP != 0 || !platform.quirks.is_null() {
             return MMCQ_E_ARGUMENT;
         }
         let chip = match Chip::of_pci(vendor, device) {

@@ -26,6 +26,12 @@ impl CardEvents {
         self.told.set(false);
     }
 
+    /// Returns whether the program knows that a card is there, or that none is. Called while the
+    /// lock of the stack is held.
+    pub fn are_told(&self, present: bool) -> bool {
+        self.told.get() == present
+    }
+
     /// Reports a card that was inserted or removed since the last report.
     pub fn tell(&self, stack: &Stack, platform: &mmcq_platform) {
         if !platform.has_card_event() {

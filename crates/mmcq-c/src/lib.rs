@@ -70,7 +70,7 @@ pub use partition::{
     MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_GENERAL_1, MMCQ_GENERAL_4, mmcq_partition_blocks, mmcq_partition_read,
     mmcq_partition_write,
 };
-pub use platform::{MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
+pub use platform::{MMCQ_EMMC_18, MMCQ_QUICK_MAP, mmcq_idle, mmcq_platform};
 pub use registers::{mmcq_card_registers, mmcq_last_steps, mmcq_registers, mmcq_step, mmcq_step_name};
 #[cfg(feature = "rpmb")]
 pub use rpmb::{

@@ -16,6 +16,10 @@ use mmcq::task::{Idle, Lock};
 /// Bit of `flags`: the slot has a soldered eMMC with 1.8 V on its signal lines.
 pub const MMCQ_EMMC_18: u32 = 1;
 
+/// Bit of `flags`: `map` and `unmap` may be called with the lock held, so requests are not mapped
+/// before the library takes it.
+pub const MMCQ_QUICK_MAP: u32 = 2;
+
 /// Time in milliseconds that a call waits for a free slot or mapping, if the platform sets none.
 const PATIENCE_MS: u32 = 30_000;
 
@@ -68,6 +72,11 @@ unsafe impl Send for mmcq_platform {}
 unsafe impl Sync for mmcq_platform {}
 
 impl mmcq_platform {
+    /// Returns whether memory of requests is mapped and unmapped with the lock held.
+    pub(crate) fn maps_quickly(&self) -> bool {
+        self.flags & MMCQ_QUICK_MAP != 0
+    }
+
     /// Returns whether all required members of the structure are set.
     pub(crate) fn is_complete(&self) -> bool {
         let registers = match (self.read, self.write) {

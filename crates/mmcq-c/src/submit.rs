@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::ahead::{Mapping, bits};
+use crate::ahead::{Mapping, aligned, bits};
 use crate::api::{Place, SLOTS, Stack, alignment, bytes, open};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_MEMORY, MMCQ_E_STATE, MMCQ_OK};
 use crate::platform::mmcq_platform;
@@ -134,16 +134,20 @@ impl Waiting {
     }
 
     /// Calls the callback of every request that has ended. A callback may submit a request that
-    /// ends at once; its callback is called by the call that is in progress already.
-    pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
+    /// ends at once; its callback is called by the call that is in progress already. Returns true
+    /// if it has seen that there is no event of the card to report.
+    pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
+        let mut are_told = false;
         while self.is_any() && self.turns.take() {
-            while self.is_any() && (self.one(place, stack, platform) || self.transfer(place, stack, platform))
+            while self.is_any()
+                && (self.one(place, stack, platform, &mut are_told) || self.transfer(place, stack, platform))
             {
             }
             if !self.turns.give_back() {
-                return;
+                break;
             }
         }
+        are_told
     }
 
     /// Continues the transfers of I/O functions. Returns true if one has ended.
@@ -152,34 +156,39 @@ impl Waiting {
         move_on.is_some_and(|(move_on, host)| move_on(host, place, stack, platform))
     }
 
-    /// Calls the callback of one request that has ended. Returns true if there was one.
-    fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
+    /// Calls the callback of one request that has ended. Returns true if another one has ended.
+    /// Sets `are_told` to whether the program knows of the card in the slot, or of its absence.
+    fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform, are_told: &mut bool) -> bool {
         let ended = stack.with(|engine| {
-            self.submitted().find_map(|(index, submitted)| {
-                let completion = engine.take(submitted.id)?;
-                self.clear(index);
-                // A controller that cannot be stopped still uses the memory. So the memory stays
-                // mapped, and no other call may use it.
-                let is_kept = submitted.memories != 0 && completion.buf.len_bytes() == 0;
-                let ahead = submitted.ahead.filter(|_| !is_kept);
-                if let Some(ahead) = &ahead {
-                    place.ahead.remove(ahead);
-                }
-                if is_kept {
-                    place.ahead.note_kept(submitted.ahead.as_ref());
-                }
-                let code = if is_kept { MMCQ_E_MEMORY } else { code::of(completion.result.map(|_| ())) };
-                Some((submitted, ahead, code))
-            })
+            *are_told = place.events.are_told(engine.present());
+            // The completions of waiting calls are finished too, but are not in the table.
+            let mut finished = bits(engine.finished() as u64 & self.used.get());
+            let (index, submitted, completion) = finished.find_map(|index| {
+                let submitted = self.slots.get(index)?.get()?;
+                Some((index, submitted, engine.take(submitted.id)?))
+            })?;
+            self.clear(index);
+            // A controller that cannot be stopped still uses the memory. So the memory stays
+            // mapped, and no other call may use it.
+            let is_kept = submitted.memories != 0 && completion.buf.len_bytes() == 0;
+            let ahead = submitted.ahead.filter(|_| !is_kept);
+            if let Some(ahead) = &ahead {
+                place.ahead.remove(ahead);
+            }
+            if is_kept {
+                place.ahead.note_kept(submitted.ahead.as_ref());
+            }
+            let code = if is_kept { MMCQ_E_MEMORY } else { code::of(completion.result.map(|_| ())) };
+            Some((submitted, ahead, code, finished.next().is_some()))
         });
-        let Some((submitted, ahead, code)) = ended else { return false };
+        let Some((submitted, ahead, code, more)) = ended else { return false };
         if let Some(ahead) = ahead {
             ahead.end(platform);
         }
         // SAFETY: the request is valid until this call, and its function may be called from here;
         // the program promises both.
         unsafe { (submitted.done)(submitted.request.as_ptr(), code) };
-        true
+        more
     }
 
     /// Takes a request back that the controller has not begun. Returns its mapping, which the
@@ -257,9 +266,10 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     let memories = memory.is_some().into();
     let submitted = |id, ahead| Submitted { id, request, done, ahead, memories };
     let result = submit(place, stack, platform, what, memory, direction, submitted);
-    // A request with nothing to do has already ended, so call its callback.
-    place.waiting.call_back(place, stack, platform);
-    code::of(result)
+    if result == Ok(true) {
+        place.waiting.call_back(place, stack, platform);
+    }
+    code::of(result.map(|_| ()))
 }
 
 /// Returns the request that erases exactly these blocks and all copies of them.
@@ -294,6 +304,8 @@ pub extern "C" fn mmcq_cancel(host: u32, request: *const mmcq_request) -> i32 {
     }
 }
 
+/// Submits a request. Returns true if a request may have ended whose callback was not called: one
+/// with nothing to do ends at once.
 fn submit(
     place: &'static Place,
     stack: &'static Stack,
@@ -302,11 +314,10 @@ fn submit(
     memory: Option<(NonNull<u8>, usize)>,
     direction: Direction,
     submitted: impl FnOnce(SlotId, Option<Mapping>) -> Submitted,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let mut ahead = None;
     if let Some((memory, bytes)) = memory {
-        let by_dma = alignment(stack, memory, direction)?;
-        if by_dma {
+        if !platform.maps_quickly() && alignment(stack, memory, direction)? {
             ahead = Mapping::new(platform, memory, bytes, direction).transpose().map_err(Error::Dma)?;
         }
         let blocks = u32::try_from(bytes).unwrap_or(u32::MAX) / BLOCK_BYTES;
@@ -315,6 +326,9 @@ fn submit(
         what.buf = unsafe { DmaBuf::from_raw(memory, blocks.saturating_mul(BLOCK_BYTES)) };
     }
     let result = stack.with(|engine| {
+        if let Some((memory, _)) = memory.filter(|_| platform.maps_quickly()) {
+            aligned(engine.caps(), engine.card_params().is_some(), memory, direction)?;
+        }
         if let Some(ahead) = ahead {
             place.ahead.add(ahead)?;
         }
@@ -329,7 +343,8 @@ fn submit(
         }
         let id = accepted?;
         place.waiting.put(id.index(), submitted(id, ahead));
-        Ok(())
+        // What has ended in this call is due at once.
+        Ok(engine.next_deadline_ns() == Some(0))
     });
     if result.is_err()
         && let Some(ahead) = ahead

@@ -6,9 +6,9 @@
 
 use mmcq_c::{
     CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_DISCARD, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4,
-    MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_SECURE_ERASE, MMCQ_WRITE,
-    MMCQ_WRITE_DURABLE, MMCQ_ZEROES, mmcq_card, mmcq_io_card, mmcq_io_request, mmcq_platform, mmcq_registers,
-    mmcq_request, mmcq_rpmb, mmcq_rpmb_frames, mmcq_statistics, mmcq_step,
+    MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_QUICK_MAP, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_SECURE_ERASE,
+    MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_ZEROES, mmcq_card, mmcq_io_card, mmcq_io_request, mmcq_platform,
+    mmcq_registers, mmcq_request, mmcq_rpmb, mmcq_rpmb_frames, mmcq_statistics, mmcq_step,
 };
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -337,6 +337,7 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
         writeln!(expected, "{} {code}", name.to_str().unwrap()).unwrap();
     }
     writeln!(expected, "MMCQ_EMMC_18 {MMCQ_EMMC_18}").unwrap();
+    writeln!(expected, "MMCQ_QUICK_MAP {MMCQ_QUICK_MAP}").unwrap();
     assert_eq!(text(&run("tests/layout.c", false, &[])), expected);
 }
 

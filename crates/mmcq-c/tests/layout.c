@@ -54,5 +54,6 @@ int main(void) {
     CODE(MMCQ_E_LOCKED); CODE(MMCQ_E_NO_KEY); CODE(MMCQ_E_FORGED); CODE(MMCQ_E_AMBIGUOUS);
     CODE(MMCQ_E_MEMORY);
     printf("MMCQ_EMMC_18 %u\n", MMCQ_EMMC_18);
+    printf("MMCQ_QUICK_MAP %u\n", MMCQ_QUICK_MAP);
     return 0;
 }

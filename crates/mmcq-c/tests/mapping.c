@@ -8,7 +8,7 @@
 
 #define LINE 64
 static uint8_t memory[LINE + 64 * 512 + LINE] __attribute__((aligned(128)));
-static int locked, in_irq, refusals, maps, wrong;
+static int locked, in_irq, refusals, maps, unmaps, wrong;
 static size_t biggest_locked;
 
 static void lock(void *c) { (void)c, locked++; }
@@ -31,6 +31,7 @@ static int32_t map(void *c, void *at, size_t bytes, int32_t to_card, uint64_t *b
 static void unmap(void *c, uint64_t bus, void *at, size_t bytes, int32_t to_card) {
     uint8_t *from = at, *to = from + bytes;
     seen(bytes);
+    unmaps++;
     board_unmap(c, bus, at, bytes, to_card);
     if (to_card || from < memory || to > memory + sizeof memory)
         return;
@@ -95,6 +96,24 @@ int main(void) {
     IS(mmcq_read(0, 0, 64, blocks), MMCQ_E_FULL);
     refusals = 0;
     IS(mmcq_read(0, 0, 64, blocks), MMCQ_OK);
+    /* Where mapping is quick, the memory of a request is mapped with the lock held. */
+    IS(mmcq_close(0), MMCQ_OK);
+    p.flags = MMCQ_QUICK_MAP;
+    IS(mmcq_open(0, &p), MMCQ_OK);
+    IS(mmcq_bring_up(0, &card), MMCQ_OK);
+    biggest_locked = 0, maps = unmaps = 0;
+    memset(blocks, 0x99, 64 * 512);
+    IS(mmcq_write(0, 0, 64, blocks), MMCQ_OK);
+    memset(memory, 0x11, sizeof memory);
+    IS(mmcq_read(0, 0, 64, blocks), MMCQ_OK);
+    IS(blocks[0] == 0x99 && blocks[64 * 512 - 1] == 0x99 && memory[LINE - 1] == 0x11, 1);
+    IS(biggest_locked, 64 * 512);
+    IS(maps, unmaps);
+    IS(mmcq_read(0, 0, 1, blocks + 4), MMCQ_E_DMA);
+    refusals = 1;
+    IS(mmcq_read(0, 0, 64, blocks), MMCQ_OK);
+    refusals = 1 << 30;
+    IS(mmcq_read(0, 0, 64, blocks), MMCQ_E_FULL);
     IS(locked, 0);
     IS(board_violations(board), 0);
     return wrong;

@@ -224,6 +224,7 @@ const WAYS: &[Way] = &[
                     && engine.take_back(id).is_none()
                     && engine.cancel(id).is_none()
                     && engine.id_of(0).is_none()
+                    && engine.finished() == 0
             );
             engine.abandon(id);
             assert!(engine.reclaim(buffer(1).claim()).is_none());

@@ -231,6 +231,21 @@ fn suspend_drains_and_halt_keeps() {
 }
 
 #[test]
+fn the_finished_requests_are_those_that_can_be_taken() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<4>(&world);
+    let ids = [0, 64, 128].map(|lba| e.submit(read(lba, 8), 0).unwrap());
+    assert_eq!(e.finished(), 0, "one is with the controller, two wait");
+    let _ = e.on_irq(1_000_000);
+    assert_eq!(e.finished(), 1 << ids[0].index());
+    run(&mut e, 1_000_000);
+    assert_eq!(e.finished(), ids.iter().fold(0, |set, id| set | 1 << id.index()));
+    for id in ids {
+        assert!(e.take(id).is_some() && e.finished() & 1 << id.index() == 0);
+    }
+}
+
+#[test]
 fn removal_ends_everything() {
     let world = World::new(BLOCKS);
     let mut e = engine::<8>(&world);

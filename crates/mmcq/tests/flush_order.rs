@@ -3,7 +3,9 @@
 
 use crate::support;
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, Request, SlotId};
+use mmcq::engine::{
+    Abilities, Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, Request, SlotId,
+};
 use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::sched::Origin;
 use mmcq::spec::command::{self, Command};
@@ -204,6 +206,20 @@ fn all_well(e: &mut TestEngine, ids: &[SlotId]) {
     for (n, &id) in ids.iter().enumerate() {
         assert!(ended(e, id).is_ok(), "request {n}");
     }
+}
+
+/// Tests flushes right behind reliable writes: the interrupt that ends such a write begins the flush
+/// behind it. Nothing is in the card's cache, so the flush is no command.
+#[test]
+fn a_flush_behind_a_reliable_write_is_no_command() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    e.set_abilities(Abilities::NONE.reliable_blocks(8));
+    let requests = [write(0, 8, 1).durable(), flush(), write(16, 8, 1).durable(), flush(), flush()];
+    let ids = requests.map(|request| e.submit(request, 0).unwrap());
+    run(&mut e, 0);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world), "WW");
 }
 
 /// Tests flushes with no change of the card between them: one flush of the card serves all of them.

@@ -121,7 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match target.flush {
             // Nothing was changed since the last flush, or only by reliable writes, which are on
             // the medium; and no loss has to be reported.
-            FlushBy::EmmcCache { .. } if self.durability.is_settled() && !self.slots.have_ended() => {
+            FlushBy::EmmcCache { .. } if self.durability.is_settled() && !self.slots.have_untold() => {
                 let result = self.flush_ended();
                 self.end_control(result);
             }
@@ -150,7 +150,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// could not write earlier. If this response has that error, it is the result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
-        self.flush_started(now_ns);
+        if self.bus.shows_busy() && self.bus.phase().command.resp == Resp::R1b {
+            self.ask_status(Stage::FlushStatus, now_ns);
+        } else {
+            self.watch_busy(now_ns);
+        }
     }
 
     fn flush_hears(&mut self, status: u32) {
@@ -169,14 +173,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let limit_ns = if self.bus.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timer_ns, limit_ns, now_ns);
-    }
-
-    fn flush_started(&mut self, now_ns: u64) {
-        if self.bus.shows_busy() && self.bus.phase().command.resp == Resp::R1b {
-            self.ask_status(Stage::FlushStatus, now_ns);
-        } else {
-            self.watch_busy(now_ns);
-        }
     }
 
     pub(super) fn flush_judged(&mut self, status: u32, now_ns: u64) {

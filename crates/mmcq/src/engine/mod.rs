@@ -332,6 +332,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(completion)
     }
 
+    /// Returns the slots whose completion can be [taken](Self::take), one bit each: for platforms
+    /// that have their own table by slot index, and look at it after each event.
+    pub fn finished(&self) -> SlotSet {
+        self.slots.finished()
+    }
+
     /// Returns the slot's present id, for platforms that have their own table by slot index.
     pub fn id_of(&self, index: usize) -> Option<SlotId> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;

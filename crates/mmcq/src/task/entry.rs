@@ -10,7 +10,7 @@
 use crate::engine::switched::SwitchedOn;
 use crate::engine::{
     Abilities, CardNumber, CardParams, Claim, Completion, DmaBuf, Engine, Error, Handshake, PollOutcome,
-    RecoveryEvent, Request, ServiceRequest, SlotId, Span, Stats,
+    RecoveryEvent, Request, ServiceRequest, SlotId, SlotSet, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::{ChainStats, Holds, PackStats, Profile, TaskStats};
@@ -196,6 +196,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
         /// Calls [`Engine::id_of`]. In a nested call returns `None`.
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
+        /// Calls [`Engine::finished`]. In a nested call returns no slot.
+        pub fn finished(&self) -> SlotSet = 0;
         /// Calls [`Engine::will_wake`]. In a nested call returns `false`.
         pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool = { let _ = (id, waker); false };
         /// Calls [`Engine::card_params`]. In a nested call returns `None`.

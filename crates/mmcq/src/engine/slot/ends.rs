@@ -1,7 +1,7 @@
 //! The end of a request: which slots wait for a status, have ended, or are done and not reported.
 
 use super::super::{Error, Kind};
-use super::{Slots, State};
+use super::{Slots, State, bits};
 use crate::sched::slot_set::SlotSet;
 
 impl<const N: usize> Slots<N> {
@@ -44,6 +44,12 @@ impl<const N: usize> Slots<N> {
     #[inline(always)]
     pub fn have_ended(&self) -> bool {
         self.ended != 0
+    }
+
+    /// Returns whether a request that has ended has no client, so that its error, if there is one,
+    /// is still to be noted for the next flush.
+    pub fn have_untold(&self) -> bool {
+        bits(self.ended).any(|index| self.at(index).orphan())
     }
 
     /// Takes the requests that have ended, to be completed.
@@ -96,6 +102,14 @@ impl<const N: usize> Slots<N> {
     #[inline(always)]
     pub fn take_unreported(&mut self) -> SlotSet {
         core::mem::take(&mut self.unreported)
+    }
+
+    /// Returns the slots whose completion can be taken. Only slots that neither wait nor are free
+    /// are looked at: those of the transfers in progress, and those that are returned.
+    pub fn finished(&self) -> SlotSet {
+        let waiting = self.reads | self.writes | self.barriers | self.ios | self.settling | self.ended;
+        let others = Self::ALL & !(self.free | waiting);
+        bits(others).filter(|&index| self.at(index).state == State::Done).fold(0, |set, i| set | 1 << i)
     }
 
     /// Removes a slot from those whose end has to be reported.
