@@ -158,6 +158,7 @@ impl Waiting {
 
     /// Calls the callback of one request that has ended. Returns true if another one has ended.
     /// Sets `are_told` to whether the program knows of the card in the slot, or of its absence.
+    #[allow(clippy::unnecessary_cast, reason = "a set has 32 bits on small machines")]
     fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform, are_told: &mut bool) -> bool {
         let ended = stack.with(|engine| {
             *are_told = place.events.are_told(engine.present());
