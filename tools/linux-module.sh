@@ -7,7 +7,9 @@
 # the script only gets and checks the parts; with --initrd it only builds the file INITRD, the first
 # file system of the machine.
 #
-# LINUX=backports: the newer kernel of Debian's backports (tools/linux-backports.sh).
+# LINUX=backports: the newer kernel of Debian's backports (tools/linux-backports.sh). LINUX=rt: Debian's
+# kernel with PREEMPT_RT (tools/linux-rt.sh). LINUX=debug: a kernel that looks at the driver's mistakes (tools/linux-debug.sh). PART=failing: instead of all that,
+# each allocation fails in turn while the module is loaded and takes a controller (LINUX=debug only).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-module.sh: $*" >&2; }
@@ -21,14 +23,28 @@ tools/install-qemu11.sh 2>/dev/null || tools/install-qemu11.sh || exit 2
 tools/debian-kernel.sh || exit 2
 linux=$PWD/target/judges/linux
 busybox=$linux/bin/busybox headers=$PWD/target/judges/linux-headers/unpacked
-if [ "${LINUX:-}" = backports ]; then
-  tools/linux-backports.sh || exit 2
-  linux=$PWD/target/judges/linux-backports
-  headers=$linux/unpacked
-fi
+out=$PWD/target/linux-module${LINUX:+-$LINUX}
+# What the machine has, and most seconds that it may take.
+memory=512 limit_s=600 more=''
+case ${LINUX:-} in
+  '') ;;
+  backports | rt)
+    tools/linux-$LINUX.sh || exit 2
+    linux=$PWD/target/judges/linux-$LINUX
+    headers=$linux/unpacked
+    ;;
+  debug)
+    tools/linux-debug.sh --kernel || exit 2
+    linux=$PWD/target/judges/linux-debug
+    memory=1024 limit_s=2400 more='kasan_multi_shot'
+    ;;
+  *) say "LINUX=$LINUX: expected backports, rt or debug"; exit 2 ;;
+esac
 release=$(basename "$linux"/boot/vmlinuz-*)
 release=${release#vmlinuz-}
-[ "${LINUX:-}" = backports ] || tools/linux-headers.sh "$release" || exit 2
+[ -n "${LINUX:-}" ] || tools/linux-headers.sh "$release" || exit 2
+kernel=$headers/usr/src/linux-headers-$release
+[ "${LINUX:-}" != debug ] || kernel=$linux/build
 mmc=$PWD/target/judges/mmc-utils
 if [ ! -x "$mmc/usr/bin/mmc" ]; then
   rm -rf "$mmc"
@@ -41,9 +57,7 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-out=$PWD/target/linux-module
-[ "${LINUX:-}" != backports ] || out=$out-backports
-make -s -C linux OUT="$out" KERNEL="$headers/usr/src/linux-headers-$release" >/dev/null 2>"$work/make" || { cat "$work/make" >&2; exit 1; }
+make -s -C linux OUT="$out" KERNEL="$kernel" >/dev/null 2>"$work/make" || { cat "$work/make" >&2; exit 1; }
 # A newer kernel's own tool looks at all code, the Rust part as well. That part has no retpolines and no return thunks: linux/README.md.
 ! grep -E '\.[ch]:.*warning|ENDBR' "$work/make" || { say "the kernel's build warns"; exit 1; }
 root=$work/root
@@ -66,7 +80,7 @@ done
 cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
 install -m 755 linux/init "$root/init"
 cp -r linux/tests "$root/"
-gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/ask" linux/tests/ask.c
+for program in ask failing; do gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/$program" linux/tests/$program.c; done
 (cd "$root" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1n >"$work/initrd"
 if [ "${1:-}" = --initrd ]; then
   cp "$work/initrd" "$INITRD"
@@ -80,12 +94,13 @@ drive() { echo "-drive id=$1,if=none,format=raw,cache=unsafe,file=$work/$1"; }
 busy=$(awk -v cores="$(nproc)" '{ print ($1 > 1.5 * cores ? 1 : 0) }' /proc/loadavg)
 # A card goes to the first controller that has none.
 # shellcheck disable=SC2046 # Several words.
-timeout "${TIMEOUT_S:-600}" target/judges/qemu11/qemu-system-x86_64 -M q35 -accel tcg -m 512 -smp 2 -cpu qemu64 -nodefaults -display none -no-reboot \
-  -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests busy=$busy" \
+timeout "${TIMEOUT_S:-$limit_s}" target/judges/qemu11/qemu-system-x86_64 -M q35 -accel tcg -m $memory -smp 2 -cpu qemu64 -nodefaults -display none -no-reboot \
+  -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests busy=$busy part=${PART:-all} $more" \
   $(drive card) $(drive emmc) -device sdhci-pci -device sd-card,drive=card \
   -device sdhci-pci -device emmc,drive=emmc,boot-partition-size=1048576,rpmb-partition-size=131072 \
   -device sdhci-pci | tee "$work/said"
 grep -q '^module: end' "$work/said" || { say "the module has failed, see above"; exit 1; }
+[ -z "${PART:-}" ] || exit 0
 # What the guest says that it wrote to the boot areas lies in the image, at 100 KiB of the first and 64 KiB of the second.
 for area in boot0:100 boot1:$((1024 + 64)); do
   sum=$(dd if="$work/emmc" bs=1K skip=${area#*:} count=256 2>/dev/null | md5sum | cut -c1-32)
