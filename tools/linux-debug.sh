@@ -48,7 +48,8 @@ build() {
 cmp -s "$config" "$store/ready" || build
 [ "${1:-}" != --kernel ] || exit 0
 
-export LINUX=debug
+# All of KASAN's reports, and time for a machine that is slow.
+export LINUX=debug APPEND='kasan_multi_shot watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300 sysctl.kernel.hung_task_timeout_secs=600'
 tools/linux-module.sh
 PART=failing tools/linux-module.sh
 tools/linux-module-models.sh

@@ -10,6 +10,7 @@
 # LINUX=backports: the newer kernel of Debian's backports (tools/linux-backports.sh). LINUX=rt: Debian's
 # kernel with PREEMPT_RT (tools/linux-rt.sh). LINUX=debug: a kernel that looks at the driver's mistakes (tools/linux-debug.sh). PART=failing: instead of all that,
 # each allocation fails in turn while the module is loaded and takes a controller (LINUX=debug only).
+# APPEND: more options of the kernel.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-module.sh: $*" >&2; }
@@ -21,22 +22,19 @@ for program in mkfs.ext4 e2fsck; do
 done
 tools/install-qemu11.sh 2>/dev/null || tools/install-qemu11.sh || exit 2
 tools/debian-kernel.sh || exit 2
-linux=$PWD/target/judges/linux
-busybox=$linux/bin/busybox headers=$PWD/target/judges/linux-headers/unpacked
+busybox=$PWD/target/judges/linux/bin/busybox
+linux=$PWD/target/judges/linux${LINUX:+-$LINUX}
+headers=$linux/unpacked
 out=$PWD/target/linux-module${LINUX:+-$LINUX}
-# What the machine has, and most seconds that it may take.
-memory=512 limit_s=600 more=''
+# What the machine has more, the kernel's options for it, and most seconds that it may take.
+memory=512 devices=() more='' limit_s=600
 case ${LINUX:-} in
-  '') ;;
-  backports | rt)
-    tools/linux-$LINUX.sh || exit 2
-    linux=$PWD/target/judges/linux-$LINUX
-    headers=$linux/unpacked
-    ;;
+  '') headers=$PWD/target/judges/linux-headers/unpacked ;;
+  backports | rt) tools/linux-$LINUX.sh || exit 2 ;;
   debug)
     tools/linux-debug.sh --kernel || exit 2
-    linux=$PWD/target/judges/linux-debug
-    memory=1024 limit_s=2400 more='kasan_multi_shot'
+    # The controllers get at no memory but what is mapped for them now.
+    memory=1024 devices=(-device intel-iommu) more='intel_iommu=on iommu.strict=1' limit_s=3600
     ;;
   *) say "LINUX=$LINUX: expected backports, rt or debug"; exit 2 ;;
 esac
@@ -64,10 +62,12 @@ root=$work/root
 mkdir -p "$root"/{bin,modules,lib,lib64,proc,sys,dev,tmp,mnt}
 cp "$busybox" "$root/bin/"
 cp "$out/mmcq.ko" "$root/modules/"
-for module in ext4 jbd2 mbcache crc16 crc32c_generic; do
+for module in ext4 jbd2 mbcache crc16 crc32c_generic crypto_algapi crypto_hash; do
   file=$(find "$linux/lib/modules/$release" -name "$module.ko*" | head -1)
-  case $file in
-    '') say "the kernel's package has no module $module"; exit 2 ;;
+  case $module:$file in
+    # Debian's kernel has them in it.
+    crypto_*:) ;;
+    *:) say "the kernel's package has no module $module"; exit 2 ;;
     *.xz) xz -dc "$file" >"$root/modules/$module.ko" ;;
     *) cp "$file" "$root/modules/" ;;
   esac
@@ -90,13 +90,13 @@ truncate -s 128M "$work/card"
 # Boot areas of 1 MiB, RPMB of 128 KiB, and a user area of 64 MiB: so they lie in the image.
 truncate -s $((2 * 1024 + 128 + 64 * 1024))K "$work/emmc"
 drive() { echo "-drive id=$1,if=none,format=raw,cache=unsafe,file=$work/$1"; }
-# More work than processors: times are not judged then.
-busy=$(awk -v cores="$(nproc)" '{ print ($1 > 1.5 * cores ? 1 : 0) }' /proc/loadavg)
+# More work than processors, or a slow kernel: times are not judged then.
+busy=$(awk -v cores="$(nproc)" -v linux="${LINUX:-}" '{ print ($1 > 1.5 * cores || linux == "debug" ? 1 : 0) }' /proc/loadavg)
 # A card goes to the first controller that has none.
 # shellcheck disable=SC2046 # Several words.
 timeout "${TIMEOUT_S:-$limit_s}" target/judges/qemu11/qemu-system-x86_64 -M q35 -accel tcg -m $memory -smp 2 -cpu qemu64 -nodefaults -display none -no-reboot \
-  -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests busy=$busy part=${PART:-all} $more" \
-  $(drive card) $(drive emmc) -device sdhci-pci -device sd-card,drive=card \
+  -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests busy=$busy part=${PART:-all} $more ${APPEND:-}" \
+  "${devices[@]}" $(drive card) $(drive emmc) -device sdhci-pci -device sd-card,drive=card \
   -device sdhci-pci -device emmc,drive=emmc,boot-partition-size=1048576,rpmb-partition-size=131072 \
   -device sdhci-pci | tee "$work/said"
 grep -q '^module: end' "$work/said" || { say "the module has failed, see above"; exit 1; }
