@@ -30,14 +30,13 @@ build() {
     tar -xJ -C "$store" --transform='s/^linux-source-6.1/build/'
   rm -rf "$store/debs"
   say "building it"
+  # Without `set -e`, which does not hold before a `||`.
   (
-    cd "$store/build"
-    KCONFIG_ALLCONFIG=$config "${make[@]}" allnoconfig
+    cd "$store/build" && KCONFIG_ALLCONFIG=$config "${make[@]}" allnoconfig || exit 1
     # What this kernel does not know is not there, without a word.
     ! grep '^CONFIG' "$config" | grep -vxFf .config || { say "options that cannot be had, see above"; exit 1; }
-    "${make[@]}" -j2 bzImage modules
-    "${make[@]}" INSTALL_MOD_PATH="$store" modules_install
-    cp arch/x86/boot/bzImage "$store/boot/vmlinuz-$("${make[@]}" kernelrelease)"
+    "${make[@]}" -j2 bzImage modules && "${make[@]}" INSTALL_MOD_PATH="$store" modules_install &&
+      cp arch/x86/boot/bzImage "$store/boot/vmlinuz-$("${make[@]}" kernelrelease)" || exit 1
     # The build of a module needs headers, scripts and the table of symbols.
     rm -rf block certs crypto drivers fs init io_uring ipc kernel lib mm net rust samples security sound usr virt vmlinux*
     find . -name '*.o' -delete
