@@ -56,7 +56,7 @@ int main(int count, char **words)
 	for (what = 0; what < 5 && strcmp(words[2], places[what]); what++)
 		;
 	if (what == 0 || what == 4)
-		fd = opened(words[3], O_RDWR | (what == 0 ? O_TRUNC : 0));
+		fd = opened(words[3], what == 0 ? O_WRONLY : O_RDWR);
 	if (what == 2)
 		fd = opened(words[3], O_RDONLY);
 	nth = opened("/proc/thread-self/fail-nth", O_RDWR);
