@@ -30,6 +30,14 @@ if has RETHUNK && may function-return; then
   rethunk=1 guards+=' -Zfunction-return=thunk-extern'
 fi
 export RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=yes -Cforce-unwind-tables=no -Zplt=yes -Zcf-protection=branch $tables $guards"
+own='memcpy|memmove|memset|memcmp|strlen|mmcq_panic|__x86_return_thunk|__x86_indirect_thunk_r[a-z0-9]+'
+# A kernel with KASAN looks at each access to memory, also of this part: by calls, at any size, and not at the stack, whose frames would grow.
+if [ -n "${KASAN_OFFSET:-}" ]; then
+  RUSTFLAGS+=" -Cforce-frame-pointers=yes -Zsanitizer=kernel-address -Zsanitizer-recover=kernel-address"
+  for option in mapping-offset="$KASAN_OFFSET" instrumentation-with-call-threshold=0 stack=0 globals=0; do RUSTFLAGS+=" -Cllvm-args=-asan-$option"; done
+  CARGO_TARGET_DIR+=-kasan
+  own+='|__asan_(load|store)(1|2|4|8|16|N)_noabort|__asan_handle_no_return'
+fi
 (cd "$root" && cargo rustc --quiet -p mmcq-c --profile fat --config 'profile.fat.panic="abort"' --locked --crate-type staticlib --features panic-handler,rpmb,rtsx \
   --target "$RUST_TARGET" -Zbuild-std=core)
 work=$(mktemp -d)
@@ -42,7 +50,7 @@ ld -r --gc-sections $(printf -- '-u %s ' $names) -T "$root/linux/core.lds" -o "$
 wrong=0
 relocations=$(readelf -Wr "$work/core.o" | awk '$3 ~ /^R_X86_64_/ { print $3 }' | sort -u | grep -vxE 'R_X86_64_(32S|64|PC32|PLT32)' || true)
 [ -z "$relocations" ] || { say "relocations that a module's loader does not know:" $relocations; wrong=1; }
-unknown=$(nm -u "$work/core.o" | awk '{ print $2 }' | grep -vxE 'memcpy|memmove|memset|memcmp|strlen|mmcq_panic|__x86_return_thunk|__x86_indirect_thunk_r[a-z0-9]+' || true)
+unknown=$(nm -u "$work/core.o" | awk '{ print $2 }' | grep -vxE "$own" || true)
 [ -z "$unknown" ] || { say "names that the kernel does not have:" $unknown; wrong=1; }
 objdump -d --no-show-raw-insn "$work/core.o" >"$work/code"
 ! grep -qE '%[xyz]mm|%st\b|\bfld|\bfst' "$work/code" || { say "registers that a kernel must not use"; wrong=1; }

@@ -205,6 +205,8 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 	return 0;
 not_added:
 	WRITE_ONCE(host->disk, NULL);
+	/* As in mmcq_ko_remove_disk: the library may be in mmcq_ko_piece. */
+	synchronize_rcu();
 	put_disk(disk->gendisk);
 no_disk:
 	blk_mq_free_tag_set(&disk->tags);

@@ -296,8 +296,10 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	if (!(pci_resource_flags(pci, kind->region) & IORESOURCE_MEM) || pci_resource_len(pci, kind->region) < kind->bytes)
 		return dev_err_probe(device, -ENODEV, "no %s: its region %d is no %u bytes of memory\n", kind->name, kind->region, kind->bytes);
 	error = pcim_iomap_regions(pci, BIT(kind->region), KBUILD_MODNAME);
-	if (error)
+	if (error == -EBUSY)
 		return dev_err_probe(device, error, "the registers are another driver's\n");
+	if (error)
+		return dev_err_probe(device, error, "the registers cannot be mapped\n");
 	host->registers = pcim_iomap_table(pci)[kind->region];
 	error = dma_set_mask_and_coherent(device, DMA_BIT_MASK(32));
 	if (error)
@@ -321,7 +323,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	pci_set_drvdata(pci, host);
 	error = pci_alloc_irq_vectors(pci, 1, 1, PCI_IRQ_ALL_TYPES);
 	if (error < 0) {
-		dev_err(device, "no interrupt\n");
+		dev_err(device, "no interrupt: %d\n", error);
 		goto no_irq;
 	}
 	host->irq = pci_irq_vector(pci, 0);
@@ -338,7 +340,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	}
 	error = request_irq(host->irq, on_irq, IRQF_SHARED, KBUILD_MODNAME, host);
 	if (error) {
-		dev_err(device, "the interrupt is another driver's\n");
+		dev_err(device, error == -EBUSY ? "the interrupt is another driver's\n" : "the interrupt cannot be had: %d\n", error);
 		close_library(host);
 		goto not_open;
 	}

@@ -3,7 +3,7 @@
 # have not: an eMMC with general purpose partitions, RPMB and secure erase; an SD card whose switch says that it is read-only; and faults of the wires
 # and a card that is out for a second, while disk, boot area and RPMB are at work. Ends with 2 where something is missing.
 #
-# LINUX: as for tools/linux-module.sh. MMCQ: a built program `mmcq`.
+# LINUX, APPEND: as for tools/linux-module.sh. MMCQ: a built program `mmcq`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-module-models.sh: $*" >&2; }
@@ -19,7 +19,9 @@ finish() {
 }
 trap finish EXIT
 INITRD=$work/initrd tools/linux-module.sh --initrd
-linux=$PWD/target/judges/linux
+linux=$PWD/target/judges/linux${LINUX:+-$LINUX}
+memory=512M limit_s=600
+[ "${LINUX:-}" != debug ] || memory=1G limit_s=2400
 devices=()
 serve() { # name arguments
   local name=$1
@@ -44,9 +46,9 @@ cat >"$work/faults" <<'LIST'
 LIST
 serve emmc --card emmc-51-full --schedule "$work/faults" --hold
 serve protected --card sdhc-16g-hs --read-only "$work/image"
-timeout "${TIMEOUT_S:-600}" target/judges/qemu11/qemu-system-x86_64 -M q35,memory-backend=ram -object memory-backend-memfd,id=ram,size=512M,share=on \
+timeout "${TIMEOUT_S:-$limit_s}" target/judges/qemu11/qemu-system-x86_64 -M q35,memory-backend=ram -object memory-backend-memfd,id=ram,size=$memory,share=on \
   -accel tcg -smp 2 -cpu qemu64 -nodefaults -display none -no-reboot -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" \
-  -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests no_timer_check part=models sum=$sum" "${devices[@]}" </dev/null |
+  -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests no_timer_check part=models sum=$sum ${APPEND:-}" "${devices[@]}" </dev/null |
   while IFS= read -r line; do
     echo "$line"
     # The machine asks for the faults when it is ready for them.
