@@ -121,6 +121,16 @@ unsafe impl Port for Pl022 {
         Progress::Going
     }
 
+    fn stop(&mut self) -> bool {
+        (self.bytes, self.sent, self.received) = (0, 0, 0);
+        write(MASK, 0);
+        // The next exchange must not take these bytes for its own.
+        for _ in 0..FIFO {
+            let _ = read(DATA);
+        }
+        true
+    }
+
     fn select(&mut self, on: bool) {
         write(SELECT, u32::from(!on));
     }

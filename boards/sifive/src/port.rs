@@ -134,6 +134,16 @@ unsafe impl Port for SifiveSpi {
         Progress::Going
     }
 
+    fn stop(&mut self) -> bool {
+        (self.bytes, self.sent, self.received) = (0, 0, 0);
+        write(ENABLE, 0);
+        // The next exchange must not take these bytes for its own.
+        for _ in 0..FIFO {
+            let _ = read(RX);
+        }
+        true
+    }
+
     fn select(&mut self, on: bool) {
         write(SELECT_MODE, if on { HOLD } else { AUTO });
     }

@@ -45,6 +45,9 @@ struct Inner<'b> {
     done: Option<bool>,
     /// The buffer; `None` while the runner has it, or while the port copies data into or out of it.
     buffer: Option<&'b mut [u8; BYTES]>,
+    /// Whether the runner has the buffer for an exchange that the port has stopped. Its result is
+    /// dropped.
+    stopped: bool,
     /// Waker of the runner's task. It is woken and dropped outside of the lock.
     waker: Option<Waker>,
     halves: u8,
@@ -66,7 +69,8 @@ impl<'b> SpiMailbox<'b> {
     /// Makes a mailbox with memory for one block. All bytes are copied through this memory, so
     /// neither half ever accesses the other's memory.
     pub const fn new(buffer: &'b mut [u8; BYTES]) -> Self {
-        let inner = Inner { job: None, done: None, buffer: Some(buffer), waker: None, halves: 0 };
+        let inner =
+            Inner { job: None, done: None, buffer: Some(buffer), stopped: false, waker: None, halves: 0 };
         SpiMailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
@@ -129,7 +133,7 @@ pub struct SpiPort<'m, 'b> {
 
 // SAFETY: the port reads a segment's memory in `exchange`, and writes it in the `done` that reports
 // the end, no further than the segment and the mailbox's own buffer reach. For `Send` no memory is
-// stored, so none is written.
+// stored, so none is written. `stop` forgets the memory; the runner never knows it.
 unsafe impl Port for SpiPort<'_, '_> {
     const WAKES: bool = true;
 
@@ -161,6 +165,16 @@ unsafe impl Port for SpiPort<'_, '_> {
             }
         }
         if well { Progress::Done } else { Progress::Failed }
+    }
+
+    fn stop(&mut self) -> bool {
+        self.into = None;
+        self.mailbox.with(|inner| {
+            (inner.job, inner.done) = (None, None);
+            // If the runner is carrying out the exchange, it has the mailbox's own buffer.
+            inner.stopped = inner.buffer.is_none();
+        });
+        true
     }
 
     fn select(&mut self, on: bool) {
@@ -276,7 +290,12 @@ struct Loan<'m, 'b> {
 
 impl Drop for Loan<'_, '_> {
     fn drop(&mut self) {
-        self.mailbox.with(|inner| (inner.buffer, inner.done) = (self.buffer.take(), Some(self.well)));
+        self.mailbox.with(|inner| {
+            inner.buffer = self.buffer.take();
+            if !core::mem::take(&mut inner.stopped) {
+                inner.done = Some(self.well);
+            }
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use embedded_hal::digital::{ErrorType as PinErrors, OutputPin};
 use embedded_hal::spi::{ErrorKind, ErrorType};
 use embedded_hal_async::spi::SpiBus;
 use mmcq::block::BlockDevice;
-use mmcq::engine::{CardParams, Config, DmaBuf};
+use mmcq::engine::{CardParams, Config, DmaBuf, Error};
 use mmcq::host::Segment;
 use mmcq::host::spi::{Exchange, Port, Progress, Spi, SpiConfig, SpiMemory};
 use mmcq::task::{Stack, Timer};
@@ -168,6 +168,73 @@ fn blocks_move_by_a_bus_whose_transfers_are_futures() {
     assert!(result.is_err());
 }
 
+type Shared<T> = Rc<RefCell<T>>;
+
+/// Returns a stack whose card the driver knows.
+fn ready<'m, 'b>(port: SpiPort<'m, 'b>) -> Card<'m, 'b> {
+    let host = Spi::new(port, Box::leak(Box::new(SpiMemory::new())), SpiConfig::new(20_000_000));
+    let stack: Card<'_, '_> = Stack::new(CriticalSection, TIMER, host, Config::DEFAULT);
+    let params = CardParams::NONE
+        .rca(1)
+        .sectors(1 << 20)
+        .block_addressed(true)
+        .read_timeout_ns(100_000_000)
+        .write_timeout_ns(250_000_000);
+    stack.with(|engine| engine.set_card_params(Some(params)));
+    stack
+}
+
+/// Gives the wire the card's bytes during CMD0 and CMD59; each command has one byte before it, its
+/// six bytes, and five for the response.
+fn idles(wire: &Shared<Wire>) {
+    let command = [&[0xff; 8][..], &[1, 0xff, 0xff, 0xff]].concat();
+    wire.borrow_mut().comes.extend(command.repeat(2));
+}
+
+/// Gives the wire the card's bytes during CMD17 that reads a block of zeroes, whose CRC is 0.
+fn reads_zeroes(wire: &Shared<Wire>) {
+    wire.borrow_mut().comes.extend([&[0xff; 8][..], &[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe]].concat());
+    wire.borrow_mut().comes.extend([0; 514]);
+}
+
+/// Tests a runner that is not polled for so long that the engine gives up: what it receives
+/// afterwards does not go to memory that was given back, and the card works again.
+#[test]
+fn what_a_runner_receives_too_late_goes_to_no_memory() {
+    let wire = Shared::<Wire>::default();
+    let mut buffer = [0; 512];
+    let mailbox = SpiMailbox::new(&mut buffer);
+    let (port, mut runner) = mailbox.connect(Bus(wire.clone()), Pin(Rc::default()), |_, _| ()).unwrap();
+    let stack = ready(port);
+    let mut run = pin!(runner.run(&stack));
+    let zero = || stack.raw(None, mmcq::spec::command::go_idle_state(), None, DmaBuf::EMPTY, 1_000_000);
+    idles(&wire);
+    drive(&stack, zero(), run.as_mut()).0.unwrap();
+
+    let device = BlockDevice::new(&stack);
+    reads_zeroes(&wire);
+    let last = wire.borrow().transfers + 2;
+    let starved = std::future::poll_fn(|context| {
+        // After frame and token, the runner has begun to receive the block.
+        if wire.borrow().transfers < last { run.as_mut().poll(context).map(|_| ()) } else { Poll::Pending }
+    });
+    let (result, mut buf) = drive(&stack, device.read(9, memory(0x22)), starved);
+    assert_eq!(result.map_err(|error| error.error), Err(Error::Dead));
+    assert_eq!(buf.len(), 512, "the memory is back");
+    buf.fill(0x11);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..4 {
+        let _ = run.as_mut().poll(&mut context);
+        stack.poll();
+    }
+    assert_eq!(wire.borrow().transfers, last + 1, "the runner has received the block");
+    assert!(buf.iter().all(|&byte| byte == 0x11));
+    wire.borrow_mut().comes.clear();
+    stack.with(|engine| engine.set_card_params(None));
+    // The card is silent now, but a request still ends.
+    let (_result, _memory) = drive(&stack, zero(), run.as_mut());
+}
+
 #[test]
 #[allow(unsafe_code, reason = "a port without a driver")]
 fn an_exchange_that_is_too_long_fails_and_the_next_one_works() {
@@ -185,4 +252,38 @@ fn an_exchange_that_is_too_long_fails_and_the_next_one_works() {
     drop((port, runner));
     let again = mailbox.connect(Bus(wire), Pin(Rc::default()), |_: &mut Bus, _| ());
     assert!(again.is_some(), "the buffer is back");
+}
+
+#[test]
+#[allow(unsafe_code, reason = "a port without a driver")]
+fn a_port_stops_an_exchange_that_waits_for_its_runner() {
+    let wire = Shared::<Wire>::default();
+    let (mut buffer, mut others) = ([0; 512], [0; 512]);
+    let (mailbox, idle) = (SpiMailbox::new(&mut buffer), SpiMailbox::new(&mut others));
+    let (mut port, mut runner) = mailbox.connect(Bus(wire.clone()), Pin(Rc::default()), |_, _| ()).unwrap();
+    // The runner tells a stack of the end; that of another mailbox hears it without effect.
+    let (other, _) = idle.connect(Bus(wire.clone()), Pin(Rc::default()), |_, _| ()).unwrap();
+    let stack = ready(other);
+    let mut run = pin!(runner.run(&stack));
+    let mut turn = || {
+        let mut context = Context::from_waker(Waker::noop());
+        (0..4).for_each(|_| assert!(run.as_mut().poll(&mut context).is_pending()));
+    };
+    let memory = NonNull::from(Box::leak(vec![0x11u8; 512].into_boxed_slice())).cast();
+    // SAFETY: the memory lives for ever, and only the port uses it until it has stopped.
+    let receive = || Exchange::Receive(unsafe { Segment::new(memory, 512, 0) });
+    wire.borrow_mut().comes.extend([0; 512]);
+
+    port.exchange(receive());
+    assert_eq!(port.done(), Progress::Going);
+    assert!(port.stop());
+    turn();
+    assert_eq!((wire.borrow().transfers, port.done()), (0, Progress::Going), "there is no exchange");
+    port.exchange(receive());
+    turn();
+    // SAFETY: the port has not reported the end yet, and copies only then.
+    assert_eq!(unsafe { memory.read() }, 0x11);
+    assert_eq!(port.done(), Progress::Done);
+    // SAFETY: the exchange has ended.
+    assert_eq!(unsafe { memory.read() }, 0, "a later exchange works");
 }

@@ -75,6 +75,13 @@ unsafe impl Port for Pio {
         Progress::Done
     }
 
+    fn stop(&mut self) -> bool {
+        (self.sent, self.got, self.to) = (0, 0, None);
+        self.bytes.clear();
+        self.regs.write32(0x14, 0);
+        true
+    }
+
     fn select(&mut self, on: bool) {
         self.regs.write32(0x1004, u32::from(!on));
     }

@@ -57,6 +57,11 @@ unsafe impl Port for Wire {
         if self.line.time.now() >= self.end_ns { Progress::Done } else { Progress::Going }
     }
 
+    fn stop(&mut self) -> bool {
+        self.end_ns = 0;
+        true
+    }
+
     fn select(&mut self, on: bool) {
         self.line.select(on);
     }

@@ -53,6 +53,11 @@ unsafe impl Port for Wire {
         Progress::Done
     }
 
+    fn stop(&mut self) -> bool {
+        self.end_ns = 0;
+        true
+    }
+
     fn select(&mut self, on: bool) {
         self.slot.borrow_mut().select(on, self.time.now());
     }

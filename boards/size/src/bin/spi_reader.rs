@@ -86,6 +86,12 @@ unsafe impl Port for Ssi {
         }
     }
 
+    fn stop(&mut self) -> bool {
+        (self.bytes, self.sent, self.received) = (0, 0, 0);
+        write(MASK, 0);
+        true
+    }
+
     fn select(&mut self, on: bool) {
         write(SELECT, u32::from(!on));
     }

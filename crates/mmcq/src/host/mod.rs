@@ -352,7 +352,8 @@ pub unsafe trait Host {
     /// Isolates the controller permanently from all memory, by the platform's means
     /// ([`Dma::isolate`]), when no reset has stopped it. Returns true if the controller certainly
     /// accesses no segment any more. The default returns true if the CPU transfers all data
-    /// ([`Caps::dma_bits`] is 0), false otherwise, so a PIO driver need not implement it.
+    /// ([`Caps::dma_bits`] is 0), false otherwise. So a PIO driver need not implement it, unless
+    /// something beside the driver may still hold the address of a segment.
     fn isolate(&mut self) -> bool {
         self.caps().dma_bits == 0
     }

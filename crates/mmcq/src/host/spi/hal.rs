@@ -81,6 +81,10 @@ unsafe impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> Port for HalPort<B, 
         }
     }
 
+    fn stop(&mut self) -> bool {
+        true
+    }
+
     fn select(&mut self, on: bool) {
         let result = if on { self.select.set_low() } else { self.select.set_high() };
         self.failed |= result.is_err();

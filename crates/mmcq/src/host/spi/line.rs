@@ -47,6 +47,15 @@ impl<P: Port> Line<P> {
         progress
     }
 
+    /// Stops the exchange in progress. Returns true if the port uses no memory of an exchange any
+    /// more.
+    pub fn stop(&mut self) -> bool {
+        if self.progress() == Progress::Going {
+            self.going = !self.port.stop();
+        }
+        !self.going
+    }
+
     /// Selects or deselects the card.
     pub fn select(&mut self, on: bool) {
         if self.selected != on {

@@ -96,8 +96,9 @@ impl<P: Port> Spi<P> {
 }
 
 // SAFETY: the port keeps its contract: it uses a segment's memory from `exchange` until `done`
-// reports the end. Only then a phase's end is reported, and a reset is `Done`. The driver itself
-// accesses only memory inside the segments, by `Cursor`, while the phase is active.
+// reports the end, or `stop` ended it. Only then a phase's end is reported, a reset is `Done`, and
+// `isolate` returns true. The driver itself accesses only memory inside the segments, by `Cursor`,
+// while the phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<P: Port> Host for Spi<P> {
     const CONTINUES: bool = !P::SHARED;
@@ -145,6 +146,12 @@ unsafe impl<P: Port> Host for Spi<P> {
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         self.step_bus(op, first, now_ns)
+    }
+
+    /// Stops the exchange that the port still carries out. Returns false if the port cannot stop
+    /// it, because the port may then use the exchange's memory later.
+    fn isolate(&mut self) -> bool {
+        self.line.stop()
     }
 
     /// Returns false, because the driver can read the line only by exchanges.

@@ -38,8 +38,9 @@ pub enum Progress {
 ///
 /// # Safety
 /// 1. The port accesses a segment's memory from the [`exchange`](Port::exchange) that has it until
-///    [`done`](Port::done) returns [`Progress::Done`] or [`Progress::Failed`], and at no other
-///    time. A port that is dropped earlier has stopped the exchange.
+///    [`done`](Port::done) returns [`Progress::Done`] or [`Progress::Failed`], or
+///    [`stop`](Port::stop) returns true, and at no other time. A port that is dropped earlier has
+///    stopped the exchange.
 /// 2. The port only reads the memory of [`Exchange::Send`], and accesses no byte outside of a
 ///    segment.
 /// 3. The port keeps no address after the exchange.
@@ -61,6 +62,16 @@ pub unsafe trait Port {
     /// Returns the progress of the exchange. The driver repeats the call until the exchange has
     /// ended; a PIO port transfers its bytes in these calls.
     fn done(&mut self) -> Progress;
+
+    /// Stops the exchange in progress, of which no end has been reported in seconds. Returns true
+    /// if the port accesses the exchange's memory no more; the exchange has then ended, and `done`
+    /// is not called for it. The default returns false, and the memory stays with the port.
+    ///
+    /// A port whose CPU moves the bytes inside of `exchange` and `done` returns true; it first
+    /// disables its interrupt. A port with DMA returns true if it has stopped the DMA.
+    fn stop(&mut self) -> bool {
+        false
+    }
 
     /// Selects the card (chip select low), or deselects it (high). On a [shared](Self::SHARED) bus,
     /// selecting reserves the bus: the next exchange starts when the bus is free, and one byte of

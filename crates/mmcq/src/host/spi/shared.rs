@@ -133,6 +133,11 @@ unsafe impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> Port for Shar
         }
     }
 
+    fn stop(&mut self) -> bool {
+        self.waiting = None;
+        true
+    }
+
     fn select(&mut self, on: bool) {
         self.selected = on;
         if on {

@@ -260,3 +260,16 @@ impl Bench {
         self.run(phase).unwrap()
     }
 }
+
+#[test]
+fn memory_of_an_exchange_that_the_port_cannot_stop_stays_with_the_port() {
+    let mut b = bench();
+    assert!(b.host.isolate(), "the port has no exchange");
+    b.script.borrow_mut().slow = 3;
+    b.start(&read(17, 1, Auto::None)).unwrap();
+    assert!(!b.host.isolate() && !b.host.isolate());
+    b.script.borrow_mut().stops = true;
+    assert!(b.host.isolate());
+    b.script.borrow_mut().waits = u32::MAX;
+    assert!(b.host.isolate(), "the stopped exchange is not polled again");
+}

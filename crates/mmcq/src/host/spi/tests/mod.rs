@@ -43,6 +43,8 @@ struct Script {
     slow: u32,
     waits: u32,
     failed: bool,
+    /// Whether the port can stop an exchange.
+    stops: bool,
 }
 
 impl Script {
@@ -96,6 +98,10 @@ unsafe impl Port for Wire {
             return Progress::Going;
         }
         if core::mem::take(&mut script.failed) { Progress::Failed } else { Progress::Done }
+    }
+
+    fn stop(&mut self) -> bool {
+        self.0.borrow().stops
     }
 
     fn select(&mut self, on: bool) {
