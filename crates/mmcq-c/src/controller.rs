@@ -29,6 +29,19 @@ pub(crate) fn writes_lists(driver: &Driver) -> bool {
     }
 }
 
+/// Returns whether the CPU moves data of this length, so that the driver does not map their memory.
+#[cfg(not(feature = "rtsx"))]
+pub(crate) fn moves_by_cpu(driver: &Driver, bytes: u32) -> bool {
+    driver.moves_by_cpu(bytes)
+}
+#[cfg(feature = "rtsx")]
+pub(crate) fn moves_by_cpu(driver: &Driver, bytes: u32) -> bool {
+    match driver {
+        Driver::Sdhci(driver) => driver.moves_by_cpu(bytes),
+        Driver::Rtsx(_) => false,
+    }
+}
+
 /// Returns what the C program supplies; `None` if a member is missing or wrong.
 ///
 /// # Safety

@@ -4,6 +4,7 @@
 
 use crate::api::{Driver, HOSTS, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
 use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_OK};
+use crate::controller::moves_by_cpu;
 use crate::held::Held;
 use crate::platform::{Its, mmcq_platform};
 use core::cell::Cell;
@@ -325,8 +326,9 @@ unsafe fn moved(
     // where it stopped.
     let mut done = 0;
     with_function(host, function, |open @ (place, stack, platform), io| {
-        let mapped = moves.by_dma(stack)?.then_some(direction);
-        mapped_once(place, stack, platform, moves.memory(), mapped, &mut || {
+        let ahead = if moves.by_dma(stack)? { moves.ahead(io, stack, done) } else { None };
+        let mapped = ahead.map(|_| direction);
+        mapped_once(place, stack, platform, ahead.unwrap_or(moves.memory()), mapped, &mut || {
             let (result, kept) = block_on(open, carry(io, moves, &mut done));
             (result.map(|()| 0).map_err(Failure::from), kept)
         })
@@ -371,6 +373,28 @@ impl Moves {
 
     pub fn memory(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.start.0, self.bytes as usize)
+    }
+
+    /// Returns the memory to map before the transfer, of which `done` bytes are done; `None` if
+    /// there is none. The data of a read that the CPU moves are no part of it: the end of a mapping
+    /// destroys what the CPU wrote to the memory meanwhile.
+    pub fn ahead(&self, io: &Io, stack: &Stack, done: u32) -> Option<NonNull<[u8]>> {
+        if self.direction == Direction::Write {
+            return Some(self.memory());
+        }
+        let by_cpu =
+            |bytes| stack.with(|engine| engine.host().is_some_and(|driver| moves_by_cpu(driver, bytes)));
+        let mut end = done;
+        while end < self.bytes {
+            let next = piece(io, self.bytes - end);
+            if by_cpu(next) {
+                break;
+            }
+            end += next;
+        }
+        let start = NonNull::new(self.start.0.as_ptr().wrapping_add(done as usize))?;
+        let bytes = end.saturating_sub(done) as usize;
+        (bytes > 0).then_some(NonNull::slice_from_raw_parts(start, bytes))
     }
 
     /// Returns whether the controller transfers this memory by DMA; an error if it cannot reach the

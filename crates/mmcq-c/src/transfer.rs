@@ -190,31 +190,36 @@ fn begin(
     host: usize,
     owner: impl FnOnce(Option<Mapping>, usize, u32) -> Owner,
 ) -> Result<(), Failure> {
-    let mapping = match moves.by_dma(stack)? {
-        true => Mapping::new(platform, moves.memory().cast(), moves.memory().len(), moves.direction),
-        false => None,
-    };
-    let mapping = mapping.transpose().map_err(Error::Dma)?;
+    let by_dma = moves.by_dma(stack)?;
     let taken = stack.with(|_| {
         let transfers = TRANSFERS_OF.get(host).into_iter().flatten();
         let mut free = transfers.filter(|transfer| matches!(transfer.state.get(), State::Free));
         let transfer = free.next().ok_or(Error::Full)?;
         let bring_ups = place.bring_ups();
         let (handle, io) = functions.take(number, bring_ups)?;
-        if let Some(mapping) = mapping
-            && let Err(error) = place.ahead.add(mapping)
-        {
-            functions.put_back(handle, io, bring_ups);
+        transfer.state.set(State::Taken);
+        Ok::<_, Failure>((transfer, io, handle, bring_ups))
+    });
+    let (transfer, io, handle, found_by) = taken?;
+    // The memory is mapped without the lock.
+    let ahead = if by_dma { moves.ahead(&io, stack, 0) } else { None };
+    let mapping =
+        ahead.and_then(|memory| Mapping::new(platform, memory.cast(), memory.len(), moves.direction));
+    let mapping = mapping.transpose().map_err(Error::Dma).and_then(|mapping| {
+        let Some(mapping) = mapping else { return Ok(None) };
+        let added = stack.with(|_| place.ahead.add(mapping));
+        added.inspect_err(|_| mapping.end(platform)).map(|()| Some(mapping))
+    });
+    let mapping = match mapping {
+        Ok(mapping) => mapping,
+        Err(error) => {
+            stack.with(|_| {
+                functions.put_back(handle, io, found_by);
+                transfer.state.set(State::Free);
+            });
             return Err(error.into());
         }
-        transfer.state.set(State::Taken);
-        Ok((transfer, io, handle, bring_ups))
-    });
-    let (transfer, io, handle, found_by) = taken.inspect_err(|_: &Failure| {
-        if let Some(mapping) = mapping {
-            mapping.end(platform);
-        }
-    })?;
+    };
     // SAFETY: the room is empty, and this call has set `Taken`, so only this call uses it.
     unsafe { transfer.room.begin(carried, (io, moves)) };
     stack.with(|_| {

@@ -1,9 +1,10 @@
 /* io_submit.c: packets of a Bluetooth Type-A function by mmcq_io_submit, so that no thread waits.
- * Prints nothing if all is well. */
+ * Prints nothing if all is well. The argument is the length of a cache line. */
 #include "board.h"
 #include "expect.h"
 #include "mapped.h"
 #include "mmcq.h"
+#include <stdlib.h>
 #include <string.h>
 
 static void *board;
@@ -50,11 +51,12 @@ static void until_ended(void) {
         step();
 }
 
-int main(void) {
+int main(int count, char **arguments) {
     board = board_open("bt-type-a");
     mmcq_platform platform = {
         .context = board, .read = board_read, .write = board_write, .lock = lock, .unlock = unlock,
         .now_ns = board_now_ns, .wait = wait_for_it, .map = map, .unmap = unmap, .sync = board_sync,
+        .cache_line = count > 1 ? (uint32_t)atoi(arguments[1]) : 0,
     };
     mmcq_io_request request = { .function = 1, .op = MMCQ_READ, .address = DATA, .how = MMCQ_IO_FIFO, .bytes = 4,
                                 .memory = packet, .done = payload_done };

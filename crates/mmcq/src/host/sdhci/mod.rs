@@ -189,8 +189,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.model.mode
     }
 
-    /// Returns whether the CPU transfers a segment of this length through the buffer port.
-    fn for_pio(&self, len: u32) -> bool {
+    /// Returns whether the CPU transfers a segment of `len` bytes through the buffer port. For such
+    /// a segment the driver does not call [`Dma::map`].
+    pub fn moves_by_cpu(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
             ByCpu::OddLengths => len & (self.dma.line_bytes().max(4) - 1) != 0,
@@ -263,7 +264,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     #[inline(always)]
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        if self.for_pio(segment.len) {
+        if self.moves_by_cpu(segment.len) {
             segment.bus = if self.model.by_cpu == ByCpu::OddLengths { BY_CPU } else { 0 };
             return Ok(());
         }
