@@ -288,6 +288,35 @@ fn a_task_costs_five_accesses() {
     rig.checked();
 }
 
+/// Tests a controller whose bit of the engine stays set until it is cleared: each event interrupts
+/// once if the driver knows the quirk, at most twice otherwise, and never for ever.
+#[test]
+fn a_latched_status_bit_is_cleared_with_each_event() {
+    for quirks in [CqhciQuirks::LATCHED_STATUS, CqhciQuirks::NONE] {
+        let engine = Engine { latched_status: true, ..Parts::new(Form::Wide).engine };
+        let mut rig = Rig::on(Parts { quirks, engine, ..Parts::new(Form::Wide) }, &QueueSettings::new(1));
+        for _ in 0..3 {
+            rig.read(0, 0);
+            rig.ring(1);
+            assert!(rig.interrupt(1_000_000_000));
+            assert_eq!(rig.host.ack_queue().done, 1);
+            if quirks == CqhciQuirks::NONE && rig.model.borrow().irq() {
+                assert_eq!(rig.host.ack_queue().done, 0);
+            }
+            assert!(!rig.model.borrow().irq(), "{quirks:?}");
+            rig.same(0, 0);
+        }
+        rig.read(0, 0);
+        rig.write(1, 4096);
+        rig.ring(0b11);
+        rig.halt();
+        assert!(!rig.model.borrow().irq(), "{quirks:?}");
+        rig.clear_all();
+        assert!(!rig.model.borrow().irq(), "{quirks:?}");
+        rig.checked();
+    }
+}
+
 #[test]
 fn what_is_no_task_is_refused_and_nothing_is_rung() {
     let mut rig = Rig::off(Parts::new(Form::Wide));

@@ -263,10 +263,11 @@ impl Sdhci {
         if self.card_interrupt || self.card_line {
             self.regs.status |= int::CARD & self.regs.enable;
         }
-        if let Some(cqe) = &self.cqe {
-            // The interrupt of the command queue engine is a level too.
+        if let Some(cqe) = &mut self.cqe {
+            // The interrupt of most command queue engines is a level too.
+            let is_set = cqe.status_bit(self.regs.status & int::QUEUE != 0);
             self.regs.status &= !int::QUEUE;
-            if cqe.irq() {
+            if is_set {
                 self.regs.status |= int::QUEUE & self.regs.enable;
             }
         }

@@ -16,6 +16,11 @@ pub struct CqhciConfig {
     /// Mistake: whether TCN shows cleared tasks as complete until the driver disables the engine.
     #[serde(default)]
     pub stale_completions: bool,
+    /// Whether the engine's bit of the controller's interrupt status is set by each event, and
+    /// stays set until the driver clears it. Without it the bit is the level of the engine's
+    /// interrupt.
+    #[serde(default)]
+    pub latched_status: bool,
     /// Wrong value of the version register; `None`: the right value.
     #[serde(default)]
     pub version: Option<u32>,
@@ -34,6 +39,7 @@ impl CqhciConfig {
         timer_hz: 192_000_000,
         short_descriptors: true,
         stale_completions: false,
+        latched_status: false,
         version: None,
         capabilities: None,
         no_configuration: 0,

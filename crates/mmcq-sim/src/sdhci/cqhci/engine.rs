@@ -125,6 +125,8 @@ pub struct Engine {
     /// Latest time in ns at which the completed tasks that wait must be reported by an interrupt;
     /// `None`: no task waits.
     counted_ns: Option<u64>,
+    /// Whether an event has come that the controller's interrupt status does not have yet.
+    fresh: bool,
 }
 
 impl Engine {
@@ -138,6 +140,7 @@ impl Engine {
             halts_ns: 0,
             counted: 0,
             counted_ns: None,
+            fresh: false,
         }
     }
 
@@ -200,6 +203,13 @@ impl Engine {
     /// Sets bits of the interrupt status CQIS, if they are enabled.
     pub fn raise(&mut self, bits: u32) {
         self.r.is |= bits & self.r.iste;
+        self.fresh |= bits & self.r.iste & self.r.isge != 0;
+    }
+
+    /// Returns the engine's bit of the controller's interrupt status, which was `old`.
+    pub fn status_bit(&mut self, old: bool) -> bool {
+        let latched = std::mem::take(&mut self.fresh) || old;
+        if self.config.latched_status { latched } else { self.irq() }
     }
 
     /// Rings these doorbells (register CQTDBR): a slot whose bit was clear goes to the end of

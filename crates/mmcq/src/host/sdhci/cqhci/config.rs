@@ -27,6 +27,9 @@ impl CqhciQuirks {
     pub const BOUNDARY_128M: CqhciQuirks = CqhciQuirks(1 << 4);
     /// The engine must not send CMD13 during data: the last block damages such commands.
     pub const NO_POLL_BESIDE: CqhciQuirks = CqhciQuirks(1 << 5);
+    /// The engine's bit of the controller's interrupt status stays set until the driver clears it.
+    /// Without this quirk such an engine interrupts a second time for each event.
+    pub const LATCHED_STATUS: CqhciQuirks = CqhciQuirks(1 << 6);
 
     /// Quirks of Intel's Gemini Lake (PCI 8086:31cc).
     pub const INTEL_GLK: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
@@ -40,15 +43,17 @@ impl CqhciQuirks {
         Self::DIRECT_BUSY_BESIDE.with(Self::TRANSFER_MODE).with(Self::NO_POLL_BESIDE);
     /// Quirks of Synopsys' DWC MSHC (Rockchip, Sophgo, T-Head). Genesys' GL9763E needs only
     /// [`TRANSFER_MODE`](Self::TRANSFER_MODE).
-    pub const DWC_MSHC: CqhciQuirks = Self::TRANSFER_MODE.with(Self::BOUNDARY_128M);
+    pub const DWC_MSHC: CqhciQuirks =
+        Self::TRANSFER_MODE.with(Self::BOUNDARY_128M).with(Self::LATCHED_STATUS);
 
-    const NAMED: [(&'static str, CqhciQuirks); 6] = [
+    const NAMED: [(&'static str, CqhciQuirks); 7] = [
         ("short-descriptors", Self::SHORT_DESCRIPTORS),
         ("no-direct", Self::NO_DIRECT),
         ("direct-busy-beside", Self::DIRECT_BUSY_BESIDE),
         ("transfer-mode", Self::TRANSFER_MODE),
         ("boundary-128m", Self::BOUNDARY_128M),
         ("no-poll-beside", Self::NO_POLL_BESIDE),
+        ("latched-status", Self::LATCHED_STATUS),
     ];
 
     /// Returns the quirk with this name: the constant's name in lower case with hyphens; `None` if

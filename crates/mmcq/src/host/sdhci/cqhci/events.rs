@@ -4,7 +4,7 @@ use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
 use super::super::regs::{ERRORS, ERRORS_COMMAND, INT_ERROR, INT_STATUS};
 use super::regs::*;
-use super::{At, Cqhci};
+use super::{At, Cqhci, CqhciQuirks};
 use crate::host::{Cause, Dma, Events, QueueEvents, QueueFault, Regs, Stage};
 
 /// Bits of the engine's interrupt status that the driver knows and clears.
@@ -18,7 +18,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if self.at != At::On {
             return 0;
         }
-        // Cleared before the ends are read, so that a later end interrupts again.
+        // Cleared before the ends are read, so that a later end interrupts again. The controller's
+        // bit is cleared first: each event that comes then sets it again.
+        if self.config.quirks.has(CqhciQuirks::LATCHED_STATUS) {
+            self.host.port.write32(INT_STATUS, INT_QUEUE);
+        }
         self.write(IS, INT_DONE);
         let done = self.read(TCN);
         let believed = self.slots.rung & !self.slots.doubtful & !(1 << DIRECT_SLOT);
@@ -48,6 +52,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if status == u32::MAX && self.host.present_state().is_none() {
             events.fault = Some(self.leave_bus());
             return events;
+        }
+        if status & INT_QUEUE != 0 {
+            // In most controllers the bit follows the engine's own status; in some it is latched.
+            self.host.port.write32(INT_STATUS, INT_QUEUE);
         }
         let is = self.read(IS) & KNOWN;
         if is != 0 {

@@ -22,7 +22,7 @@ fn every_quirk_has_a_name_and_a_bit_of_its_own() {
         all = all.with(quirk);
     }
     let count = CqhciQuirks::names().count();
-    assert_eq!((count, format!("{all:?}")), (6, "CqhciQuirks(63)".into()));
+    assert_eq!((count, format!("{all:?}")), (7, "CqhciQuirks(127)".into()));
 }
 
 #[test]
