@@ -14,6 +14,8 @@ struct Platform {
     mapped: Rc<RefCell<Vec<(u64, usize)>>>,
     /// Length of a cache line in bytes; 0 for coherent memory.
     line: Rc<Cell<u32>>,
+    /// Whether the platform can isolate the controller.
+    isolates: Rc<Cell<bool>>,
 }
 
 // SAFETY: bus addresses are the CPU's.
@@ -37,6 +39,9 @@ unsafe impl Dma for Platform {
     fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
     fn line_bytes(&self) -> u32 {
         self.line.get().max(1)
+    }
+    fn isolate(&self) -> bool {
+        self.isolates.get()
     }
 }
 
@@ -74,6 +79,15 @@ fn data_come_through_the_pool_in_both_directions() {
     bounce.unmap(bus, at(&mut back), 1024, Direction::Read);
     assert!(back.iter().all(|&byte| byte == 0x5a));
     assert_eq!((bounce.taken(), platform.mapped.borrow().len()), (0, 0));
+}
+
+/// Tests a controller that no reset stops: behind the pool, too, the platform isolates it.
+#[test]
+fn the_platform_isolates_the_controller() {
+    let (bounce, platform) = pool();
+    assert!(!bounce.isolate());
+    platform.isolates.set(true);
+    assert!(bounce.isolate());
 }
 
 #[test]

@@ -194,6 +194,16 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         self.dma.piece(bus, len)
     }
 
+    fn isolate(&self) -> bool {
+        self.dma.isolate()
+    }
+
+    /// Returns 1: parts of cache lines go through the pool, so `unmap` invalidates none of the
+    /// buffer.
+    fn line_bytes(&self) -> u32 {
+        1
+    }
+
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         let Some((first, used)) = self.through(bus, len) else { return self.dma.sync(bus, ptr, len) };
         // SAFETY: `through` has checked that `len` bytes from this place are inside the pieces of
