@@ -214,6 +214,11 @@ impl Sdhci {
             0x30 => {
                 // This register cannot clear Card Interrupt and Error Interrupt [SDHC 2.2.18].
                 self.regs.status &= !(value & mask & !(int::CARD | int::ERROR));
+                if self.regs.status & int::AUTO_COMMAND == 0 {
+                    // Auto CMD Error Status is valid only while Auto CMD Error is set
+                    // [SDHC 2.2.23].
+                    self.regs.auto_errors = 0;
+                }
                 self.update_irq(now);
             }
             0x34 => {

@@ -231,14 +231,14 @@ fn automatic_commands() {
         let mut rig = struck(Point::AutoCommand, &[strike]);
         let memory = start(&mut rig, true, 8);
         assert_eq!(rig.wait_for(CC), int::AUTO_COMMAND | E, "{strike:?}");
-        assert_eq!(rig.r16(0x3c), status);
+        assert_eq!(rig.auto_status, status);
         assert!(rig.card.0.borrow().commands.iter().all(|c| c.0 == 23));
         drop(memory);
         // The automatic CMD12 fails.
         let mut rig = struck(Point::AutoCommand, &[strike]);
         let _memory = start(&mut rig, true, 4);
         assert_eq!(rig.wait_for(TC) & !int::DMA, CC | int::AUTO_COMMAND | E, "{strike:?}");
-        assert_eq!(rig.r16(0x3c), status);
+        assert_eq!(rig.auto_status, status);
         let stops = rig.card.0.borrow().commands.iter().filter(|c| c.0 == 12).count();
         assert_eq!(stops, usize::from(strike != Strike::Lost));
     }

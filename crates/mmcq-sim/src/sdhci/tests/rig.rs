@@ -4,7 +4,7 @@
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::{MemoryConfig, ShadowMemory};
-use crate::sdhci::{Sdhci, SdhciConfig};
+use crate::sdhci::{Sdhci, SdhciConfig, int};
 use crate::slot::Controller;
 use crate::world::Device;
 use mmcq::host::{Direction, Dma};
@@ -228,6 +228,9 @@ pub struct Rig {
     pub card: TestCard,
     pub memory: ShadowMemory,
     pub now: u64,
+    /// Auto CMD Error Status of the last automatic command that failed, as it was when
+    /// [`wait_for`](Rig::wait_for) acknowledged the error.
+    pub auto_status: u16,
 }
 
 impl Rig {
@@ -240,7 +243,7 @@ impl Rig {
         let memory = ShadowMemory::new(memory);
         let card = TestCard::new();
         let host = Sdhci::new(config, memory.clone(), Some(Box::new(card.clone())));
-        Rig { host, card, memory, now: 0 }
+        Rig { host, card, memory, now: 0, auto_status: 0 }
     }
 
     /// Makes a test bench with power, with all status and signal bits enabled: 8 lines DDR at 200
@@ -329,6 +332,9 @@ impl Rig {
         for _ in 0..10_000 {
             let status = self.interrupt();
             seen |= status;
+            if status & int::AUTO_COMMAND != 0 {
+                self.auto_status = self.r16(0x3c);
+            }
             self.w32(0x30, status);
             if status == 0 || seen & bits == bits || seen & 0x8000 != 0 {
                 break;

@@ -78,6 +78,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.idle = false;
             return events;
         }
+        let auto_status = self.auto_status(status);
         if status & ACKNOWLEDGED != 0 {
             // Acknowledge before the data move: if the buffer becomes ready meanwhile, its bit must
             // be set again.
@@ -89,7 +90,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if let Some(mut active) = self.active.take() {
             self.fast_end = NEVER;
-            events.phase = self.advance(&mut active, status, segments);
+            events.phase = self.advance(&mut active, status, auto_status, segments);
             if events.phase.is_none() {
                 self.active = Some(active);
             }
@@ -103,6 +104,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             }
         }
         events
+    }
+
+    /// Returns why an automatic command failed. Called before the interrupt status is acknowledged:
+    /// the register is valid only while Auto CMD Error is set [SDHC 2.2.23].
+    pub(super) fn auto_status(&self, status: u32) -> u16 {
+        if status & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 }
     }
 
     /// Reports card presence, card interrupt and re-tuning in `events`. Masks each reported event
@@ -140,12 +147,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         &mut self,
         active: &mut Active,
         status: u32,
+        auto_status: u16,
         segments: &[Segment],
     ) -> Option<Result<Done, Fault>> {
         active.seen |= status & (INT_COMMAND | INT_TRANSFER | INT_BUFFER_READ | INT_BUFFER_WRITE);
         let errors = self.errors_that_count(active, status);
         if errors != 0 {
-            return Some(Err(self.fault(active, errors)));
+            return Some(Err(self.fault(active, errors, auto_status)));
         }
         let transferred = active.seen & INT_TRANSFER != 0;
         match active.work {
@@ -256,9 +264,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Response { words }
     }
 
-    fn fault(&mut self, active: &Active, errors: u32) -> Fault {
+    fn fault(&mut self, active: &Active, errors: u32, auto_status: u16) -> Fault {
         self.idle = false;
-        let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
         let (cause, stage) = decode(active.work, self.auto, errors, auto_status);
         let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }

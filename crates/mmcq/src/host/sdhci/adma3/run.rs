@@ -108,6 +108,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
             }
             return events;
         }
+        let auto_status = self.host.auto_status(status);
         if status & ACKNOWLEDGED != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
         }
@@ -123,7 +124,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         let overruled = if status & INT_TRANSFER != 0 { ERROR_DATA_TIMEOUT } else { 0 };
         let errors = status & ERRORS & self.host.shadow.enable & !overruled;
         if errors != 0 {
-            events.end = Some(Err(self.stopped(errors)));
+            events.end = Some(Err(self.stopped(errors, auto_status)));
         } else if status & INT_TRANSFER != 0 {
             events.end = Some(self.ended());
         }
@@ -144,10 +145,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
     }
 
     #[cold]
-    fn stopped(&mut self, errors: u32) -> ChainFault {
+    fn stopped(&mut self, errors: u32, auto_status: u16) -> ChainFault {
         self.at = At::Stopped;
-        let status = if errors & ERROR_AUTO != 0 { self.host.port.read16(AUTO_STATUS) } else { 0 };
-        let (cause, stage) = decode(Work::Adma, self.auto, errors, status);
+        let (cause, stage) = decode(Work::Adma, self.auto, errors, auto_status);
         let passed = self.behind();
         let unanswered = errors & ERRORS_COMMAND != 0;
         let told = match (stage, cause) {

@@ -102,7 +102,13 @@ impl Fake {
         self.log.borrow_mut().push(Access::Write(offset, width as u8, value));
         match (offset, width) {
             (BUFFER..=0x23, _) => self.buffer.borrow_mut().extend(&value.to_le_bytes()[..width]),
-            (INT_STATUS, 4) => self.set(offset, 4, self.get(offset, 4) & !value),
+            (INT_STATUS, 4) => {
+                self.set(offset, 4, self.get(offset, 4) & !value);
+                if value & ERROR_AUTO != 0 {
+                    // Auto CMD Error Status is valid only while Auto CMD Error is set.
+                    self.set(AUTO_STATUS, 2, 0);
+                }
+            }
             // Timeout and reset are in the upper half of this word.
             (CLOCK, 4) => {
                 self.set(CLOCK, 4, value);
