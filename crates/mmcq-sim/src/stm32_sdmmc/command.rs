@@ -73,6 +73,10 @@ impl Stm32Sdmmc {
         if transfers && self.regs.length == 0 || self.dat.waits_without_clock(self.regs.dctrl) {
             return self.slot.violation();
         }
+        if transfers && self.regs.stale_control {
+            // Timer and length are written before DCTRL [RM0456 31.10.7].
+            self.slot.violation();
+        }
         let expect = match command >> cmd::RESPONSE_SHIFT & 3 {
             0 => Expect::Nothing,
             1 => Expect::Short,

@@ -34,9 +34,9 @@
 //! The model chooses the strict behaviour. It ignores and counts what a driver must not do
 //! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a command
 //! during another one, writes to registers of an active path, a data command while data are active,
-//! FIFO accesses without data or room, reserved values. A command in the first 74 clocks waits for
-//! their end. Boot, streams, Wait-IRQ and suspend are not modelled. For the CPU each word has its
-//! own time; the IDMA moves a block as a whole.
+//! timer or length written after DCTRL, FIFO accesses without data or room, reserved values. A
+//! command in the first 74 clocks waits for their end. Boot, streams, Wait-IRQ and suspend are not
+//! modelled. For the CPU each word has its own time; the IDMA moves a block as a whole.
 
 mod bits;
 mod blocks;

@@ -21,6 +21,8 @@ pub(super) struct Registers {
     pub timer: u32,
     pub length: u32,
     pub dctrl: u32,
+    /// Whether DTIMER or DLEN was written since DCTRL.
+    pub stale_control: bool,
     pub count: u32,
     /// Bits of STA that stay set until the driver clears them.
     pub status: u32,
@@ -119,8 +121,14 @@ impl Stm32Sdmmc {
             reg::CLKCR => self.set_clock(value, now),
             reg::ARG => self.allow(command_idle, value, |r| &mut r.argument),
             reg::CMD => self.set_command(value & cmd::ALL, now),
-            reg::DTIMER => self.allow(data_idle && command_idle, value, |r| &mut r.timer),
-            reg::DLEN => self.allow(data_idle, value & LENGTH_BITS, |r| &mut r.length),
+            reg::DTIMER => {
+                self.regs.stale_control = true;
+                self.allow(data_idle && command_idle, value, |r| &mut r.timer);
+            }
+            reg::DLEN => {
+                self.regs.stale_control = true;
+                self.allow(data_idle, value & LENGTH_BITS, |r| &mut r.length);
+            }
             reg::DCTRL => self.set_data_control(value, now),
             reg::ICR => self.regs.status &= !(value & sta::LATCHED),
             reg::MASK => self.regs.mask = value & sta::MASKABLE,
@@ -172,6 +180,7 @@ impl Stm32Sdmmc {
 
     /// Writes DCTRL. While data are active, most of its bits cannot change.
     fn set_data_control(&mut self, value: u32, now: u64) {
+        self.regs.stale_control = false;
         let active = self.dat.active();
         let by_cpu = self.regs.idma_control & idma::ENABLE == 0;
         let old = self.regs.dctrl;

@@ -209,3 +209,14 @@ fn a_slow_start_bit_is_waited_for_and_the_data_stay_whole() {
     expected[512 + 1] ^= 0x40;
     assert_eq!(memory.take(), expected);
 }
+
+#[test]
+fn timer_and_length_go_before_the_control_register() {
+    for offset in [DTIMER, DLEN] {
+        let mut rig = Rig::warm(Stm32SdmmcConfig::H7, FLOW);
+        rig.prepare(READ, 512);
+        rig.w(offset, 512);
+        rig.start(SHORT | TRANS | 17, 0);
+        assert_eq!(rig.violations(), 1, "{offset:#x}");
+    }
+}

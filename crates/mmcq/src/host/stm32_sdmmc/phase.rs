@@ -132,6 +132,11 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             Some(data) => Work::Dma(data.direction),
         };
         let mut command = command_bits(&phase.command);
+        // The timer is written before data control [RM0456 31.10.7]. It is set without data, too: a
+        // card may be busy when the controller samples DAT0, and then the data timer runs.
+        if status & DATA_ACTIVE == 0 {
+            self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
+        }
         if let Some(data) = &phase.data {
             self.program_data(&phase.command, data, work, segments, bytes)?;
             command |= COMMAND_DATA;
@@ -152,10 +157,6 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                 Failed::Card
             },
         };
-        // A card may be busy when the controller samples DAT0; then the data timer runs, so set it.
-        if status & DATA_ACTIVE == 0 {
-            self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
-        }
         // Flags that are set now belong to an earlier phase.
         self.regs.write32(CLEAR, STATIC);
         self.set_mask(active.wanted());

@@ -26,12 +26,13 @@ fn one_piece_needs_its_address_and_length_alone() {
     host.start(&data(25, Direction::Write, 512, 4), &[at(0x2400_0400, 2048)], 100_000_000).unwrap();
     let wrote = host.regs.writes();
     let expected = [
+        // The data timeout: 100 ms at 50 MHz, plus the clocks of the command. Timer and length come
+        // before data control.
+        (DATA_TIMER, 5_000_248),
         (DMA_BASE, 0x2400_0400),
         (DMA_CONTROL, DMA_ENABLE),
         (DATA_LENGTH, 2048),
         (DATA_CONTROL, 9 << DATA_BLOCK_SHIFT),
-        // The data timeout: 100 ms at 50 MHz, plus the clocks of the command.
-        (DATA_TIMER, 5_000_248),
         (CLEAR, STATIC),
     ];
     assert_eq!(wrote[..6], expected);
