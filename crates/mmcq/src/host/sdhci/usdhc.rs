@@ -35,6 +35,10 @@ const PROTOCOL_8BIT: u32 = 2 << 1;
 const PROTOCOL_DMA: u32 = 3 << 8;
 /// Bits of block gap and wakeup control that PROT_CTRL and SDHCI have at the same position.
 const PROTOCOL_SAME: u32 = 0x070f_0000;
+/// Bits of PROT_CTRL that SDHCI does not have and that stay as they are: the burst length enable
+/// (BURST_LEN_EN), without which the DMA uses single beats, reads of blocks that do not end exactly,
+/// and reserved bits.
+const PROTOCOL_KEPT: u32 = 0xf8f0_0000;
 /// Left shift from the DMA Select field of SDHCI to the one in PROT_CTRL.
 const DMA_UP: u32 = 5;
 const CONTROL_DMA: u32 = 3 << 3;
@@ -261,7 +265,8 @@ impl<R: Regs> Usdhc<R> {
             _ => PROTOCOL_8BIT,
         };
         let dma = (word & CONTROL_DMA) << DMA_UP;
-        self.regs.write32(CONTROL, PROTOCOL_LITTLE | width | dma | word & PROTOCOL_SAME);
+        let kept = self.regs.read32(CONTROL) & PROTOCOL_KEPT;
+        self.regs.write32(CONTROL, kept | PROTOCOL_LITTLE | width | dma | word & PROTOCOL_SAME);
     }
 
     /// Returns Clock Control as last written, and Timeout Control and Software Reset from SYS_CTRL.
