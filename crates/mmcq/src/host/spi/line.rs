@@ -84,8 +84,10 @@ impl<P: Port> Line<P> {
     fn swap(&mut self, at: usize, count: usize) {
         let Some(part) = self.memory.0.get_mut(at..WIRE_BYTES.min(at + count)) else { return };
         let len = part.len() as u32;
-        let Some(first) = part.first_mut() else { return };
-        let ptr = NonNull::from(first);
+        if part.is_empty() {
+            return;
+        }
+        let ptr = NonNull::from(&mut *part).cast::<u8>();
         let bus = if P::DMA_BITS == 0 { 0 } else { ptr.addr().get() as u64 };
         self.exchange(Exchange::Swap(Segment { ptr, len, bus }));
     }
