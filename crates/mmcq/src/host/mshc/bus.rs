@@ -266,6 +266,10 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.regs.write32(L::AT.dma_status, DMA_LATCHED);
         self.regs.write32(L::AT.timeout, u32::MAX);
         self.regs.write32(L::AT.threshold, self.fifo.threshold);
+        if self.fifo.read_room {
+            self.regs.write32(L::AT.read_room, 0);
+        }
+        self.read_room = 0;
         if L::DESIGN_WARE {
             self.regs.write32(DW_POWER, u32::from(self.bus.powered));
             self.regs.write32(DW_SOURCE, 0);

@@ -116,6 +116,21 @@ fn eight_lines_have_a_longer_block<L: MshcLayout>() {
     assert!(tried(&mut host, &TUNING_128, GOOD).unwrap().tuned);
 }
 
+/// Tests that a reset of the controller, which clears the register, makes the next fast read write
+/// it again.
+fn a_reset_forgets_the_room_of_reads<L: MshcLayout>() {
+    let mut memory = [0u8; 1024];
+    let mut host = tuned::<L>(MshcConfig::new(200_000_000).fifo_words(Some(128)));
+    let segment = mapped(&mut host, &mut memory, Direction::Read);
+    for _ in 0..2 {
+        host.start(&transfer(Direction::Read, 2), &[segment], 0).unwrap();
+        assert_eq!(host.regs.get(L::AT.read_room), 512 << 16 | 1);
+        host.regs.set(L::AT.read_room, 0);
+        assert_eq!(settle(&mut host, BusOp::ResetAll), Step::Done);
+    }
+    host.unmap(&segment, Direction::Read);
+}
+
 /// Tests that at a fast clock a read waits until the FIFO has space for a block, if the FIFO is
 /// large enough.
 fn fast_reads_wait_for_room<L: MshcLayout>() {
@@ -154,6 +169,7 @@ in_both_layouts!(
     a_bad_block_leaves_nothing_behind,
     no_good_point_is_a_fault,
     eight_lines_have_a_longer_block,
+    a_reset_forgets_the_room_of_reads,
     fast_reads_wait_for_room,
     what_is_no_tuning_is_refused,
 );
