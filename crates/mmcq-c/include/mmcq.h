@@ -383,7 +383,8 @@ int32_t mmcq_partition_write(uint32_t host, uint32_t partition, uint32_t lba, ui
  * Only a library that was built with feature `rpmb` has these functions. Only one thread at a time
  * may call them. */
 typedef struct mmcq_rpmb {
-    /* 32 bytes that only card and host know. Never NULL; mmcq_rpmb_size does not use the value. */
+    /* 32 bytes that only card and host know. May be NULL for mmcq_rpmb_size and mmcq_rpmb_relay,
+     * which use no key. */
     const uint8_t *key;
     /* Numbers that were never used before. A write uses both; a read, and a read of the counter,
      * use the first. */

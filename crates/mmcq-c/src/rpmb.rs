@@ -38,17 +38,26 @@ struct Given {
 /// # Safety
 /// The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
 unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
+    // SAFETY: the caller promises the same.
+    unsafe { perhaps_keyless(how) }.filter(|(_, is_keyed)| *is_keyed).map(|(given, _)| given)
+}
+
+/// Like [`given`], for calls that use no key: with a key that is null the arguments have zeros in
+/// its place, and the second value is false.
+///
+/// # Safety
+/// As for [`given`].
+unsafe fn perhaps_keyless(how: *const mmcq_rpmb) -> Option<(Given, bool)> {
     if how.is_null() || !how.is_aligned() {
         return None;
     }
     // SAFETY: not null, aligned, and the caller promises a complete structure.
     let how = unsafe { how.read() };
-    if how.key.is_null() {
-        return None;
-    }
+    let is_keyed = !how.key.is_null();
     // SAFETY: not null, and the caller promises 32 bytes.
-    let key = Key(unsafe { how.key.cast::<[u8; 32]>().read() });
-    Some(Given { key, nonces: how.nonces, memory: NonNull::new(how.memory)?, bytes: how.memory_bytes })
+    let key = Key(if is_keyed { unsafe { how.key.cast::<[u8; 32]>().read() } } else { [0; 32] });
+    let memory = NonNull::new(how.memory)?;
+    Some((Given { key, nonces: how.nonces, memory, bytes: how.memory_bytes }, is_keyed))
 }
 
 /// Calls `go_on` with the open controller and the arguments, if the arguments are complete.
@@ -111,7 +120,8 @@ pub unsafe extern "C" fn mmcq_rpmb_size(
     write_units: *mut u32,
 ) -> i32 {
     // SAFETY: the caller fulfils the contract of `mmcq_rpmb_size`.
-    with_given(host, unsafe { given(how) }, |open, given| {
+    let given = unsafe { perhaps_keyless(how) }.map(|(given, _)| given);
+    with_given(host, given, |open, given| {
         if units.is_null() || write_units.is_null() || !units.is_aligned() || !write_units.is_aligned() {
             return MMCQ_E_ARGUMENT;
         }
@@ -235,7 +245,8 @@ pub unsafe extern "C" fn mmcq_rpmb_relay(
     frames: *mut u8,
 ) -> i32 {
     // SAFETY: the caller fulfils the contract of `mmcq_rpmb_relay`.
-    with_given(host, unsafe { given(how) }, |open, given| {
+    let given = unsafe { perhaps_keyless(how) }.map(|(given, _)| given);
+    with_given(host, given, |open, given| {
         if counts.is_null() || !counts.is_aligned() || frames.is_null() {
             return MMCQ_E_ARGUMENT;
         }

@@ -46,6 +46,8 @@ int main(void) {
             break;
         }
     IS(mmcq_rpmb_size(0, FRESH(key), &units, &write_units), MMCQ_OK);
+    units = 0;
+    IS(mmcq_rpmb_size(0, FRESH(NULL), &units, &write_units), MMCQ_OK);
     EQUALS(units, 128 * 1024 / 256);
     EQUALS(write_units >= 1, 1);
 
@@ -62,7 +64,7 @@ int main(void) {
     static uint8_t relayed[7 * 512];
     mmcq_rpmb_frames counts = {.out = 1, .back = 1};
     relayed[511] = 2, relayed[484] = 0x99;
-    IS(mmcq_rpmb_relay(0, FRESH(key), &counts, relayed), MMCQ_OK);
+    IS(mmcq_rpmb_relay(0, FRESH(NULL), &counts, relayed), MMCQ_OK);
     EQUALS(relayed[512 + 510], 2);
     EQUALS(relayed[512 + 511], 0);
     EQUALS(relayed[512 + 484], 0x99);

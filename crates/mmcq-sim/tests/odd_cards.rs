@@ -6,11 +6,12 @@ use crate::{machine, open_sdhci};
 use machine::{Rig, buffer, bytes};
 use mmcq::block::BlockDevice;
 use mmcq::card::{Family, IoCard, Options, bring_up_io};
-use mmcq::engine::{Kind, Request};
+use mmcq::engine::{Error, Kind, Request};
 use mmcq::host::sdhci::{self, SdhciQuirks};
 use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
 
@@ -311,5 +312,87 @@ fn a_device_that_refuses_what_is_optional_works_without() {
         assert_eq!(family.cache_on, index != 33);
         assert_ne!(card.timing, Timing::Legacy, "no timing is to blame");
         is_well(&rig);
+    }
+}
+
+/// Makes the card's n-th busy from now on last this much longer, or for ever. Returns the faults,
+/// which count each busy of the card.
+fn holds_dat0(rig: &Rig, nth: u64, how: Strike) -> Faults {
+    let faults = Faults::new(Plan::none().shot(Point::Busy, nth, how));
+    rig.model.borrow_mut().card_mut().unwrap().set_faults(faults.clone());
+    faults
+}
+
+/// Checks cards that hold DAT0 low for five seconds, or for ever, each time they are selected:
+/// bring-up ends in bounded time, well or with an error.
+#[test]
+fn dat0_that_stays_low_when_a_card_is_selected_has_an_end_and_is_told() {
+    for (name, up) in [("sdxc-128g-uhs", sd as fn(&str) -> Rig), ("emmc-hs200", emmc)] {
+        for ms in [5_000, 1_000_000_000] {
+            let rig = up(&with(name, &format!("select_busy_ms = {ms}")));
+            let found = rig.bring_up(Options::DEFAULT);
+            let took_ns = rig.time.now();
+            assert!(took_ns < 60 * SECOND, "{name} {ms} ms: {took_ns} ns");
+            match found {
+                Ok(found) => rig.mixed_load(found.params.sectors, 10),
+                Err(error) => assert_eq!(error, Error::Silent, "{name} {ms} ms"),
+            }
+            is_well(&rig);
+        }
+    }
+}
+
+/// Checks an eMMC that holds DAT0 low for five seconds, or for ever, at any busy of its bring-up: it
+/// ends in bounded time, well or with an error. The next bring-up is well.
+#[test]
+fn dat0_that_stays_low_in_a_switch_of_bring_up_has_an_end_and_is_told() {
+    let rig = emmc(&text("emmc-hs200"));
+    let faults = holds_dat0(&rig, u64::MAX, Strike::Never);
+    rig.bring_up(Options::DEFAULT).unwrap();
+    let all = faults.events(Point::Busy);
+    assert!(all > 3, "{all}");
+    for (nth, how) in (1..=all).flat_map(|nth| [(nth, Strike::Late(5 * SECOND)), (nth, Strike::Never)]) {
+        let rig = emmc(&text("emmc-hs200"));
+        let faults = holds_dat0(&rig, nth, how);
+        let found = rig.bring_up(Options::DEFAULT);
+        let took_ns = rig.time.now();
+        assert_eq!(faults.struck().len(), 1, "busy {nth}");
+        assert!(took_ns < 30 * SECOND, "busy {nth} {how:?}: {took_ns} ns");
+        if let Err(error) = found {
+            assert_eq!(error, Error::Silent, "busy {nth} {how:?}");
+        }
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{nth} {how:?}: {error}"));
+        rig.mixed_load(found.params.sectors, 10);
+        is_well(&rig);
+    }
+}
+
+/// Checks cards that hold DAT0 low for five seconds, or for ever, after a write. Without a
+/// supervisor the card is given up in bounded time, and the next bring-up is well.
+#[test]
+fn dat0_that_stays_low_after_a_write_has_an_end_and_is_told() {
+    for (name, up) in [("sdxc-128g-uhs", sd as fn(&str) -> Rig), ("emmc-hs200", emmc)] {
+        for how in [Strike::Late(5 * SECOND), Strike::Never] {
+            let rig = up(&text(name));
+            rig.bring_up(Options::DEFAULT).unwrap();
+            let device = BlockDevice::new(&rig.stack);
+            rig.drive(device.write(64, buffer(8))).0.unwrap();
+            rig.drive(device.flush()).unwrap();
+            let began_ns = rig.time.now();
+            let faults = holds_dat0(&rig, 1, how);
+            let (wrote, _) = rig.drive(device.write(128, buffer(8)));
+            let flushed = rig.drive(device.flush());
+            let took_ns = rig.time.now() - began_ns;
+            assert_eq!(faults.struck().len(), 1, "{name}");
+            assert!(took_ns < 60 * SECOND, "{name} {how:?}: {took_ns} ns");
+            let ends: Vec<_> =
+                [wrote.err().map(|told| told.error), flushed.err()].into_iter().flatten().collect();
+            assert!(ends.iter().all(|error| *error == Error::Dead), "{name} {how:?}: {ends:?}");
+            let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{name}: {error}"));
+            // What the card's cache had is lost, which the next flush reports once.
+            assert!(matches!(rig.drive(device.flush()), Ok(()) | Err(Error::CacheLost)), "{name} {how:?}");
+            rig.mixed_load(found.params.sectors, 10);
+            is_well(&rig);
+        }
     }
 }

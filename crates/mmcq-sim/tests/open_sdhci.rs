@@ -4,17 +4,23 @@
 
 use crate::timed;
 use mmcq::block::BlockDevice;
-use mmcq::card;
+use mmcq::card::{self, Card, Options, Rest, Upkeep, bring_up_io, supervise};
 use mmcq::engine::{Close, Config, DmaBuf, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, OpenWrites, StreamConfig, Streams, Table};
+use mmcq::sdio::{CardInterrupt, Chain, Function};
+use mmcq_sim::card::Card as CardModel;
+use mmcq_sim::card::io::IoProfile;
+use mmcq_sim::card::io::function::loopback;
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 pub type Driver = Streams<Port, ShadowMemory, 129>;
@@ -66,13 +72,17 @@ impl Rig {
     }
 
     fn of(profile: &CardProfile, writes: OpenWrites, mistakes: Mistakes, access_ns: u64) -> Rig {
-        let card = profile.name();
-        let emmc = card.contains("emmc");
-        let time = Time::new();
-        let memory = ShadowMemory::new(MemoryConfig { natural: 1 << 19, ..MemoryConfig::BITS32 });
+        let emmc = profile.name().contains("emmc");
         let config = SdhciConfig { uhs_at_33v: emmc, mistakes, ..SdhciConfig::GENERIC_4_20 };
-        let built = timed::card(profile);
-        let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(built))));
+        Rig::built(timed::card(profile), writes, config, access_ns).up(card::Options::DEFAULT).0
+    }
+
+    /// Returns a rig with this controller, whose card is not brought up yet. The controller of an
+    /// eMMC has UHS at 3.3 V.
+    fn built(card: Box<dyn CardModel>, writes: OpenWrites, config: SdhciConfig, access_ns: u64) -> Rig {
+        let (time, emmc) = (Time::new(), config.uhs_at_33v);
+        let memory = ShadowMemory::new(MemoryConfig { natural: 1 << 19, ..MemoryConfig::BITS32 });
+        let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card))));
         let port = Port::new(model.clone(), time.clone(), access_ns, access_ns / 4);
         let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
         let table = Box::leak(Box::new(Table::new()));
@@ -80,11 +90,16 @@ impl Rig {
         let host = Streams::new(host, StreamConfig::NONE.reads(true).writes(writes));
         NOW_NS.set(0);
         let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
-        let mut rig = Rig { time, model, memory, stack, base: 0, faults: 0 };
-        let found = rig.drive(card::bring_up(&rig.stack, memory_block(), card::Options::DEFAULT)).0;
-        rig.base = found.unwrap_or_else(|error| panic!("{card}: {error}")).params.sectors / 2;
-        rig.faults = rig.faults();
-        rig
+        Rig { time, model, memory, stack, base: 0, faults: 0 }
+    }
+
+    /// Brings up the card of the rig.
+    fn up(mut self, options: card::Options) -> (Rig, Card) {
+        let found = self.drive(card::bring_up(&self.stack, memory_block(), options)).0;
+        let found = found.unwrap_or_else(|error| panic!("{error}"));
+        self.base = found.params.sectors / 2;
+        self.faults = self.faults();
+        (self, found)
     }
 
     fn drive<F: Future>(&self, future: F) -> F::Output {
@@ -248,6 +263,232 @@ fn what_comes_between_finds_the_controller_as_ever() {
             rig.reads_back(6, 8);
         }
         rig.flush();
+        timed::checked(&rig.memory, &rig.model);
+        assert_eq!(rig.faults(), 0, "{writes:?}");
+    }
+}
+
+const MS: u64 = 1_000_000;
+
+/// A supervisor beside the requests of a test.
+struct Keeper<'a> {
+    rig: &'a Rig,
+    supervisor: Pin<Box<dyn Future<Output = ()> + 'a>>,
+}
+
+impl<'a> Keeper<'a> {
+    fn new(rig: &'a Rig, card: Card, options: Options) -> Self {
+        let ended = async move {
+            let (event, _) = supervise(&rig.stack, memory_block(), options, card).await;
+            panic!("{event:?}");
+        };
+        Keeper { rig, supervisor: Box::pin(ended) }
+    }
+
+    fn poll(&mut self) {
+        assert!(self.supervisor.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+
+    /// Advances by a pause in which no request comes.
+    fn pause(&mut self, ns: u64) {
+        let until_ns = self.rig.time.now() + ns;
+        while self.rig.time.now() < until_ns {
+            self.poll();
+            let next_ns = until_ns.min(self.rig.time.now() + MS / 4);
+            timed::run_to(&self.rig.stack, &self.rig.model, &self.rig.time, next_ns).unwrap();
+        }
+    }
+
+    fn finish(&mut self, id: SlotId) -> DmaBuf {
+        loop {
+            self.poll();
+            if let Some(done) = self.rig.stack.with(|engine| engine.take(id)) {
+                done.result.unwrap_or_else(|error| panic!("{error}"));
+                return done.buf;
+            }
+            timed::turn(&self.rig.stack, &self.rig.model, &self.rig.time).unwrap();
+        }
+    }
+
+    /// Writes eight blocks, the `n`-th of a run.
+    fn write(&mut self, n: u64) {
+        let mut buf = memory(8, 0);
+        buf.fill(n as u8 | 1);
+        let id = self.rig.submit(Kind::Write { lba: self.rig.base + 8 * n, blocks: 8 }, buf);
+        self.finish(id);
+    }
+
+    /// Reads what [`write`](Self::write) has written.
+    fn read(&mut self, n: u64) {
+        let id = self.rig.submit(Kind::Read { lba: self.rig.base + 8 * n, blocks: 8 }, memory(8, 0));
+        let back = self.finish(id);
+        assert!(back.iter().all(|byte| *byte == n as u8 | 1), "request {n}");
+    }
+}
+
+/// Checks a controller whose sampling point must be renewed each second, under a run whose pauses
+/// are shorter than a transfer stays open: the tuning closes the transfer, and the run goes on.
+#[test]
+fn a_tuning_that_is_due_closes_the_transfer_and_the_run_goes_on() {
+    let base = SdhciConfig::GENERIC_4_20;
+    let config = SdhciConfig { capabilities1: base.capabilities1 & !0xf00 | 1 << 8, ..base };
+    for writes in WAYS {
+        let card = timed::card(&timed::profile("sdxc-128g-uhs"));
+        let (rig, found) = Rig::built(card, writes, config, 200).up(Options::DEFAULT);
+        let mut keeper = Keeper::new(&rig, found, Options::DEFAULT);
+        keeper.pause(MS);
+        let tunings = || rig.stack.with(|engine| engine.stats().tunings);
+        let before = tunings();
+        for n in 0..100 {
+            keeper.write(n);
+            keeper.pause(30 * MS);
+        }
+        assert!(rig.commands(25) < 50, "{writes:?}: {} of CMD25 in 100 writes", rig.commands(25));
+        let written = tunings();
+        for n in 0..100 {
+            keeper.read(n);
+            keeper.pause(30 * MS);
+        }
+        assert!(rig.commands(18) < 50, "{writes:?}: {} of CMD18 in 100 reads", rig.commands(18));
+        let all = (written - before, tunings() - written);
+        assert!(all.0 >= 2 && all.1 >= 2, "{writes:?}: {all:?} tunings in three seconds each");
+        timed::checked(&rig.memory, &rig.model);
+        assert_eq!(rig.faults(), 0, "{writes:?}");
+    }
+}
+
+/// Checks a card that rests while its transfer is open: the transfer is closed first, and the next
+/// request wakes the card.
+#[test]
+fn a_rest_closes_the_transfer_before_the_clock_stops() {
+    static CLOCK_OFF: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: 5 * MS });
+    static SLEEPS: Upkeep = Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: 5 * MS });
+    for (writes, upkeep) in WAYS.into_iter().flat_map(|writes| [(writes, &CLOCK_OFF), (writes, &SLEEPS)]) {
+        for name in ["sdhc-16g-hs", "emmc-51-full"] {
+            let emmc = name.contains("emmc");
+            let config = SdhciConfig { uhs_at_33v: emmc, ..SdhciConfig::GENERIC_4_20 };
+            let options = Options::DEFAULT.upkeep(upkeep);
+            let card = timed::card(&timed::profile(name));
+            let (rig, found) = Rig::built(card, writes, config, 200).up(options);
+            let mut keeper = Keeper::new(&rig, found, options);
+            let what = format!("{name}, {writes:?}, {:?}", upkeep.rest);
+            for round in 0..6 {
+                for n in 0..4 {
+                    keeper.write(4 * round + n);
+                }
+                keeper.pause(400 * MS);
+                assert_eq!(rig.model.borrow().bus().clock_hz, 0, "{what}, after writes {round}");
+                let lost = rig.model.borrow_mut().card_mut().unwrap().at_stake(rig.time.now());
+                assert!(lost.is_empty() || emmc && upkeep.rest == CLOCK_OFF.rest, "{what}: {lost:?}");
+                for n in 0..4 {
+                    keeper.read(4 * round + n);
+                }
+                keeper.pause(400 * MS);
+                assert_eq!(rig.model.borrow().bus().clock_hz, 0, "{what}, after reads {round}");
+            }
+            assert_eq!(rig.stack.with(|engine| engine.stats().rests), 12, "{what}");
+            timed::checked(&rig.memory, &rig.model);
+            assert_eq!(rig.faults(), 0, "{what}");
+        }
+    }
+}
+
+/// Checks a suspend while a transfer is open: the transfer is closed and the writes are on the
+/// medium before the engine is idle. After the resume the run goes on.
+#[test]
+fn a_suspend_closes_the_transfer_before_the_engine_is_idle() {
+    for writes in WAYS {
+        for pause_ns in [0, 20_000, MS] {
+            let rig = Rig::new("sdxc-128g-uhs", writes, Mistakes::NONE);
+            for round in 0..4 {
+                rig.write(6, 8, 0);
+                timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + pause_ns).unwrap();
+                rig.stack.with(|engine| engine.suspend());
+                let limit_ns = rig.time.now() + 500 * MS;
+                while !rig.stack.with(|engine| engine.is_idle()) {
+                    assert!(rig.time.now() < limit_ns, "{writes:?}, round {round}: never idle");
+                    timed::turn(&rig.stack, &rig.model, &rig.time).unwrap();
+                }
+                let lost = rig.model.borrow_mut().card_mut().unwrap().at_stake(rig.time.now());
+                assert!(lost.is_empty(), "{writes:?}, round {round}: {lost:?}");
+                let sent = rig.model.borrow().stats().commands;
+                timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + 300 * MS).unwrap();
+                assert_eq!(rig.model.borrow().stats().commands, sent, "{writes:?}: nothing is sent");
+                rig.stack.with(|engine| engine.resume(rig.time.now()));
+                rig.reads_back(6, 8);
+            }
+            timed::checked(&rig.memory, &rig.model);
+            assert_eq!(rig.faults(), 0, "{writes:?}");
+        }
+    }
+}
+
+/// Checks a combo card whose function interrupts during a run of writes: on four data lines a card
+/// cannot interrupt while a write is open, so no transfer stays open while a driver listens. When
+/// the driver does not listen any more, transfers stay open again.
+#[test]
+fn a_card_interrupt_is_served_in_time_under_a_run() {
+    let path = format!("{}/cards/quirks/sdio-cd-off.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (text, _) = text.split_once("[quirk]").unwrap();
+    for writes in WAYS {
+        let functions = IoProfile::from_toml(text, "combo").unwrap().build().0;
+        let profile = timed::profile("sdhc-16g-hs");
+        let card = functions.with_memory(profile.build_sd(timed::medium(&profile)).unwrap());
+        let mut rig = Rig::built(Box::new(card), writes, SdhciConfig::GENERIC_4_20, 200);
+        let found = rig.drive(bring_up_io(&rig.stack, memory_block(), Options::DEFAULT)).0.unwrap();
+        rig.base = found.memory.unwrap().params.sectors / 2;
+        let function = Function::new(&rig.stack, &found, 1).unwrap();
+        let mut irq = CardInterrupt::new(&rig.stack, &found);
+        rig.drive(function.enable()).unwrap();
+        rig.faults = rig.faults();
+        // The transfer is open when the driver begins to listen.
+        rig.write(20, 8, 0);
+        let opened = rig.commands(25);
+        assert!(opened < 5, "{writes:?}: {opened} of CMD25 in 20 writes");
+        rig.drive(irq.enable(1)).unwrap();
+        let (mut served, mut worst_ns) = (0, 0);
+        {
+            let mut serve = pin!(async {
+                for us in 1..=40u8 {
+                    function.write_u8(loopback::TIMER_US, 6 * us, Chain::Last).await.unwrap();
+                    let set_ns = rig.time.now();
+                    irq.wait().await.unwrap();
+                    assert_eq!(irq.pending().await, Ok(1 << 1));
+                    worst_ns = worst_ns.max(rig.time.now() - set_ns);
+                    function.write_u8(loopback::INTERRUPT, 0, Chain::Last).await.unwrap();
+                    irq.ack();
+                    served += 1;
+                }
+            });
+            let mut done = false;
+            let mut run = pin!(async {
+                for n in 20..400u64 {
+                    let mut buf = memory(8, 0);
+                    buf.fill(n as u8 | 1);
+                    let write = Kind::Write { lba: rig.base + 8 * n, blocks: 8 };
+                    rig.stack.request(Request::new(write, buf)).await.result.unwrap();
+                }
+            });
+            let mut both = pin!(poll_fn(|context| {
+                done = done || serve.as_mut().poll(context).is_ready();
+                match run.as_mut().poll(context) {
+                    Poll::Ready(()) if done => Poll::Ready(()),
+                    Poll::Ready(()) => panic!("the run is too short for all interrupts"),
+                    Poll::Pending => Poll::Pending,
+                }
+            }));
+            rig.drive(both.as_mut());
+        }
+        assert_eq!(served, 40, "{writes:?}");
+        // A write of the run with its busy may come between.
+        assert!(worst_ns < 20 * MS, "{writes:?}: {worst_ns} ns");
+        rig.drive(irq.disable(1)).unwrap();
+        let opened = rig.commands(25);
+        rig.write(20, 8, 0);
+        assert!(rig.commands(25) - opened < 5, "{writes:?}: {}", rig.commands(25) - opened);
+        rig.flush();
+        rig.reads_back(400, 8);
         timed::checked(&rig.memory, &rig.model);
         assert_eq!(rig.faults(), 0, "{writes:?}");
     }

@@ -230,6 +230,7 @@ fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
         (setup.unused != Unused::Ready, "an unused card", format!("{:?}", setup.unused)),
         (setup.bounce, "memory", "every second request's is copied".to_owned()),
         (setup.exception_alone, "failed entries", "show by the exception bit alone".to_owned()),
+        (setup.meddles != 0, "further calls", format!("one after {} of the driver's", setup.meddles)),
         (setup.refuses != Refuses::Nothing, "writes are refused", format!("{:?}", setup.refuses)),
     ];
     some.into_iter().filter(|(has, ..)| *has).map(|(_, what, value)| (what, value)).collect()

@@ -18,6 +18,9 @@ const WISHES: Wishes =
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;
+/// Share of the cases in which the driver gets further calls, and the largest number of calls
+/// between two of them.
+const MEDDLED: (f64, u64) = (0.3, 200);
 /// Additional faults: a failed voltage switch, a tuning block with a wrong CRC, a reset that never
 /// ends.
 const STRIKES: [(Point, Strike); 3] =
@@ -64,8 +67,15 @@ fn on(host: Host, seed: u64, random: &mut Stream, wishes: &Wishes) -> Case {
     if let Luck::Chances(_, chances) = &mut case.luck {
         chances.extend(STRIKES.map(|(point, strike)| (point, strike, wishes.faults)));
     }
+    case.setup.meddles = meddles(seed);
     if matches!(host, Host::Sdmmc(_)) {
         case.setup.busy = if random.chance(TELLS_BUSY) { BusyBy::Interrupt } else { BusyBy::Status };
     }
     case
+}
+
+/// Draws the number of calls of the driver after which it gets calls that may come at any time.
+pub(super) fn meddles(seed: u64) -> u16 {
+    let random = &mut Stream::new(seed, "meddles");
+    if random.chance(MEDDLED.0) { 1 + random.below(MEDDLED.1) as u16 } else { 0 }
 }

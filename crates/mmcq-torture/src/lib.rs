@@ -34,6 +34,7 @@ pub mod hosts;
 pub mod large;
 pub mod machine;
 mod machines;
+mod meddled;
 pub mod outcome;
 mod places;
 #[cfg(planted)]

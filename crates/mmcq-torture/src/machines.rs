@@ -4,6 +4,7 @@
 
 use super::case::{BusyBy, Chip, Setup};
 use super::machine::{Machine, Model, Powered, Stack, TIMER};
+use super::meddled::Meddled;
 use super::wire::Wire;
 use mmcq::board::NoLock;
 use mmcq::engine::{self, Acknowledge};
@@ -62,14 +63,15 @@ pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
 /// Driver of Realtek's card reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// Driver of a mobile storage host, with the parts of its board.
-pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
+pub type HostDriver<L> =
+    Meddled<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of DesignWare's mobile storage host that leaves transfers open, with the parts of its
 /// board.
 pub type OpenHostDriver =
-    Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
+    Meddled<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of ST's SDMMC, with the parts of its board.
 pub type SdmmcDriver<const PIECES: usize> =
-    Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>;
+    Meddled<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>>;
 
 impl Model for Sdhci {
     fn wrongs(&self) -> (u64, String) {
@@ -351,7 +353,8 @@ impl Machine<(NoLock, OpenHostDriver)> {
         let open = OpenTransfers::NONE.reads(true).writes(true);
         let host = told(mshc::OpenDesignWare::new(host, scrap, open))?;
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
-        let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
+        let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, (leased, lent)))
     }
 }
@@ -366,7 +369,8 @@ impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
     ) -> Result<Self, String> {
         let (powered, host, leased) = mshc_driver(models, setup, card, faults, now_ns)?;
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
-        let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
+        let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
 }
@@ -462,7 +466,8 @@ impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
             .width(if soldered { Width::W8 } else { Width::W4 });
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
         let host = told(sdmmc::Stm32Sdmmc::new(port, memory, board.clone(), list, driver))?;
-        let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
+        let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
 }

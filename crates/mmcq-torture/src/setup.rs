@@ -185,6 +185,9 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
+    /// Number of calls of the driver after which it gets calls that may come at any time; 0: never.
+    /// SDHCI controllers, card readers and SPI buses get none.
+    pub meddles: u16,
 }
 
 impl Setup {
@@ -223,6 +226,7 @@ impl Setup {
         bounce: false,
         refuses: Refuses::Nothing,
         exception_alone: false,
+        meddles: 0,
     };
 
     /// Returns whether the card can be removed.

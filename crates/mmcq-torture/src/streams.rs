@@ -8,6 +8,7 @@
 //! it. The checker has no rule for a write that fails after its answer.
 
 use super::case::{Case, Host, Luck, Operation, Wishes};
+use super::hosts::meddles;
 use super::machine::Keeps;
 use super::run::CARDS;
 use super::score::Score;
@@ -71,6 +72,9 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
         if let Keeps::Luck(luck) = cut.keeps {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
         }
+    }
+    if host == Host::OpenDesignWare {
+        case.setup.meddles = meddles(seed);
     }
     if matches!(host, Host::Open(_)) {
         in_pages(&mut case.operations, random);

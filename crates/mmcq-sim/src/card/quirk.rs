@@ -129,6 +129,8 @@ pub struct Quirks {
     /// Number of CMD0 that the card needs after power-up: it ignores all commands before the last
     /// of these. 0: it needs none.
     pub deaf_resets: u32,
+    /// Time in ms for which the card holds DAT0 low after CMD7 has selected it.
+    pub select_busy_ms: u64,
     /// The card never becomes ready after CMD1 or ACMD41.
     pub never_ready: bool,
     /// Bytes of EXT_CSD that CMD6 cannot write: the card reports SWITCH_ERROR (eMMC).

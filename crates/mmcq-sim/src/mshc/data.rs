@@ -228,8 +228,12 @@ impl Mshc {
         self.regs.raw |= int::BUSY_CLEAR;
     }
 
-    /// Writes the last block of a read to memory.
+    /// Writes the last data of a read to memory.
     pub(super) fn last_block_arrives(&mut self, now: u64) {
+        if self.dat.state == State::Drain {
+            self.dma_drains(now);
+            return self.fifo_moved(now);
+        }
         if !self.dat.active() && self.dat.block.read && self.dat.dma {
             self.dma_drains(now);
             self.dma_ends();
@@ -240,6 +244,9 @@ impl Mshc {
     /// poll demand register.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         if !self.dat.dma || !self.by_dma() {
+            return;
+        }
+        if self.dat.state == State::Drain && self.timer_ns(Timer::Dma) != NEVER {
             return;
         }
         if !self.dat.active() {
@@ -256,6 +263,11 @@ impl Mshc {
         self.fifo_moved(now);
     }
 
+    /// Returns whether the internal DMA has data of a command that has not ended.
+    pub(super) fn dma_works(&self) -> bool {
+        self.dat.dma && self.dat.active()
+    }
+
     /// Aborts the data because of a stop command.
     pub(super) fn abort_data(&mut self, now: u64) {
         if !self.dat.active() || self.dat.state == State::Drain {
@@ -266,8 +278,8 @@ impl Mshc {
             self.set_timer(Timer::Data, NEVER);
             self.set_timer(Timer::DataTimeout, NEVER);
             self.dat.state = State::Drain;
-            self.dma_drains(now);
-            return self.fifo_moved(now);
+            let at_ns = now + u64::from(self.config.memory_ns);
+            return self.set_timer(Timer::Dma, at_ns);
         }
         self.abort_is_over(now);
     }

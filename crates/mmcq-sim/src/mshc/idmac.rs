@@ -46,18 +46,24 @@ pub(super) struct Idmac {
     current: Option<Descriptor>,
     /// Whether the DMA has not used a descriptor yet since the data began.
     fresh: bool,
+    /// Whether the DMA has fetched a descriptor since its reset, or since the end of a list.
+    in_list: bool,
 }
 
 impl Idmac {
     /// Resets the DMA: it continues at the base address of the list.
     pub fn rewind(&mut self) {
         (self.at, self.state, self.current) = (self.base, State::Ready, None);
+        self.in_list = false;
     }
 
-    /// Sets the base address of the descriptor list; the DMA continues there.
+    /// Sets the base address of the descriptor list. The DMA begins there if it was reset, or has
+    /// come to the end of its list. In the middle of a list it keeps its place until a reset.
     pub fn set_base(&mut self, base: u64) {
         self.base = base;
-        self.at = base;
+        if !self.in_list {
+            self.at = base;
+        }
     }
 
     /// Prepares the DMA for the data of a command.
@@ -205,6 +211,7 @@ impl Mshc {
             _ => {}
         }
         let place = self.idmac.at;
+        self.idmac.in_list = true;
         let mut raw = [0; 32];
         let bytes = self.descriptor_bytes() as usize;
         self.slot.stats.descriptors += 1;
@@ -287,6 +294,7 @@ impl Mshc {
         self.idmac.at = current.next;
         if control & des::LAST != 0 {
             self.idmac.state = State::Finished;
+            self.idmac.in_list = false;
         }
     }
 

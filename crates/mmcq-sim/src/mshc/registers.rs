@@ -189,6 +189,10 @@ impl Mshc {
             }
             Reg::AutoArgument => r.auto_argument = value & 0xffff,
             Reg::DmaMode => {
+                let stops = value & (mode::ON | mode::RESET) != mode::ON;
+                if stops && self.dma_works() {
+                    self.slot.violation();
+                }
                 self.idmac.mode = value & !mode::RESET;
                 if value & mode::RESET != 0 {
                     self.idmac.rewind();
@@ -270,6 +274,9 @@ impl Mshc {
 
     fn reset(&mut self, which: u32, now: u64) {
         if which & ctrl::FIFO_RESET != 0 {
+            if which & ctrl::RESET == 0 && self.dma_works() {
+                self.slot.violation();
+            }
             self.fifo.clear();
             self.set_timer(Timer::Dma, NEVER);
             self.fifo_moved(now);

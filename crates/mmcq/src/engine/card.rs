@@ -110,6 +110,8 @@ impl Card {
             self.number = self.number.next();
         }
         (self.identity, self.left) = (Some(identity), false);
+        // After a bring-up no function may interrupt yet.
+        self.functions.hear(false);
     }
 
     /// Notes that the card has been taken out.

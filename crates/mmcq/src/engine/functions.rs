@@ -8,6 +8,8 @@ use core::task::Waker;
 pub(super) struct Functions {
     /// Whether a function requests attention, and no task has noted it yet.
     asks: bool,
+    /// Whether the card interrupt is enabled, or waits to be enabled again.
+    heard: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
     /// Number of phases of functions in a row while memory requests waited.
@@ -16,13 +18,25 @@ pub(super) struct Functions {
 
 impl Functions {
     pub const fn new() -> Self {
-        Functions { asks: false, waker: None, run: 0 }
+        Functions { asks: false, heard: false, waker: None, run: 0 }
     }
 
     /// Notes that a function requests attention, or perhaps requests it.
     #[inline(always)]
     pub fn ask(&mut self) {
         self.asks = true;
+    }
+
+    /// Notes whether a task wants to hear of the card interrupt.
+    pub fn hear(&mut self, on: bool) {
+        self.heard = on;
+    }
+
+    /// Returns whether a task wants to hear of the card interrupt. Then no transfer of the memory
+    /// stays open: on several data lines a card does not interrupt while its data are under way.
+    #[inline(always)]
+    pub fn is_heard(&self) -> bool {
+        self.heard
     }
 
     /// Wakes the task that waits for the card: the card is gone, and the task's next command will

@@ -268,6 +268,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()
+            || H::CARD_IRQ && self.card.functions().is_heard()
             || !self.batch.goes_on_in(self.bus.host())
         {
             return End::Here;
@@ -437,7 +438,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.bus.wire().is_doubted() {
             return Some(Close::Retune);
         }
-        if self.slots.oldest_io().is_some() {
+        if self.slots.oldest_io().is_some() || H::CARD_IRQ && self.card.functions().is_heard() {
             return Some(Close::Break);
         }
         if head != NONE {

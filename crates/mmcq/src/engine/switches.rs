@@ -102,6 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the card interrupt again, or for the first time. The caller has cleared its causes
     /// in the functions before.
     pub fn unmask_card_irq(&mut self) {
+        self.card.functions_mut().hear(true);
         self.bus.host_mut().card_irq(true);
     }
 
@@ -124,6 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Disables the card interrupt: no task waits for it any more.
     pub fn mask_card_irq(&mut self) {
         self.bus.host_mut().card_irq(false);
+        self.card.functions_mut().hear(false);
         self.card.functions_mut().take_note();
         self.timers.look_at(NEVER);
     }

@@ -65,7 +65,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// Makes the interrupt line of a card after its bring-up; no function may interrupt yet. Sends
     /// no command.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard) -> Self {
-        let number = stack.with(|engine| engine.number_of(card.identity()));
+        let number = stack.enter(CardNumber::ANY, |engine| engine.number_of(card.identity()));
         Self::of(stack, number, card.quirks)
     }
 

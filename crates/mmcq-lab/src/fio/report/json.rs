@@ -185,7 +185,7 @@ fn distributions(o: &mut Fields, stats: &Stats) {
 
 fn direction(job: &Job, d: &DirStats, group: &GroupDir, plus: bool) -> Value {
     let ms = d.runtime_ms();
-    let bw = if ms == 0 { 0 } else { rate(d.io_bytes, ms) };
+    let bw = rate(d.io_bytes, ms);
     let iops = if ms == 0 { 0.0 } else { d.total_ios as f64 * 1000.0 / ms as f64 };
     let mut o = Fields::new();
     put(&mut o, "io_bytes", Value::Int(d.io_bytes));

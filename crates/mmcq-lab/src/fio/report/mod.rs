@@ -263,9 +263,10 @@ impl Report {
     }
 }
 
-/// Returns `amount` per second if it took `ms` milliseconds; 0 counts as 1 ms.
+/// Returns `amount` per second if it took `ms` milliseconds; what took none has no rate, shown as 0.
 fn rate(amount: u64, ms: u64) -> u64 {
-    u64::try_from(u128::from(amount) * 1000 / u128::from(ms.max(1))).unwrap_or(u64::MAX)
+    let rate = (u128::from(amount) * 1000).checked_div(u128::from(ms));
+    rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
 /// Returns the mean share in percent that an entry has in the bandwidth of its group.
@@ -333,6 +334,13 @@ mod tests {
         assert_eq!(date(951_782_400_000), "Tue Feb 29 00:00:00 2000");
         assert_eq!(date(1_795_296_509_242), "Sat Nov 21 21:28:29 2026");
         assert_eq!(date(4_107_542_399_000), "Sun Feb 28 23:59:59 2100");
+    }
+
+    #[test]
+    fn what_took_no_time_has_no_rate() {
+        assert_eq!((rate(4096, 0), rate(0, 0)), (0, 0));
+        assert_eq!((rate(4096, 1), rate(4096, 2_000)), (4_096_000, 2_048));
+        assert_eq!(rate(u64::MAX, 1), u64::MAX);
     }
 
     #[test]

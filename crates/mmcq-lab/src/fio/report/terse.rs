@@ -61,7 +61,7 @@ fn line(out: &mut String, report: &Report, entry: &Entry) {
 
 fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
     let ms = d.runtime_ms();
-    let (bw, iops) = if ms == 0 { (0, 0) } else { (rate(d.io_bytes, ms) / 1024, rate(d.total_ios, ms)) };
+    let (bw, iops) = (rate(d.io_bytes, ms) / 1024, rate(d.total_ios, ms));
     let _ = write!(out, ";{};{bw};{iops};{ms}", d.io_bytes / 1024);
     latency(out, &d.slat.ns);
     latency(out, &d.clat.ns);

@@ -1,5 +1,6 @@
 //! Commands of an eMMC in each state [eMMC 6.9, 6.10, 6.11].
 
+use super::super::interface::Interfaced;
 use super::super::quirk::WornOut;
 use super::super::registers::seal;
 use super::super::status::{self, State};
@@ -79,6 +80,12 @@ impl EmmcCard {
             (0, _) => self.go_idle(arg, now_ns),
             (4, Stby) => Reply::SILENT,
             (5, Stby) if self.addressed(arg) && arg >> 15 & 1 == 1 => self.sleep_or_wake(Slp, now_ns),
+            (7, Stby) if self.addressed(arg) && self.config.quirks.select_busy_ms > 0 => {
+                let mut reply = self.go(7, Prg);
+                let busy_ns = self.config.quirks.select_busy_ms.saturating_mul(1_000_000);
+                reply.busy_until_ns = self.busy_begins(now_ns.saturating_add(busy_ns));
+                reply
+            }
             (7, Stby) if self.addressed(arg) => self.go(7, Tran),
             (7, Dis) if self.addressed(arg) => {
                 let mut reply = self.go(7, Prg);

@@ -1,5 +1,6 @@
 //! Commands of an SD card in each state [SD 4.7, 4.8].
 
+use super::super::interface::Interfaced;
 use super::super::status::{self, State};
 use super::super::transfer::{Read, Write};
 use super::super::trouble::NEVER_NS;
@@ -71,6 +72,12 @@ impl SdCard {
                 let (bytes, next) = functions::switch(&self.config, self.functions, is_18, arg);
                 self.pending_functions = next.map(|next| (next, u64::MAX));
                 self.send_register(6, bytes, 64, now_ns)
+            }
+            (7, Stby) if addressed && self.config.quirks.select_busy_ms > 0 => {
+                let mut reply = self.go(7, Prg, now_ns);
+                let busy_ns = self.config.quirks.select_busy_ms.saturating_mul(1_000_000);
+                reply.busy_until_ns = self.busy_begins(now_ns.saturating_add(busy_ns));
+                reply
             }
             (7, Stby) if addressed => self.go(7, Tran, now_ns),
             (7, Dis) if addressed => {

@@ -1,0 +1,97 @@
+//! A driver whose methods that may be called at any time are called in the middle of phases.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use mmcq::host::{BusOp, Events, FastEnd, Host, Phase, Segment, StartError, Step};
+
+/// A driver that, after each `every` of its calls, gets calls that may come at any time: an
+/// interrupt without an event, the card interrupt on and off, and questions about the lines.
+#[derive(Debug)]
+pub struct Meddled<H> {
+    host: H,
+    /// Number of calls from one further call to the next; 0: no further calls.
+    every: u16,
+    calls: u16,
+}
+
+impl<H: Host> Meddled<H> {
+    /// Wraps a driver. With an `every` of 0 the driver gets no further calls.
+    pub const fn new(host: H, every: u16) -> Self {
+        Meddled { host, every, calls: 0 }
+    }
+
+    /// Makes the further calls if it is their turn.
+    fn meddle(&mut self) -> bool {
+        if self.every == 0 {
+            return false;
+        }
+        self.calls += 1;
+        if self.calls < self.every {
+            return false;
+        }
+        self.calls = 0;
+        if H::CARD_IRQ {
+            self.host.card_irq(true);
+            self.host.card_irq(false);
+        }
+        let _ = (self.host.present(), self.host.write_protected(), self.host.retune_ns());
+        let _ = (self.host.dat0_busy(), self.host.dat_levels(), self.host.early_r1());
+        let _ = self.host.command_hangs();
+        true
+    }
+}
+
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged. The
+// further calls are those that the contract of `Host` allows at any time.
+unsafe impl<H: Host> Host for Meddled<H> {
+    const CONTINUES: bool = H::CONTINUES;
+    const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
+    const CONTINUES_BY_REQUEST: bool = H::CONTINUES_BY_REQUEST;
+    const ONE_LINE: bool = H::ONE_LINE;
+    const CONCURRENT: bool = H::CONCURRENT;
+    const CARD_IRQ: bool = H::CARD_IRQ;
+    const WAKES: bool = H::WAKES;
+    const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
+    const EARLY_R1: bool = H::EARLY_R1;
+
+    mmcq::forward_host!(self.host => caps goes_on_with is_prompt map unmap start_concurrent ack_concurrent
+        abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy dat_levels retune_ns
+        supply_ma take_waker card_irq queue chain present write_protected);
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.host.start(phase, segments, timeout_ns)?;
+        self.meddle();
+        Ok(())
+    }
+
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.host.start_fast(phase, segments, timeout_ns)?;
+        self.meddle();
+        Ok(())
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let mut events = self.host.ack(segments);
+        if self.meddle() && events.phase.is_none() {
+            let more = self.host.ack(segments);
+            events.phase = more.phase;
+            events.card_irq |= more.card_irq;
+            events.presence |= more.presence;
+            events.retune |= more.retune;
+            events.acknowledged |= more.acknowledged;
+        }
+        events
+    }
+
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
+        let end = self.host.ack_fast(segments);
+        self.meddle();
+        end
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        let step = self.host.set_bus(op, first, now_ns);
+        self.meddle();
+        step
+    }
+}
