@@ -307,8 +307,8 @@ impl Load {
     }
 }
 
-/// Returns a path as the file `file` must name it, whose paths count from its folder. An absolute path
-/// stays so.
+/// Returns a path as the file `file` must name it, whose paths count from its folder. An absolute
+/// path stays so.
 fn from_folder_of(file: &Path, path: &Path) -> PathBuf {
     let folder = |path: &Path| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -321,9 +321,8 @@ fn from_folder_of(file: &Path, path: &Path) -> PathBuf {
     up.chain(to.components().skip(same)).chain([Component::Normal(name)]).collect()
 }
 
-/// Returns the text of the file of budgets `file` for this job in this scene; without a job file, for
-/// these options of fio. The limits are the job's present figures
-/// with a margin of a tenth.
+/// Returns the text of the file of budgets `file` for this job in this scene; without a job file,
+/// for these options of fio. The limits are the job's present figures with a margin of a tenth.
 ///
 /// # Errors
 /// The job does not run; the error is one line.

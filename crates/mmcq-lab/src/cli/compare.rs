@@ -86,8 +86,8 @@ struct Stacks {
     /// and card can]
     #[arg(long, value_name = "SETTING,...", value_delimiter = ',', conflicts_with = "a")]
     settings: Vec<Setting>,
-    /// Requests under way; for durable loads, number of jobs. With a load of your own, of each of its
-    /// sections [default: 1,8,32; with a load of your own: its own]
+    /// Requests under way; for durable loads, number of jobs. With a load of your own, of each of
+    /// its sections [default: 1,8,32; with a load of your own: its own]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = depth, conflicts_with = "a")]
     depth: Vec<u32>,
     /// fio job file instead of the usual loads (or fio's options after --). It runs as it is and,

@@ -136,8 +136,8 @@ pub fn parse_text(name: &str, text: &[u8], sources: &dyn Sources) -> Result<JobF
     reader.finish(name)
 }
 
-/// Reads lines as [`JobFile::lines`] has them. They have no comments: a `#` or `;` is part of a name or
-/// value.
+/// Reads lines as [`JobFile::lines`] has them. They have no comments: a `#` or `;` is part of a
+/// name or value.
 pub fn parse_lines<'l>(
     name: &str,
     lines: impl Iterator<Item = &'l str>,

@@ -59,11 +59,11 @@ pub(super) struct Load<'a> {
     pub(super) ios: u64,
     flushes: u64,
     pub(super) failed: u64,
-    /// Whether a model of Linux runs the load. Its block layer turns a durable write into a reliable
-    /// write if it can, and otherwise into a write and a flush.
+    /// Whether a model of Linux runs the load. Its block layer turns a durable write into a
+    /// reliable write if it can, and otherwise into a write and a flush.
     is_linux: bool,
-    /// Number of blocks of a reliable write of Linux, or one; `u32::MAX`: any number; 0: there are no
-    /// reliable writes.
+    /// Number of blocks of a reliable write of Linux, or one; `u32::MAX`: any number; 0: there are
+    /// no reliable writes.
     pub(super) reliable_blocks: u32,
     planned: u64,
     moved: u64,
@@ -250,8 +250,8 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns whether a flush follows a write of this job; `sent`: how the stack did the write. Linux
-    /// flushes after a synchronous write even if it was a reliable write.
+    /// Returns whether a flush follows a write of this job; `sent`: how the stack did the write.
+    /// Linux flushes after a synchronous write even if it was a reliable write.
     fn is_flushed_after(&self, job: usize, how: How, sent: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,

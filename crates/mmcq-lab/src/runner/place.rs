@@ -225,8 +225,8 @@ fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
 }
 
 /// Returns how long a reliable write of Linux may be on this board, in blocks: any number
-/// (`u32::MAX`), or one and so many; 0: Linux sends none. It needs a host that counts blocks (CMD23).
-/// Without a cache every write is on the medium when it is complete.
+/// (`u32::MAX`), or one and so many; 0: Linux sends none. It needs a host that counts blocks
+/// (CMD23). Without a cache every write is on the medium when it is complete.
 pub fn reliable_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     let params = &board.card.params;
     let counts = params.count && board.stack.with(|e| e.caps().auto_count);

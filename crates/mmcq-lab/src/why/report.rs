@@ -309,8 +309,8 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// Returns by what the physical limit goes, if that is no transfer of its own for each batch; `None`:
-/// it is one.
+/// Returns by what the physical limit goes, if that is no transfer of its own for each batch;
+/// `None`: it is one.
 fn limit_by(why: &Why) -> Option<String> {
     let stack = why.limit.stack;
     let by = [
@@ -321,9 +321,9 @@ fn limit_by(why: &Why) -> Option<String> {
     by.into_iter().find(|(is_it, _)| *is_it).map(|(_, by)| format!("the physical limit goes by {by}"))
 }
 
-/// Returns the remarks in words, each if it applies: by what the limit goes, a host that broke its promise to continue
-/// data, starts that were held, requests that were not merged, the slowest request, requests that
-/// starved. The conclusion comes last.
+/// Returns the remarks in words, each if it applies: by what the limit goes, a host that broke its
+/// promise to continue data, starts that were held, requests that were not merged, the slowest
+/// request, requests that starved. The conclusion comes last.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";

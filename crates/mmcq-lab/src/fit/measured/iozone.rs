@@ -37,8 +37,8 @@ const NO_RATES: [(&str, &str); 2] = [("operations per second", "-O"), ("microsec
 /// Test of a column: fio's name for such a job, direction, and iozone's name.
 type Test = (&'static str, Dir, String);
 
-/// Returns the test of each column; `None` for a test that is not read. `above` has the words of the
-/// line before the header.
+/// Returns the test of each column; `None` for a test that is not read. `above` has the words of
+/// the line before the header.
 fn tests(names: &[&str], above: &[&str]) -> Result<Vec<Option<Test>>, String> {
     let above = if above.iter().all(|word| ABOVE.contains(word)) { above } else { &[] };
     let ends = names.iter().position(|name| name.starts_with('f')).unwrap_or(names.len());

@@ -1,8 +1,8 @@
 //! Reads rows as `mmcq sweep` writes them, and a user's tables in that form.
 //!
 //! The columns `direction` and `mib_s` are required. Other measured columns are optional. The axes
-//! are `job.OPTION`, keys of the board or the card, `setting` and `seed`. The column `set` has changes
-//! that all points share. All rows of a file are of one board with one card.
+//! are `job.OPTION`, keys of the board or the card, `setting` and `seed`. The column `set` has
+//! changes that all points share. All rows of a file are of one board with one card.
 
 use super::{Figure, Load, Wanted, What, in_words, job};
 use crate::fio::{Dir, Job, options};
@@ -73,8 +73,8 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-/// Returns the changes `key=value` of the column `set`, which blanks separate. A value may have blanks
-/// itself.
+/// Returns the changes `key=value` of the column `set`, which blanks separate. A value may have
+/// blanks itself.
 fn set(text: &str) -> Vec<String> {
     let mut changes: Vec<String> = Vec::new();
     for word in text.split(' ') {
