@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
@@ -34,8 +35,9 @@ class Report(Dict[str, Any]):
             percentiles, longest = completion.get("percentile", {}), completion.get("max", 0)
 
             def within(percent: str) -> float:
-                # A percentile of fio's is the upper end of a bucket, maybe above the longest time.
-                return float(min(percentiles.get(percent, 0), longest) / 1e3)
+                # A percentile of fio's is the middle of a bucket, maybe above the longest time. The
+                # job's `percentile_list` may leave it out.
+                return float(min(percentiles.get(percent, math.nan), longest) / 1e3)
 
             return {
                 "job": job["jobname"],

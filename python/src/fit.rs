@@ -60,7 +60,7 @@ pub fn fit(
             threads: how.jobs.map_or_else(parallel::cores, usize::from),
         };
         let free = free::free(&bench.platform, bench.card.as_deref(), &bench.of_board(), &how.free)?;
-        let wanted = Wanted { percentiles: &figures.percentiles, job: None };
+        let wanted = Wanted { percentiles: &figures.percentiles, ..Wanted::default() };
         let read = |paths: &[PathBuf]| -> Result<Vec<_>, Failure> {
             let files =
                 paths.iter().map(|path| measured::read(path, wanted)).collect::<Result<Vec<_>, _>>()?;

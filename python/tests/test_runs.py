@@ -90,6 +90,11 @@ def test_rows_have_the_rate_of_the_run_and_no_percentile_above_the_longest():
     assert (rows.clat_p50_us <= rows.clat_max_us).all() and (rows.clat_p99_us <= rows.clat_max_us).all()
 
 
+def test_a_percentile_that_the_job_leaves_out_is_no_number():
+    rows = mmcq.run({**OPTIONS, "percentile_list": "50"}, platform="intel-jsl").rows()
+    assert (rows.clat_p50_us > 0).all() and rows.clat_p99_us.isna().all()
+
+
 @pytest.mark.parametrize("call", [mmcq.run, mmcq.why])
 def test_a_change_without_effect_is_warned_of(call):
     # Only Linux's driver has a thread that is woken.

@@ -153,8 +153,7 @@ pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
         let why = "an older report, without its job file; expected a report of now beside it: check NEW.json";
         wrong(why.to_owned())
     })?;
-    let text: String = lines.iter().filter_map(Value::as_str).map(|line| format!("{line}\n")).collect();
-    let file = fio::parse_text(name, text.as_bytes(), &fio::System);
+    let file = fio::parse_lines(name, lines.iter().filter_map(Value::as_str), &fio::System);
     let file = file.map_err(|error| wrong(format!("its jobs: {error}")))?;
     let loaded = scene.load(&file, &scene.set).map_err(|error| wrong(error.to_string()))?;
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;

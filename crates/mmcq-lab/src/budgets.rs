@@ -12,13 +12,13 @@ use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use toml::Spanned;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    run: Vec<Entry>,
+    run: Vec<Spanned<Entry>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -137,8 +137,9 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     }
     let mut loads = Vec::new();
     for entry in file.run {
+        let (own, entry) = (entry.span(), entry.into_inner());
         let start = entry.job.as_ref().map(Spanned::span).or(entry.options.as_ref().map(Spanned::span));
-        let line = line_of(start.map_or(0, |span| span.start));
+        let line = line_of(start.unwrap_or(own).start);
         let (job, parsed) = match (entry.job, entry.options) {
             (Some(job), None) => {
                 let job = job.into_inner();
@@ -306,9 +307,22 @@ impl Load {
     }
 }
 
-/// Returns the text of a file of budgets for this job in this scene, to be stored in the job's
-/// folder; without a job file, of these options of fio. The limits are the job's present figures
-/// with a margin of a tenth.
+/// Returns a path as the file `file` must name it, whose paths count from its folder. An absolute
+/// path stays so.
+fn from_folder_of(file: &Path, path: &Path) -> PathBuf {
+    let folder = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.unwrap_or(Path::new(".")).canonicalize().ok()
+    };
+    let found = folder(file).zip(folder(path)).zip(path.file_name());
+    let Some(((from, to), name)) = found.filter(|_| path.is_relative()) else { return path.to_owned() };
+    let same = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(same).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(same)).chain([Component::Normal(name)]).collect()
+}
+
+/// Returns the text of the file of budgets `file` for this job in this scene; without a job file,
+/// for these options of fio. The limits are the job's present figures with a margin of a tenth.
 ///
 /// # Errors
 /// The job does not run; the error is one line.
@@ -327,8 +341,11 @@ pub fn skeleton(
     let loaded = scene.load(&parsed, &scene.set).map_err(|error| error.to_string())?;
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ());
     let rows = row::measured(&outcome.map_err(|error| format!("{name}: {error}"))?, None);
-    let beside = file.parent().unwrap_or(Path::new(""));
-    let shown = |path: &Path| path.strip_prefix(beside).unwrap_or(path).display().to_string();
+    let shown = |path: &Path| from_folder_of(file, path).display().to_string();
+    let board_or_card = |name: &str| match name.ends_with(".toml") {
+        true => shown(Path::new(name)),
+        false => name.to_owned(),
+    };
     let quoted = |text: String| toml::Value::String(text).to_string();
     let load = match job {
         Some(job) => format!("job = {}", quoted(shown(job))),
@@ -340,10 +357,10 @@ pub fn skeleton(
     let mut text = format!(
         "# Budgets, for `mmcq check`: what the load has now, with a tenth of room. `mmcq check --figures` lists\n\
          # what a budget can name.\n[[run]]\n{load}\nplatform = {}\n",
-        quoted(shown(Path::new(&scene.platform)))
+        quoted(board_or_card(&scene.platform))
     );
     text += &match &scene.card {
-        Some(card) => format!("card = {}\n", quoted(shown(Path::new(card)))),
+        Some(card) => format!("card = {}\n", quoted(board_or_card(card))),
         None => "# card = \"\"\n".to_owned(),
     };
     let own = Scene::default();

@@ -21,9 +21,9 @@ thread_local! {
     static SINK: RefCell<Option<Sink>> = const { RefCell::new(None) };
 }
 
-/// Calls `run`, and writes all bus events of the board that `run` runs into a file.
-pub fn record<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
-    let sink = Rc::new(RefCell::new(BufWriter::new(File::create(path)?)));
+/// Calls `run`, and writes all bus events of the board that `run` runs into this open file.
+pub fn record<R>(file: File, run: impl FnOnce() -> R) -> std::io::Result<R> {
+    let sink = Rc::new(RefCell::new(BufWriter::new(file)));
     SINK.with(|s| *s.borrow_mut() = Some(sink.clone()));
     let result = run();
     SINK.with(|s| *s.borrow_mut() = None);
@@ -122,7 +122,7 @@ mod tests {
             BusEvent::Interrupt { at_ns: 8, status: 2 },
         ];
         let file = tempfile::NamedTempFile::new().unwrap();
-        record(file.path(), || events.iter().for_each(|event| note(*event))).unwrap();
+        record(file.reopen().unwrap(), || events.iter().for_each(|event| note(*event))).unwrap();
         assert_eq!(read(file.path(), 0, u64::MAX).unwrap(), events);
         assert_eq!(read(file.path(), 3, 8).unwrap(), events[1..4]);
         std::fs::write(file.path(), "Busy { from_ns: 6, until_ns: 7 }\nBusy { from_ns: six }\n").unwrap();

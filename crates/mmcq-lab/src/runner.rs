@@ -503,7 +503,9 @@ where
     Board<N>: Serve<N>,
 {
     let wants = |op| run.workers.iter().any(|w| w.script.as_ref().is_some_and(|script| script.has(op)));
-    if N > 1 && (wants(Op::Discard) || wants(Op::WriteDurable)) {
+    // With the card's queue, a synchronous write of Linux is a task that is a reliable write.
+    let syncs = run.setting == Setting::LinuxCqe && run.workers.iter().any(|worker| worker.job.sync);
+    if N > 1 && (wants(Op::Discard) || wants(Op::WriteDurable) || syncs) {
         board.enable_extended_ops().map_err(|found| {
             let card = run.card.unwrap_or(&run.platform.card).to_owned();
             RunError::Extended { card, found }
@@ -513,6 +515,7 @@ where
     let waiting = Waiting::new(board.time.now());
     let boot_bytes = board.boot().map(|boot| boot.bytes);
     let mut load = Load::new(run, (sectors, boot_bytes), waiting.clone(), progress)?;
+    load.reliable_blocks = place::reliable_blocks(&board, run.setting);
     if load.reads_boot() {
         // Only mmcq's settings get here, since the models of Linux cannot read boot areas.
         board.stack.with(|engine| engine.enable_extended_ops());

@@ -31,7 +31,8 @@ pub struct Scene {
     /// `mmcq params` lists what there is
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Seed of everything random that is not fio's own
+    /// Seed of everything random that is not fio's own; a card's rare delays ([flash.spread]) have
+    /// their own seed, card.seed
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole)]
     pub seed: u64,
 }

@@ -34,6 +34,7 @@ mod guest;
 mod guide;
 mod knobs;
 mod layers;
+mod linux_requests;
 #[cfg(target_os = "linux")]
 mod literal;
 mod never;

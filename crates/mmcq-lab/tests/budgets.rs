@@ -97,6 +97,10 @@ fn bad_budgets_are_refused_with_their_line() {
         ("[[run]]\njob = \"none.fio\"\n".to_owned(), "budgets.toml:2: job: "),
         ("[[run]]\njob = \"bad.fio\"\n".to_owned(), "budgets.toml:2: job: "),
         (of(""), "budgets.toml:2: no budget"),
+        (
+            format!("{}[run.least]\nrun_mib_s = 0\n\n[[run]]\nseed = 3\n", of("")),
+            "budgets.toml:6: [[run]]: expected either job or options",
+        ),
         (of("colour = \"red\"\n"), "budgets.toml:3: unknown field `colour`"),
         (of("setting = \"fast\"\n[run.least]\nrun_mib_s = 1\n"), "budgets.toml:3: setting: "),
         (of("platform = \"moon\"\n[run.least]\nrun_mib_s = 1\n"), "budgets.toml:2: platform moon: "),
@@ -269,4 +273,47 @@ fn a_sweep_is_drawn_by_one_flag() {
     let bars = drawn("--over setting=none,mmcq --over seed=1,2");
     assert_eq!(bars.matches("<rect").count(), 1 + 2, "{bars}");
     assert_eq!(bars.matches(" MiB/s, 99 % in ").count(), 2, "{bars}");
+}
+
+#[test]
+fn the_rate_of_jobs_that_run_in_turn_keeps_no_budget_above_the_wire() {
+    let folder = Folder::new();
+    let job = "[global]\nfilename=/dev/mmcblk0\nioengine=libaio\nbs=64k\nrw=read\nsize=16m\n[a]\n[b]\n\
+               stonewall\noffset=32m\n";
+    folder.file("wall.fio", job);
+    let (code, out, err) = folder
+        .check("[[run]]\njob = \"wall.fio\"\nplatform = \"intel-jsl\"\n[run.least]\nread_mib_s = 100\n");
+    assert_eq!(code, Some(1), "{out}{err}");
+}
+
+#[test]
+fn new_budgets_in_another_folder_find_their_files() {
+    let folder = Folder::new();
+    for name in ["ci", "jobs", "jobs/deep"] {
+        std::fs::create_dir(folder.0.path().join(name)).unwrap();
+    }
+    folder.file("jobs/deep/x.fio", JOB);
+    assert!(folder.mmcq("new board jobs/mine.toml --like hsq-sprd").status.success());
+    let line = "new budgets ci/b.toml --job jobs/deep/x.fio --platform jobs/mine.toml --card hbg4a2";
+    let output = folder.mmcq(line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(folder.0.path().join("ci/b.toml")).unwrap();
+    let head = "job = \"../jobs/deep/x.fio\"\nplatform = \"../jobs/mine.toml\"\ncard = \"hbg4a2\"\n";
+    assert!(text.contains(head), "{text}");
+    let output = folder.mmcq("check ci/b.toml");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    // The job's folder may be above that of the budgets.
+    assert!(folder.mmcq("new budgets jobs/deep/b.toml --job job.fio").status.success());
+    assert_eq!(folder.mmcq("check jobs/deep/b.toml").status.code(), Some(0));
+}
+
+#[test]
+fn an_earlier_report_may_have_marks_of_comments_in_names() {
+    let folder = Folder::new();
+    let job = "--name=a#1 --rw=randread --bs=4k --size=256k --description=b;c";
+    let report = folder.mmcq(&format!("run --platform hsq-sprd --output-format json -- {job}"));
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    folder.file("old.json", &String::from_utf8(report.stdout).unwrap());
+    let output = folder.mmcq("check --baseline old.json");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }

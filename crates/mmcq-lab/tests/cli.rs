@@ -513,3 +513,52 @@ fn a_request_that_starves_is_named_in_the_report() {
     );
     assert_eq!(starved("hsq-fifo"), None);
 }
+
+#[test]
+fn a_run_that_is_refused_writes_nothing() {
+    let folder = Folder::new();
+    folder.file("job.fio", JOB);
+    folder.file("trace.bin", "kept");
+    folder.file("bus.log", "kept");
+    folder.file("report.txt", "kept");
+    let line = "run job.fio --platform hsq-sprd --setting cqe";
+    for (there, new) in [
+        ("--export blktrace trace.bin", "--export blktrace new"),
+        ("--bus-log bus.log", "--bus-log new"),
+        ("--output report.txt", "--output new"),
+        ("--export blktrace trace.bin --bus-log bus.log", "--export blktrace new --bus-log new2"),
+    ] {
+        for files in [there, new] {
+            folder.refused(&format!("{line} {files}"), &["no command queue"]);
+        }
+    }
+    for name in ["trace.bin", "bus.log", "report.txt"] {
+        assert_eq!(std::fs::read_to_string(folder.0.path().join(name)).unwrap(), "kept", "{name}");
+    }
+    assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 4);
+    let line = line.replace("cqe", "mmcq");
+    let report = folder.accepted(&format!("{line} --export blktrace trace.bin --bus-log bus.log"));
+    assert!(std::fs::read(folder.0.path().join("trace.bin")).unwrap().len() > 1000);
+    assert!(std::fs::read_to_string(folder.0.path().join("bus.log")).unwrap().starts_with("Command"));
+    assert_eq!(folder.accepted(&format!("{line} --output report.txt")), "");
+    assert_eq!(std::fs::read_to_string(folder.0.path().join("report.txt")).unwrap(), report);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_argument_that_is_no_text_is_one_line() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new();
+    let name = std::ffi::OsStr::from_bytes(b"job\xff.fio");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(folder.0.path()).args(words).arg(name).output().unwrap()
+    };
+    let output = run(&["run"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{text}");
+    std::fs::write(folder.0.path().join(name), JOB).unwrap();
+    assert_eq!(run(&["run", "--color", "never"]).status.code(), Some(0));
+    let output = run(&["run", "--set"]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}

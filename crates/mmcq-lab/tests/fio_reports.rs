@@ -46,6 +46,7 @@ fn direction(v: &Value) -> DirStats {
         lat: latency(&v["lat_ns"]),
         bw_kib: rates("bw", "bw_dev"),
         iops: rates("iops", "iops_stddev"),
+        ..DirStats::default()
     }
 }
 

@@ -419,3 +419,125 @@ fn a_card_that_reads_ahead_meets_both_figures_and_one_that_cannot_says_so() {
     assert!(said.contains("the model cannot: this card reads nothing ahead"), "{said}");
     assert!(!said.contains("does not go with the others"), "{said}");
 }
+
+/// Header and a row of `iozone -a`.
+const FULL: &str = "\
+                                                              random    random     bkwd    record    stride
+              kB  reclen    write  rewrite    read    reread    read     write     read   rewrite      read   fwrite frewrite    fread  freread
+          102400       4     9113     9373    25221    25197    19767     9103    12000     50000     13000     9000     9000    25000    25000
+
+iozone test complete.
+";
+
+#[test]
+fn a_full_table_of_iozone_gives_the_six_tests_of_the_card() {
+    let rates = |text: &str| {
+        let loads = measured::read_text("t", text, Wanted::default()).unwrap();
+        let figures = loads.iter().flat_map(|load| &load.figures);
+        figures.map(|f| (f.name.clone(), (f.measured * 1024.0).round())).collect::<Vec<_>>()
+    };
+    let of = |name: &str, rate: f64| (format!("{name} 4k, depth 1"), rate);
+    let expected = [
+        of("write", 9113.0),
+        of("write", 9373.0),
+        of("read", 25221.0),
+        of("read", 25197.0),
+        of("randread", 19767.0),
+        of("randwrite", 9103.0),
+    ];
+    assert_eq!(rates(FULL), expected);
+    // Without the tests 1 and 3 to 5, the same words stand above other columns.
+    let short = "random random\nkB reclen write rewrite read write\n102400 4 1 2 3 4\n";
+    let expected = [of("write", 1.0), of("write", 2.0), of("randread", 3.0), of("randwrite", 4.0)];
+    assert_eq!(rates(short), expected);
+}
+
+#[test]
+fn a_table_of_iozone_that_has_no_rates_is_refused() {
+    for (line, option) in [
+        ("OPS Mode. Output is in operations per second.", "iozone -O"),
+        ("Microseconds/op Mode. Output is in microseconds per operation.", "iozone -N"),
+    ] {
+        let text = format!("\t{line}\n\tOutput is in kBytes/sec\n{FULL}");
+        let error = measured::read_text("t", &text, Wanted::default()).unwrap_err();
+        assert!(error.starts_with("t:1: ") && error.contains(option), "{error}");
+    }
+    // Without the upper line, two columns of one name cannot be told apart.
+    let text = "kB reclen write read read\n 100 4 1 2 3\n";
+    let error = measured::read_text("t", text, Wanted::default()).unwrap_err();
+    assert!(error.starts_with("t:1: column read: twice"), "{error}");
+}
+
+#[test]
+fn rows_of_a_sweep_say_what_was_set_and_are_of_one_card() {
+    let folder = Folder::new();
+    folder.file("j.fio", "[j]\nrw=randread\nbs=4k\nsize=1M\nioengine=libaio\n");
+    let rows = |line: &str| {
+        let output = folder.mmcq(format!("sweep j.fio --platform hsq-sprd {line}").split_whitespace());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let job = mmcq_lab::fio::parse_file(&folder.0.path().join("j.fio"), &mmcq_lab::fio::System).unwrap();
+    let wanted = Wanted { job: Some(&job), ..Wanted::default() };
+    let text = rows("--setting none --set card.read_first_us=700 --set job.iodepth=3 --over seed=1,2");
+    let loads = measured::read_text("rows", &text, wanted).unwrap();
+    assert_eq!(loads[0].changes, ["card.read_first_us=700"]);
+    assert_eq!(loads[0].jobs[0].iodepth, 3);
+    // The model with the same changes has the same rate.
+    let figures = bench("hsq-sprd", None, &[], 400).figures(&loads, &[Vec::new()]).unwrap().remove(0);
+    for (figure, model) in loads.iter().flat_map(|load| &load.figures).zip(figures) {
+        assert!((model / figure.measured - 1.0).abs() < 0.02, "{model} {}", figure.measured);
+    }
+    for (axis, key) in [("card=hbg4a2,emmc-hs200", "card"), ("platform=hsq-sprd,intel-jsl", "platform")] {
+        let error = measured::read_text("rows", &rows(&format!("--over {axis}")), wanted).unwrap_err();
+        assert!(
+            error.starts_with(&format!("rows:2: {key} ")) && error.contains(", and line 1 has "),
+            "{error}"
+        );
+    }
+}
+
+/// Returns a trace of reads, each alone, of these devices in turn. The device 8,0 takes 300 us for
+/// each, another 3000 us.
+fn reads_of(devices: &[&str]) -> String {
+    let mut text = "Input file sda.blktrace.0 added\n".to_owned();
+    for n in 0..40 {
+        let device = devices[n % devices.len()];
+        let (from, sector) = (n * 5000, 1000 * (n * 37 % 41));
+        let to = from + if device == "8,0" { 300 } else { 3000 };
+        for (event, us, name) in [("D", from, "[a]"), ("C", to, "[0]")] {
+            let at = format!("{}.{:06}000", us / 1_000_000, us % 1_000_000);
+            text += &format!("{device} 0 {n} {at} 7 {event} R {sector} + 8 {name}\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn a_trace_of_two_devices_needs_a_choice() {
+    let folder = Folder::new();
+    folder.file("two.blkparse", &reads_of(&["8,0", "8,16"]));
+    let line = "fit --platform hsq-sprd --measured two.blkparse --free card.read_first_us=10..9000";
+    folder.refused(line, "two.blkparse: requests of 2 devices; expected --device");
+    let fitted = |device: &str| {
+        let output = folder.mmcq(format!("{line} --json --device {device}").split_whitespace());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let fit: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        fit["values"][0]["after"].as_f64().unwrap()
+    };
+    let (fast, slow) = (fitted("8,0"), fitted("8,16"));
+    assert!(slow - fast > 2000.0, "{fast} {slow}");
+}
+
+#[test]
+fn a_trace_with_flushes_is_fitted() {
+    let folder = Folder::new();
+    let flushes = (0..12).map(|n| {
+        let at = |us: u32| format!("{}.{:06}000", us / 1_000_000, us % 1_000_000);
+        let from = 300_000 + n * 5000;
+        format!("8,0 0 {n} {} 7 D FWS [a]\n8,0 0 {n} {} 7 C FWS 0 [0]\n", at(from), at(from + 900))
+    });
+    folder.file("f.blkparse", &(reads_of(&["8,0"]) + &flushes.collect::<String>()));
+    let line = "fit --platform hsq-sprd --card emmc-51-full --measured f.blkparse --free card.read_first_us";
+    let output = folder.mmcq(line.split_whitespace());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -332,3 +332,17 @@ fn lists_leave_a_page_too() {
     folder.refused("sweep job.fio --over seed=1..3 --report no/page.html", &["--report no/page.html"]);
     folder.refused("reproduce never --thin --report page2.html", &["never: "]);
 }
+
+#[test]
+fn a_page_has_the_settings_of_linux_that_card_and_board_have() {
+    let folder = Folder::new();
+    let names = ["hsq-tag", "hsq-fifo", "linux-cqe"];
+    let has = |line: &str| {
+        folder.well(&format!("report job.fio -o page.html {line}"));
+        let page = folder.read("page.html");
+        names.map(|name| page.contains(&format!(">{name}</th>")))
+    };
+    assert_eq!(has("--platform intel-jsl --card emmc-queue"), [true; 3]);
+    assert_eq!(has("--platform hsq-sprd"), [true, true, false]);
+    assert!(!folder.read("page.html").contains("linux-cqe"), "a card without a queue");
+}

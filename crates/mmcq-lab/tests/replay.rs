@@ -533,3 +533,37 @@ fn a_byte_order_mark_is_no_part_of_a_name() {
     let line = "replay t.csv --columns time=time,op=op,offset=offset,bytes=bytes";
     assert_eq!(folder.json(line)["mmcq"]["counters"]["ios"], 2);
 }
+
+#[test]
+fn a_request_in_pieces_ends_with_its_last_byte() {
+    let folder = Folder::new();
+    // The driver gets 1 MiB in two pieces. The process thinks 4 ms after the second.
+    let head = "8,0 0 1 0.000000 10 Q R 0 + 2048 [a]\n8,0 0 2 0.001000 0 C R 0 + 1024 [0]\n";
+    let tail = "8,0 0 4 0.010000 10 Q R 40000 + 8 [a]\n";
+    let pauses = ["8,0 0 3 0.006000 0 C R 1024 + 1024 [0]\n", ""].map(|last| {
+        folder.file("trace", format!("{head}{last}{tail}"));
+        folder.accepted("replay trace --mode think --setting mmcq --export blktrace out");
+        let rows = Raw::all(&folder.path("out"));
+        let of = |code: u32, sector: u64| {
+            let is_it = |raw: &&Raw| raw.3 & 0xff == code && raw.1 == sector && raw.3 & NOTIFY == 0;
+            rows.iter().find(is_it).unwrap().0
+        };
+        of(1, 40_000) - of(8, 0)
+    });
+    assert!((4_000_000..4_200_000).contains(&pauses[0]), "{pauses:?}");
+    // Where the trace has no end of the second piece, the request has none, and all of the gap is
+    // thought.
+    assert!((10_000_000..10_200_000).contains(&pauses[1]), "{pauses:?}");
+}
+
+#[test]
+fn what_blkparse_says_of_its_input_is_no_event() {
+    let folder = Folder::new();
+    folder.file(
+        "trace",
+        format!("Input file sda.blktrace.0 added\nInput file sda.blktrace.1 added\n{BLKPARSE}"),
+    );
+    let report = folder.json("replay trace --card emmc-hs200");
+    let replay = &report["mmcq"]["replay"];
+    assert_eq!((&replay["format"], &replay["requests"]), (&"blkparse".into(), &5.into()));
+}

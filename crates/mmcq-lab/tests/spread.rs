@@ -133,3 +133,22 @@ fn a_bad_value_is_one_line_with_its_place() {
     assert_eq!(code, Some(2));
     assert!(err.contains("`gc_share = 0.1`: expected `gc_stall_ms` beside it"), "{err}");
 }
+
+/// Checks that the help of `--seed` says by which key the rare delays of a card change, and that it
+/// is so.
+#[test]
+fn the_seed_of_a_run_is_not_that_of_the_cards_delays() {
+    let job = job("randread", "16k", "8M");
+    let gc = "--set card.flash.spread.read_retry_share=0.05 --set card.flash.spread.read_retry_us=900";
+    let late = |seed: &str| {
+        let (_, out, err) = mmcq(&format!("why job.fio {TH1520} {gc} {seed} --json"), &job);
+        let line = out.lines().find(|line| line.contains("\"reads repeated\""));
+        line.unwrap_or_else(|| panic!("{err}")).to_owned()
+    };
+    assert_eq!(late("--seed 1"), late("--seed 2"));
+    assert_ne!(late("--seed 1"), late("--set card.seed=2"));
+    for command in ["run", "fit", "compare"] {
+        let (_, help, _) = mmcq(&format!("{command} --help"), &job);
+        assert!(help.contains("card.seed"), "{help}");
+    }
+}

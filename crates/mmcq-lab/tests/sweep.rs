@@ -212,3 +212,55 @@ fn columns_are_made_of_whole_rows_and_a_picture_of_all() {
     assert!(place.refused(&format!("j.fio {GRID} --heat h.svg a,b")).contains("expected three columns"));
     assert!(place.refused(&format!("j.fio {GRID} --heat h.svg seed,no,mib_s")).contains("no is no column"));
 }
+
+/// Two reads of 16 MiB, the second after the end of the first.
+const IN_TURN: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\nbs=64k\nrw=read\nsize=16m\n\
+                       [a]\n[b]\nstonewall\noffset=32m\n";
+
+#[test]
+fn the_rate_of_jobs_that_run_in_turn_is_not_above_the_limit() {
+    let place = Place::new();
+    fs::write(place.path("wall.fio"), IN_TURN).unwrap();
+    fs::write(place.path("delay.fio"), IN_TURN.replace("stonewall", "startdelay=2")).unwrap();
+    fs::write(place.path("both.fio"), IN_TURN.replace("stonewall\n", "")).unwrap();
+    let rates = |name: &str| {
+        let output = place.sweep(&format!("{name} --over seed=1 --platform intel-jsl"));
+        let row = objects(&String::from_utf8(output.stdout).unwrap()).remove(0);
+        ["mib_s", "run_mib_s", "limit_mib_s"].map(|column| row[column].as_f64().unwrap())
+    };
+    for name in ["wall.fio", "both.fio"] {
+        let [rate, run, limit] = rates(name);
+        assert!((rate / run - 1.0).abs() < 0.01 && rate < limit, "{name}: {rate} {run} {limit}");
+    }
+    // The pause between the jobs is no time of the direction.
+    let ([rate, run, _], [wall, ..]) = (rates("delay.fio"), rates("wall.fio"));
+    assert!(run < 0.5 * rate, "{rate} {run}");
+    assert!((rate / wall - 1.0).abs() < 0.01, "{rate} {wall}");
+}
+
+#[test]
+fn rows_of_a_job_with_other_flags_are_not_continued() {
+    let place = Place::new();
+    fs::write(place.path("wall.fio"), IN_TURN).unwrap();
+    fs::write(place.path("both.fio"), IN_TURN.replace("stonewall\n", "")).unwrap();
+    let sweep = |name: &str| place.sweep(&format!("{name} --over seed=1,2 --out rows.jsonl --resume"));
+    assert_eq!(sweep("wall.fio").status.code(), Some(0));
+    let before = fs::read_to_string(place.path("rows.jsonl")).unwrap();
+    assert_eq!(sweep("both.fio").status.code(), Some(2));
+    assert_eq!(fs::read_to_string(place.path("rows.jsonl")).unwrap(), before);
+    assert_eq!(sweep("wall.fio").status.code(), Some(0));
+}
+
+#[test]
+fn a_depth_without_effect_is_named() {
+    let place = Place::new();
+    fs::write(place.path("waits.fio"), JOB.replace("ioengine=libaio\n", "")).unwrap();
+    let said = |line: &str| String::from_utf8(place.sweep(line).stderr).unwrap();
+    let text = said("waits.fio --over job.iodepth=1,4");
+    assert_eq!(
+        (text.lines().count(), text.contains("job 'one': iodepth=4 has no effect")),
+        (1, true),
+        "{text}"
+    );
+    assert_eq!(said("j.fio --over job.iodepth=1,4"), "");
+}

@@ -338,3 +338,21 @@ fn a_request_that_others_always_pass_is_named() {
     let fifo = said(Setting::HsqFifo);
     assert!(!fifo.contains("starved: "), "{fifo}");
 }
+
+#[test]
+fn a_limit_by_the_cards_queue_says_so() {
+    let text = "[t]\nfilename=/dev/mmcblk0\ndirect=1\nsize=1G\nrw=randread\nbs=4k\nio_size=1M\niodepth=8\n\
+                ioengine=libaio\n";
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let said = |platform: &str, card: &str| {
+        let platform = Platform::load(platform).unwrap();
+        let (card, setting) = (Some(card), Setting::Mmcq);
+        let run = Run { workers: &workers, platform: &platform, card, setting, seed: 1 };
+        why::text(&Why::new(&run).unwrap())
+    };
+    assert!(
+        said("intel-jsl", "emmc-queue").contains("the physical limit goes by the card's command queue\n")
+    );
+    assert!(!said("hsq-sprd", "hbg4a2").contains("the physical limit goes by"));
+}

@@ -1,9 +1,9 @@
 //! `mmcq compare`: compares two saved reports, or the stacks on a board.
 
-use super::Error;
 use super::form::Form;
 use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
+use super::{Error, voice};
 use clap::Args;
 use mmcq_lab::compare::{self, Comparison};
 use mmcq_lab::gain::{self, Given, Question, load};
@@ -79,15 +79,15 @@ struct Stacks {
     /// Changes one value, as in `mmcq run`; it counts as known. May be repeated
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "a")]
     set: Vec<String>,
-    /// Seed of everything random that is not fio's own
+    /// Seed of everything random that is not fio's own, and not a card's rare delays (card.seed)
     #[arg(long, default_value_t = 1, value_parser = super::whole, conflicts_with = "a")]
     seed: u64,
     /// Settings to compare, the first with all others [default: Linux's and this stack's that board
     /// and card can]
     #[arg(long, value_name = "SETTING,...", value_delimiter = ',', conflicts_with = "a")]
     settings: Vec<Setting>,
-    /// Requests under way; for durable loads, number of jobs [default: 1,8,32; with a load of your
-    /// own: its own]
+    /// Requests under way; for durable loads, number of jobs. With a load of your own, of each of
+    /// its sections [default: 1,8,32; with a load of your own: its own]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = depth, conflicts_with = "a")]
     depth: Vec<u32>,
     /// fio job file instead of the usual loads (or fio's options after --). It runs as it is and,
@@ -170,7 +170,11 @@ impl Stacks {
         let loads = match self.load.is_some() || !self.options.is_empty() {
             true => {
                 let file = super::jobs(self.load.as_deref(), &self.options)?;
-                load::own(&super::load_name(self.load.as_deref()), &file, &self.depth)
+                let loads = load::own(&super::load_name(self.load.as_deref()), &file, &self.depth);
+                let mut notes: Vec<_> = loads.iter().flatten().flat_map(|load| load.file.capped()).collect();
+                notes.dedup();
+                notes.iter().for_each(voice::note);
+                loads
             }
             false if self.depth.is_empty() => load::usual(&DEPTHS, self.ios),
             false => load::usual(&self.depth, self.ios),

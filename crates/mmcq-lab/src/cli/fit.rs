@@ -58,12 +58,15 @@ pub struct Fit {
     /// repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Seed of everything random that is not fio's own
+    /// Seed of everything random that is not fio's own, and not a card's rare delays (card.seed)
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
     /// Jobs for rows without a column job.rw
     #[arg(long, value_name = "JOB.fio")]
     job: Option<PathBuf>,
+    /// Of a trace, only the requests of this device, as the trace names it
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
     /// Fit also these percentiles of the times from submission to completion
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = of_hundred)]
     percentiles: Vec<f64>,
@@ -165,7 +168,8 @@ impl Fit {
     /// name) are not used for the fit.
     fn loads(&self) -> Result<(Vec<Load>, Vec<Load>), Error> {
         let job = self.job.as_deref().map(|path| jobs(Some(path), &[])).transpose()?;
-        let wanted = Wanted { percentiles: &self.percentiles, job: job.as_ref() };
+        let wanted =
+            Wanted { percentiles: &self.percentiles, job: job.as_ref(), device: self.device.as_deref() };
         let read = |paths: &[PathBuf]| -> Result<Vec<Load>, Error> {
             let files = paths.iter().map(|path| measured::read(path, wanted)).collect::<Result<Vec<_>, _>>();
             Ok(files.map_err(Error::Input)?.into_iter().flatten().collect())

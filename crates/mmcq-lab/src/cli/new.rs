@@ -46,7 +46,7 @@ enum What {
     Budgets {
         /// File to write; it ends in .toml
         file: PathBuf,
-        /// The job: a file in the same folder (or fio's options after --)
+        /// The job: a file (or fio's options after --)
         #[arg(long, value_name = "JOB.fio", required_unless_present = "options", conflicts_with = "options")]
         job: Option<PathBuf>,
         /// Jobs as fio options, with one dash or two

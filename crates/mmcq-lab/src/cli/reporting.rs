@@ -18,6 +18,7 @@ use mmcq_lab::runner::{self, Outcome, RunError, Setting};
 use mmcq_lab::scene::{Loaded, Scene, SceneError};
 use mmcq_lab::series::{self, Series};
 use mmcq_sim::card::Medium;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -111,9 +112,8 @@ impl Reporting {
     ) -> Result<ExitCode, Error> {
         let formats = self.formats(&loaded.file.formats)?;
         let place = self.page(medium.is_some())?;
-        if let Some(path) = &self.output {
-            super::writable("--output", path)?;
-        }
+        let output = self.output.as_deref().map(|path| Place::new("--output", path)).transpose()?;
+        let bus_log = self.bus_log.as_deref().map(|path| Place::new("--bus-log", path)).transpose()?;
         let export = self.exported(scene.setting)?;
         let run = scene.run_of(&loaded);
         let image = medium.is_some();
@@ -121,13 +121,11 @@ impl Reporting {
         let go = || runner::run(&run, medium, &mut |moved, planned| progress.set(moved, planned));
         let go = || match export {
             None => Ok(go()),
-            Some(path) => export::blktrace(path, go)
-                .map_err(|error| Error::Input(format!("--export blktrace {}: {error}", path.display()))),
+            Some(place) => filled(place, |file| export::blktrace(file, || Ok(go()))),
         };
-        let logged = || match &self.bus_log {
+        let logged = || match bus_log {
             None => go(),
-            Some(path) => buslog::record(path, go)
-                .map_err(|error| Error::Input(format!("--bus-log {}: {error}", path.display())))?,
+            Some(place) => filled(place, |file| buslog::record(file, go)),
         };
         let kept = || match &place {
             None => (logged(), Series::default()),
@@ -166,7 +164,7 @@ impl Reporting {
             }
         }
         if !self.page_alone {
-            self.print_report(&formats, &report)?;
+            self.print_report(&formats, &report, output)?;
         }
         if let Some(line) = counters {
             eprint!("{line}");
@@ -184,8 +182,8 @@ impl Reporting {
         Place::new("--report", path).map(Some)
     }
 
-    /// Returns the path of the file for a trace of the run's requests; `None`: no trace is wanted.
-    fn exported(&self, setting: Setting) -> Result<Option<&Path>, Error> {
+    /// Returns the output file for a trace of the run's requests; `None`: no trace is wanted.
+    fn exported(&self, setting: Setting) -> Result<Option<Place>, Error> {
         let [format, file] = &self.export[..] else { return Ok(None) };
         if format != "blktrace" {
             return Err(Error::Input(format!("--export {format}: expected blktrace")));
@@ -194,9 +192,7 @@ impl Reporting {
             let why = "limit joins requests, and runs several lanes; expected another setting";
             return Err(Error::Input(format!("--export blktrace: {why}")));
         }
-        let path = Path::new(file);
-        super::writable("--export blktrace", path)?;
-        Ok(Some(path))
+        Place::new("--export blktrace", Path::new(file)).map(Some)
     }
 
     fn formats(&self, given: &[OutputFormat]) -> Result<Vec<OutputFormat>, Error> {
@@ -211,7 +207,12 @@ impl Reporting {
         self.output_format.iter().map(format).collect()
     }
 
-    fn print_report(&self, formats: &[OutputFormat], report: &Report) -> Result<(), Error> {
+    fn print_report(
+        &self,
+        formats: &[OutputFormat],
+        report: &Report,
+        output: Option<Place>,
+    ) -> Result<(), Error> {
         // fio's own format contains the notes; the other formats are for programs, so notes go to
         // standard error.
         if report.started.capped > 0 && !formats.contains(&OutputFormat::Normal) {
@@ -227,8 +228,8 @@ impl Reporting {
             Some(table) => table_of(table, report),
             None => formats.iter().map(fios).collect(),
         };
-        match &self.output {
-            Some(path) => write_file(path, &text),
+        match output {
+            Some(place) => place.write(&text),
             None => print(&text),
         }
     }
@@ -241,12 +242,37 @@ fn table_of(table: &Iozone, report: &Report) -> String {
     title + &table.table(report.entries.iter().map(|entry| &entry.stats))
 }
 
-/// Converts the error of a run. A run that did not end, or that accessed wrong memory, is an error
-/// of the run; any other error is bad input.
+/// Returns whether a run failed while it ran: it did not end, or accessed wrong memory. Any other
+/// error is bad input.
+fn is_of_run(error: &RunError) -> bool {
+    matches!(error, RunError::Stuck(_) | RunError::Memory(_))
+}
+
+/// Converts the error of a run.
 fn failed(error: RunError) -> Error {
-    match error {
-        RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
-        other => Error::input(other),
+    match is_of_run(&error) {
+        true => Error::Run(error.to_string()),
+        false => Error::input(error),
+    }
+}
+
+/// A run with its outcome or error, or the error of a file that it writes.
+type Ran = Result<Result<Outcome, RunError>, Error>;
+
+/// Calls `run` with an open file, whose content goes to this place. If the input of the run is bad,
+/// the place stays as it was.
+fn filled(place: Place, run: impl FnOnce(File) -> std::io::Result<Ran>) -> Ran {
+    let mut ran = None;
+    let filled = place.fill(|file| {
+        let done = run(file.try_clone()?)?;
+        let is_kept = done.as_ref().is_ok_and(|done| done.as_ref().err().is_none_or(is_of_run));
+        ran = Some(done);
+        if is_kept { Ok(()) } else { Err(std::io::Error::other("the run was refused")) }
+    });
+    match ran {
+        Some(Ok(Ok(outcome))) => filled.map(|()| Ok(outcome)),
+        Some(refused) => refused,
+        None => Err(filled.err().unwrap_or_else(|| Error::Run("nothing ran".to_owned()))),
     }
 }
 

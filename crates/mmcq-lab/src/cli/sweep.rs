@@ -99,9 +99,7 @@ impl Sweep {
             self.over.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(Error::Input)?;
         let (load, notes) = self.load()?;
         let plan = sweep::Sweep::new(self.scene.clone(), load, axes, &self.zip).map_err(Error::Input)?;
-        for note in &notes {
-            voice::note(note);
-        }
+        notes.iter().chain(&plan.notes()).for_each(voice::note);
         let mut heat = self.heat(&plan)?;
         let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
         let plot = self.plot.as_deref().map(|path| Place::svg("--plot", path)).transpose()?;

@@ -28,7 +28,8 @@ impl Voice {
 /// Chooses the colours. Help and errors about the command line need them before it is parsed, so
 /// this function searches for `--color` by itself.
 pub fn colours() -> ColorChoice {
-    let words: Vec<String> = std::env::args().take_while(|word| word != "--").collect();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.take_while(|word| word != "--").collect();
     let joined = words.iter().find_map(|word| word.strip_prefix("--color="));
     let apart = words.iter().skip_while(|word| *word != "--color").nth(1).map(String::as_str);
     match joined.or(apart) {

@@ -3,10 +3,11 @@
 //! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without
 //! `log_avg_msec` there is one line for each transfer. With it there is one line for each window
 //! and direction, with the mean; its bytes and offset are 0. The I/O log has fio's version 3:
-//! microseconds, file, action, offset, bytes.
+//! microseconds, file, action, offset, bytes. Its times are those at which transfers and flushes
+//! began.
 
 use super::job::{Dir, Job};
-use super::state::Io;
+use super::state::{How, Io, Sync};
 use std::fmt::Write;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,9 @@ struct Log {
     sums: [Sum; 2],
 }
 
+/// A line of the I/O log: time in us, index of the file, action, offset and length in bytes.
+type Line = (u64, usize, &'static str, u64, u64);
+
 /// All log files of one worker.
 #[derive(Debug)]
 pub struct Logs {
@@ -44,7 +48,7 @@ pub struct Logs {
     bw: Option<Log>,
     iops: Option<Log>,
     slat_clat_lat: Option<[Log; 3]>,
-    io: Option<(String, Vec<(u64, Io)>)>,
+    io: Option<(String, Vec<Line>)>,
 }
 
 impl Logs {
@@ -82,13 +86,30 @@ impl Logs {
         }
     }
 
+    /// Records in the I/O log a transfer that began at this time.
+    pub(super) fn began(&mut self, at_ns: u64, io: &Io) {
+        let word = match (io.dir, io.how) {
+            (_, How::Discard) => "trim",
+            (Dir::Read, _) => "read",
+            (Dir::Write, _) => "write",
+        };
+        if let Some((_, list)) = &mut self.io {
+            list.push((at_ns / 1000, io.file, word, io.offset, io.bytes));
+        }
+    }
+
+    /// Records in the I/O log a flush that began at this time.
+    pub(super) fn flushed(&mut self, at_ns: u64, sync: &Sync) {
+        let word = if sync.data_only { "datasync" } else { "sync" };
+        if let Some((_, list)) = &mut self.io {
+            list.push((at_ns / 1000, sync.file, word, 0, 0));
+        }
+    }
+
     /// Records a completed transfer in the logs. `latencies_ns`: latency of the submission, of the
     /// completion, and of both together.
     pub(super) fn transfer(&mut self, at_ns: u64, io: &Io, bytes: u64, latencies_ns: [Option<u64>; 3]) {
         let ms = at_ns / 1_000_000;
-        if let Some((_, list)) = &mut self.io {
-            list.push((at_ns / 1000, *io));
-        }
         if self.avg_ms > 0 {
             self.close_windows(ms);
         }
@@ -140,11 +161,13 @@ impl Logs {
                     let _ = writeln!(text, "0 {name} {what}");
                 }
             }
-            for (us, io) in list {
-                let word = if io.dir == Dir::Read { "read" } else { "write" };
-                let _ = writeln!(text, "{us} {} {word} {} {}", named(io.file), io.offset, io.bytes);
+            // They were recorded in the order in which they ended.
+            let mut list = list.clone();
+            list.sort_by_key(|(us, ..)| *us);
+            for (us, file, word, offset, bytes) in &list {
+                let _ = writeln!(text, "{us} {} {word} {offset} {bytes}", named(*file));
             }
-            let end_us = list.last().map_or(0, |(us, _)| *us);
+            let end_us = list.last().map_or(0, |(us, ..)| *us);
             for name in file_names {
                 let _ = writeln!(text, "{end_us} {name} close");
             }
@@ -225,6 +248,8 @@ mod tests {
         job.write_lat_log = Some(String::new());
         job.write_iolog = Some("x".to_string());
         let mut logs = Logs::new(&job);
+        logs.began(10_400_000, &read(8192));
+        logs.flushed(10_300_000, &Sync { file: 0, data_only: true, entry: 0 });
         logs.transfer(10_500_000, &read(8192), 4096, [None, Some(13_289), Some(14_111)]);
         let files = logs.files(1, &["f".to_string()]);
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
@@ -234,7 +259,7 @@ mod tests {
         assert_eq!(files[1].1, "10, 13289, 0, 4096, 0\n");
         assert_eq!(
             files[3].1,
-            "fio version 3 iolog\n0 f add\n0 f open\n10500 f read 8192 4096\n10500 f close\n"
+            "fio version 3 iolog\n0 f add\n0 f open\n10300 f datasync 0 0\n10400 f read 8192 4096\n10400 f close\n"
         );
     }
 

@@ -29,6 +29,7 @@ pub mod parse;
 pub mod programs;
 pub mod report;
 pub mod script;
+pub mod spans;
 pub mod state;
 pub mod stats;
 pub mod value;
@@ -37,6 +38,6 @@ pub mod verify;
 pub use error::{Note, ParseError, Place};
 pub use job::{Dir, Job, Worker, expand};
 pub use parse::{
-    FILE_BYTES_MAX, JobFile, OutputFormat, Sources, System, parse_command_line, parse_file, parse_text,
-    program_words,
+    FILE_BYTES_MAX, JobFile, OutputFormat, Sources, System, parse_command_line, parse_file, parse_lines,
+    parse_text, program_words,
 };

@@ -106,6 +106,20 @@ impl JobFile {
     }
 }
 
+impl JobFile {
+    /// Returns a note for each job whose depth has no effect, since its I/O engine waits for each
+    /// request.
+    pub fn capped(&self) -> Vec<Note> {
+        let capped = self.jobs.iter().filter(|job| job.depth() < job.iodepth);
+        let note = |job: &Job| Note {
+            place: Place::Job(job.name.clone()),
+            option: format!("iodepth={}", job.iodepth),
+            reason: "the I/O engine waits for each request; expected ioengine=libaio beside it".to_owned(),
+        };
+        capped.map(note).collect()
+    }
+}
+
 /// Reads the job file `path`.
 pub fn parse_file(path: &Path, sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
@@ -118,6 +132,27 @@ pub fn parse_file(path: &Path, sources: &dyn Sources) -> Result<JobFile, ParseEr
 pub fn parse_text(name: &str, text: &[u8], sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
     let read = reader.text(name, Path::new(name), text, 0);
+    reader.supported(read)?;
+    reader.finish(name)
+}
+
+/// Reads lines as [`JobFile::lines`] has them. They have no comments: a `#` or `;` is part of a
+/// name or value.
+pub fn parse_lines<'l>(
+    name: &str,
+    lines: impl Iterator<Item = &'l str>,
+    sources: &dyn Sources,
+) -> Result<JobFile, ParseError> {
+    let mut reader = Reader::new(sources);
+    let mut read = Ok(());
+    for (line, number) in lines.zip(1..) {
+        let place = Place::Line { file: name.to_owned(), line: number };
+        let section = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        read = read.and_then(|()| match (section, split_option(line)) {
+            (Some(section), _) => reader.begin_section(section, place),
+            (None, (option, value)) => reader.option(option, value, &place),
+        });
+    }
     reader.supported(read)?;
     reader.finish(name)
 }

@@ -3,6 +3,7 @@
 use super::hist::Histogram;
 use super::job::Dir;
 use super::programs::{self, Programs};
+use super::spans::Spans;
 
 /// Smallest value, largest value, mean and standard deviation of a series of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,6 +111,10 @@ pub struct DirStats {
     pub drop_ios: u64,
     /// Total time in ns of the phases in which this direction transferred data.
     pub runtime_ns: u64,
+    /// Phases in which this direction transferred data, of any worker of a group. Jobs that ran one
+    /// after the other have spans of their own, while [`DirStats::runtime_ns`] is that of the
+    /// slowest.
+    pub active: Spans,
     /// Latency of the submission call alone. Only I/O engines that do not block have one.
     pub slat: Latency,
     /// Latency from submission to completion (`clat`).
@@ -147,6 +152,7 @@ impl DirStats {
         self.drop_ios += other.drop_ios;
         // The time of a group is that of its slowest worker.
         self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+        self.active.join(&other.active);
         self.slat.pool(&other.slat);
         self.clat.pool(&other.clat);
         self.lat.pool(&other.lat);

@@ -110,6 +110,8 @@ pub struct Wanted<'a> {
     /// Job file for rows of a sweep that do not name their own jobs; `None`: all rows must name
     /// them.
     pub job: Option<&'a JobFile>,
+    /// Device whose requests are read, as a trace names it; `None`: the trace must have one device.
+    pub device: Option<&'a str>,
 }
 
 /// Reads the figures of a file, as loads with the jobs that gave them.
@@ -118,7 +120,7 @@ pub struct Wanted<'a> {
 /// The file cannot be used; the error is one line with the place and what was expected.
 pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     if recorded::files(path).first().is_some_and(|file| recorded::format(file).is_some()) {
-        return trace::read(path).map(|load| vec![load]);
+        return trace::read(path, wanted.device).map(|load| vec![load]);
     }
     let name = path.display().to_string();
     let size = std::fs::metadata(path).map_err(|error| format!("{name}: {error}"))?.len();

@@ -200,7 +200,7 @@ fn value(figure: &Figure, jobs: &[Job], outcome: &Outcome, cut: bool) -> Option<
         What::Rate => {
             let all: u64 = stats.dirs.iter().map(|dir| dir.io_bytes).sum();
             let share = dir.io_bytes as f64 / all.max(1) as f64;
-            let whole = dir.io_bytes as f64 / f64::from(1 << 20) / (dir.runtime_ns.max(1) as f64 / 1e9);
+            let whole = dir.io_bytes as f64 / f64::from(1 << 20) / (dir.active.ns().max(1) as f64 / 1e9);
             let steady = outcome.counters.steady.mib_per_s().filter(|_| cut);
             Some(steady.map_or(whole, |rate| rate * share))
         }

@@ -4,6 +4,7 @@
 use super::load::Load;
 use super::standin::{self, Kind};
 use super::uncertain::Uncertain;
+use crate::fio::Worker;
 use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
@@ -34,7 +35,11 @@ impl Point {
         let (all, c) = (outcome.group(), &outcome.counters);
         let steady = c.steady.mib_per_s().filter(|_| load.is_steady);
         let mib_s = steady.unwrap_or_else(|| why::mib_per_s(c));
-        let p99 = |latency: &Latency| latency.histogram.percentiles(&[99.0]).first().copied().unwrap_or(0);
+        // The middle of a bucket may be above the longest time.
+        let p99 = |latency: &Latency| {
+            let found = latency.histogram.percentiles(&[99.0]).first().copied();
+            found.unwrap_or(0).min(latency.ns.max)
+        };
         let moved = all.dirs.iter().filter(|dir| dir.total_ios > 0).map(|dir| p99(&dir.lat));
         let p99_ns = match load.is_durable && all.sync.ns.samples > 0 {
             true => p99(&all.sync),
@@ -155,6 +160,8 @@ pub struct Cell {
     pub kind: Kind,
     /// Depth of the load; with a durable load, number of jobs. `None`: as in the user's job file.
     pub depth: Option<u32>,
+    /// Largest number of requests that the jobs which run together have under way.
+    under_way: u32,
     /// Results of the settings that ran, in order. The first one is the setting with which the
     /// others are compared.
     pub gains: Vec<Gain>,
@@ -163,13 +170,20 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Makes an empty cell for this load.
-    pub(super) fn new(load: &Load) -> Self {
+    /// Makes an empty cell for this load, which these workers run.
+    pub(super) fn new(load: &Load, workers: &[Worker]) -> Self {
+        let (mut together, mut under_way) = (0_u32, 0);
+        for worker in workers {
+            together = if worker.waits_for_earlier { 0 } else { together };
+            together = together.saturating_add(worker.job.depth());
+            under_way = under_way.max(together);
+        }
         Cell {
             title: load.title(),
             is_durable: load.is_durable,
             kind: load.kind(),
             depth: load.depth,
+            under_way,
             gains: Vec::new(),
             refused: Vec::new(),
         }
@@ -257,7 +271,7 @@ impl Answer {
         let values = &self.values;
         for cell in &mut self.cells {
             let Some(first) = cell.gains.first().cloned() else { continue };
-            let of_linux = |setting| standin::ratio(setting, cell.kind, cell.depth);
+            let of_linux = |setting| standin::ratio(setting, cell.kind, cell.under_way);
             // An end that equals the value was not run, so the rate with all values as they are is
             // used.
             let rate = |gain: &Gain, value: usize, end: usize| match gain.rates.get(value) {

@@ -85,7 +85,7 @@ const LEAST_IOS: u64 = 24;
 /// The jobs cannot have such a depth or a flush; the error is one line.
 pub fn own(name: &str, file: &JobFile, depths: &[u32]) -> Result<Vec<Load>, String> {
     let writes = file.jobs.iter().any(|job| job.rw.write);
-    let flushes = file.jobs.iter().any(|job| job.fsync > 0 || job.fdatasync > 0);
+    let flushes = file.jobs.iter().any(|job| job.fsync > 0 || job.fdatasync > 0 || job.sync);
     let kinds = [(name.to_owned(), flushes), (format!("{name}, each write with fsync"), true)];
     let kinds = &kinds[..if writes && !flushes { 2 } else { 1 }];
     let mut loads = Vec::new();

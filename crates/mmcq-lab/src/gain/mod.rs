@@ -131,7 +131,7 @@ impl Question {
             has_intervals: self.has_intervals,
             values,
             left,
-            cells: self.loads.iter().map(Cell::new).collect(),
+            cells: self.loads.iter().zip(&workers).map(|(load, workers)| Cell::new(load, workers)).collect(),
         };
         for (place, point) in first.iter().zip(done) {
             answer.cells[place.load].add(place.setting, point);

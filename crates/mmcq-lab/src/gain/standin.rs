@@ -37,10 +37,11 @@ const MEASURED: [(Setting, Kind, u32, [f64; 2]); 13] = [
 ];
 
 /// Returns the rate of unmodified Linux divided by the rate of its stand-in with this setting, at
-/// the nearest depth that was measured; 1 if none was measured.
-pub fn ratio(setting: Setting, kind: Kind, depth: Option<u32>) -> f64 {
+/// the nearest depth that was measured; 1 if none was measured. `under_way`: number of requests
+/// that the load has under way at once.
+pub fn ratio(setting: Setting, kind: Kind, under_way: u32) -> f64 {
     let away = |known: u32| {
-        let octaves = f64::from(depth.unwrap_or(1).max(1)) / f64::from(known);
+        let octaves = f64::from(under_way.max(1)) / f64::from(known);
         octaves.log2().abs()
     };
     let known = MEASURED.iter().filter(|(of, what, ..)| *of == setting && *what == kind);
@@ -55,9 +56,9 @@ mod tests {
     #[test]
     fn the_nearest_depth_counts() {
         let at = |depth| ratio(Setting::HsqTag, Kind::Flushes, depth);
-        assert_eq!((at(Some(20)), at(Some(64))), (4540.0 / 3269.0, 4540.0 / 3269.0));
-        assert_eq!((at(Some(6)), at(None)), (4155.0 / 3245.0, 1584.0 / 1495.0));
-        assert_eq!(ratio(Setting::Mmcq, Kind::Flushes, Some(8)), 1.0);
-        assert_eq!(ratio(Setting::None, Kind::Reads, Some(8)), 1.0);
+        assert_eq!((at(20), at(64)), (4540.0 / 3269.0, 4540.0 / 3269.0));
+        assert_eq!((at(6), at(1)), (4155.0 / 3245.0, 1584.0 / 1495.0));
+        assert_eq!(ratio(Setting::Mmcq, Kind::Flushes, 8), 1.0);
+        assert_eq!(ratio(Setting::None, Kind::Reads, 8), 1.0);
     }
 }

@@ -9,6 +9,7 @@
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::port::Memory;
+use super::split::Split;
 use crate::platform::Profile;
 use crate::system::{Event, Front, Io, Step, System};
 use mmcq::board::NoLock;
@@ -27,9 +28,10 @@ const DEPTH: usize = 31;
 
 /// Work that is under way in one slot of mmcq's engine.
 enum Task {
-    /// A request of a single I/O; its data stay in the memory of the job.
+    /// A request of a single I/O that is no piece of another; its data stay in the memory of the
+    /// job.
     Lent(Request),
-    /// A request of several I/Os; their data are gathered in one buffer.
+    /// A request of several I/Os, or of pieces; their data are gathered in one buffer.
     Gathered(Request, Memory),
     /// A flush of the card's cache, for all I/Os that had asked for a flush when it began.
     Flush(Vec<Io>),
@@ -40,6 +42,7 @@ pub struct Cqe<H: Host, const N: usize> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), N>,
     elevator: Elevator,
+    split: Split,
     worker: Thread,
     runs: bool,
     kicked: bool,
@@ -72,6 +75,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         Cqe {
             stack,
             elevator,
+            split: Split::default(),
             worker: sys.cpu.spawn(Priority::Normal),
             runs: false,
             kicked: false,
@@ -121,7 +125,9 @@ impl<H: Host, const N: usize> Cqe<H, N> {
 
     /// Turns a request into a task. Returns the buffer that mmcq's engine transfers, and the task.
     fn task(&mut self, sys: &mut System, request: Request) -> (DmaBuf, Task) {
-        if let [io] = request.ios[..] {
+        if let [io] = request.ios[..]
+            && !self.split.is_piece(&io)
+        {
             return (sys.buffers.lend(io.buffer), Task::Lent(request));
         }
         let mut memory = self.spare.pop().unwrap_or_else(|| Memory::new(self.max_bytes));
@@ -131,8 +137,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
     }
 
     /// Submits a task to mmcq's engine.
-    fn enter(&mut self, sys: &mut System, kind: Kind, buf: DmaBuf, task: Task) {
-        match self.stack.with(|e| e.submit(Asked::new(kind, buf), sys.time.now())) {
+    fn enter(&mut self, sys: &mut System, asked: Asked, task: Task) {
+        match self.stack.with(|e| e.submit(asked, sys.time.now())) {
             Ok(id) => self.slots[id.index()] = Some((id, task)),
             Err((_, request)) => self.end(sys, task, request.buf, false),
         }
@@ -226,13 +232,15 @@ impl<H: Host, const N: usize> Cqe<H, N> {
                     Direction::Read => Kind::Read { lba, blocks },
                     Direction::Write => Kind::Write { lba, blocks },
                 };
+                let durable = request.durable;
                 let (buf, task) = self.task(sys, request);
-                self.enter(sys, kind, buf, task);
+                let asked = Asked::new(kind, buf);
+                self.enter(sys, if durable { asked.durable() } else { asked }, task);
             }
             None => {
                 let ios = std::mem::take(&mut self.flushes);
                 sys.taken(&ios);
-                self.enter(sys, Kind::Flush, DmaBuf::EMPTY, Task::Flush(ios));
+                self.enter(sys, Asked::new(Kind::Flush, DmaBuf::EMPTY), Task::Flush(ios));
             }
         }
         sys.unlock();
@@ -249,7 +257,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
             }
             Some((Task::Lent(request) | Task::Gathered(request, _), ok)) => {
                 self.in_flight -= 1;
-                request.ios.iter().for_each(|io| sys.complete(*io, ok));
+                request.ios.iter().for_each(|io| self.split.complete(sys, *io, ok));
                 self.elevator.completed(request, sys.time.now());
             }
             None => return,
@@ -269,7 +277,7 @@ impl<H: Host, const N: usize> Front for Cqe<H, N> {
             self.flushes.push(io);
             return self.kick(sys, io.core);
         }
-        if self.elevator.insert(io, sys.time.now()) {
+        if self.split.insert(&mut self.elevator, io, sys.time.now()) {
             self.kick(sys, io.core);
         }
     }

@@ -4,8 +4,9 @@
 //! the I/O begins or begins where the I/O ends. A request that was dispatched to the driver cannot
 //! grow any more. So the more requests the driver takes out, the smaller they are.
 
-use crate::system::Io;
+use crate::system::{How, Io};
 use mmcq::host::Direction;
+use std::collections::VecDeque;
 
 /// A request of the block layer: contiguous I/Os of one direction.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Request {
     pub lba: u64,
     /// Length of the request in blocks of 512 bytes.
     pub blocks: u32,
+    /// Whether the request is a reliable write, which is on the medium when it is complete.
+    pub durable: bool,
     /// I/Os that were merged into this request, in the order of their addresses.
     pub ios: Vec<Io>,
     /// Number that identifies this request; no other request of the scheduler has it.
@@ -86,6 +89,9 @@ pub struct Elevator {
     /// Waiting requests of each direction, `[read, write]`, sorted by address. Requests with equal
     /// addresses are in the order of arrival.
     sorted: [Vec<Request>; 2],
+    /// Durable writes, in the order of arrival. As in Linux 6.1 they go past the scheduler: nothing
+    /// merges with them, and they go first.
+    past: VecDeque<Request>,
     next: [Option<u64>; 2],
     last_merge: Option<u64>,
     last_direction: usize,
@@ -116,12 +122,12 @@ impl Elevator {
 
     /// Returns whether no request waits in the scheduler.
     pub fn is_empty(&self) -> bool {
-        self.sorted.iter().all(Vec::is_empty)
+        self.past.is_empty() && self.sorted.iter().all(Vec::is_empty)
     }
 
     /// Returns the number of requests that wait in the scheduler.
     pub fn waiting(&self) -> usize {
-        self.sorted.iter().map(Vec::len).sum()
+        self.past.len() + self.sorted.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Inserts an I/O into the scheduler. Returns true if the I/O became a request of its own, of
@@ -129,7 +135,8 @@ impl Elevator {
     pub fn insert(&mut self, io: Io, now_ns: u64) -> bool {
         let dir = index(io.direction);
         self.sequence += 1;
-        if let Some((i, back)) = self.merge_candidate(&io, dir) {
+        let durable = io.how == How::Durable;
+        if let Some((i, back)) = self.merge_candidate(&io, dir).filter(|_| !durable) {
             self.disk.merges[dir] += 1;
             let request = &mut self.sorted[dir][i];
             request.blocks += io.blocks;
@@ -158,6 +165,7 @@ impl Elevator {
             direction: io.direction,
             lba: io.lba,
             blocks: io.blocks,
+            durable,
             ios,
             id: self.sequence,
             arrival: self.sequence,
@@ -165,6 +173,10 @@ impl Elevator {
             expires_ns: now_ns + self.tunables.expire_ns[dir],
             hashed: self.sequence,
         };
+        if durable {
+            self.past.push_back(request);
+            return true;
+        }
         self.last_merge.get_or_insert(request.id);
         let at = self.place(dir, request.lba);
         self.sorted[dir].insert(at, request);
@@ -173,6 +185,9 @@ impl Elevator {
 
     /// Takes the next request out of the scheduler for the driver; `None`: no request waits.
     pub fn dispatch(&mut self, now_ns: u64) -> Option<Request> {
+        if let Some(request) = self.past.pop_front() {
+            return Some(request);
+        }
         let position =
             |e: &Self, dir: usize| e.next[dir].and_then(|id| e.sorted[dir].iter().position(|r| r.id == id));
         let in_batch =

@@ -4,6 +4,7 @@
 //! takes the next request out of the scheduler.
 
 use super::elevator::{DiskUse, Elevator, Request};
+use super::split::Split;
 use super::tags::Tags;
 use super::{Ended, Port, ready};
 use crate::platform::Defer;
@@ -66,6 +67,7 @@ pub struct Hsq<P> {
     pub port: P,
     settings: Settings,
     elevator: Elevator,
+    split: Split,
     tags: Tags,
     worker: (Thread, Worker),
     worker_core: u8,
@@ -113,6 +115,7 @@ impl<P: Port> Hsq<P> {
             port,
             settings,
             elevator,
+            split: Split::default(),
             tags,
             worker: (worker, Worker::Idle),
             worker_core: 0,
@@ -310,7 +313,7 @@ impl<P: Port> Front for Hsq<P> {
             self.flushes.push(io);
             return self.kick(sys, io.core);
         }
-        if self.elevator.insert(io, sys.time.now()) {
+        if self.split.insert(&mut self.elevator, io, sys.time.now()) {
             self.kick(sys, io.core);
         }
     }
@@ -396,7 +399,7 @@ impl<P: Port> Front for Hsq<P> {
                     self.in_flight -= 1;
                     self.tags.put(tag, request.ios[0].core);
                     for io in &request.ios {
-                        sys.complete(*io, ok);
+                        self.split.complete(sys, *io, ok);
                     }
                     self.elevator.completed(request, sys.time.now());
                     self.restart = false;

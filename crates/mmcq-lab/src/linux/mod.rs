@@ -10,6 +10,7 @@ pub mod hsq;
 pub mod port;
 pub mod raw;
 pub mod reader;
+mod split;
 pub mod tags;
 pub mod worker;
 

@@ -89,7 +89,7 @@ pub(super) fn data_command(target: &CardParams, request: &Request) -> (Command, 
     let (command, timeout_ns) = match (request.direction, blocks) {
         (Direction::Read, 1) => (command::read_single_block(address), target.read_timeout_ns),
         (Direction::Read, _) => (command::read_multiple_block(address), target.read_timeout_ns),
-        (Direction::Write, 1) => (command::write_block(address), target.write_timeout_ns),
+        (Direction::Write, 1) if !request.durable => (command::write_block(address), target.write_timeout_ns),
         (Direction::Write, _) => (command::write_multiple_block(address), target.write_timeout_ns),
     };
     (command, Data { direction: request.direction, block_size: 512, blocks }, timeout_ns)
@@ -160,6 +160,7 @@ impl<H: Host> Port for EnginePort<H> {
         let (command, data, timeout_ns) = data_command(&self.target, request);
         let auto_count = self.raw.stack.with(|e| e.caps().auto_count);
         let auto = match data.blocks {
+            blocks if request.durable => Auto::Count(command::set_block_count(blocks, true).arg),
             1 => Auto::None,
             _ if self.target.count && auto_count => {
                 Auto::Count(command::set_block_count(data.blocks, false).arg)

@@ -4,12 +4,12 @@
 //! context switches.
 
 use super::elevator::{DiskUse, Elevator, Request};
+use super::split::Split;
 use super::{Ended, Port, ready};
 use crate::system::{Front, Io, Step, System};
 use mmcq::host::Direction;
 use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
-use std::collections::BTreeMap;
 
 /// First pause in ns between two polls of the card's status. Each further pause is twice as long,
 /// up to [`LAST_PAUSE_NS`].
@@ -60,11 +60,7 @@ pub struct Worker<P> {
     finished: Option<Active>,
     status: u32,
     pauses: Stream,
-    /// Size of the largest request in blocks; a longer I/O is split.
-    max_blocks: u32,
-    /// I/Os that were split, by the number of their buffer. Each entry has the whole I/O, the
-    /// number of its pieces that have not completed, and whether all completed pieces succeeded.
-    pieces: BTreeMap<u32, (Io, u32, bool)>,
+    split: Split,
 }
 
 impl<P: Port> Worker<P> {
@@ -73,8 +69,7 @@ impl<P: Port> Worker<P> {
     pub fn new(port: P, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let thread = sys.cpu.spawn(Priority::Normal);
         Worker {
-            max_blocks: elevator.max_blocks(),
-            pieces: BTreeMap::new(),
+            split: Split::default(),
             port,
             elevator,
             thread,
@@ -115,20 +110,6 @@ impl<P: Port> Worker<P> {
         if self.state == State::Idle {
             self.state = State::Running;
             sys.hop(self.thread, core, Step::Take);
-        }
-    }
-
-    /// Completes an I/O for its job. If `io` is a piece of a split I/O, the whole I/O completes
-    /// with its last piece.
-    fn complete(&mut self, sys: &mut System, io: Io, ok: bool) {
-        let Some((whole, left, all_ok)) = self.pieces.get_mut(&io.buffer) else {
-            return sys.complete(io, ok);
-        };
-        *left -= 1;
-        *all_ok &= ok;
-        if *left == 0 {
-            sys.complete(*whole, *all_ok);
-            self.pieces.remove(&io.buffer);
         }
     }
 
@@ -206,16 +187,7 @@ impl<P: Port> Front for Worker<P> {
             self.flushes.push(io);
             return self.kick(sys, io.core);
         }
-        if io.blocks > self.max_blocks {
-            self.pieces.insert(io.buffer, (io, io.blocks.div_ceil(self.max_blocks), true));
-        }
-        let mut fresh = false;
-        for skip in (0..io.blocks).step_by(self.max_blocks as usize) {
-            let blocks = (io.blocks - skip).min(self.max_blocks);
-            let piece = Io { lba: io.lba + u64::from(skip), blocks, skip: io.skip + skip, ..io };
-            fresh |= self.elevator.insert(piece, sys.time.now());
-        }
-        if fresh {
+        if self.split.insert(&mut self.elevator, io, sys.time.now()) {
             self.kick(sys, io.core);
         }
     }
@@ -276,7 +248,7 @@ impl<P: Port> Front for Worker<P> {
                     match done.work {
                         Work::Transfer(request) => {
                             for io in &request.ios {
-                                self.complete(sys, *io, done.ok);
+                                self.split.complete(sys, *io, done.ok);
                             }
                             self.elevator.completed(request, sys.time.now());
                         }

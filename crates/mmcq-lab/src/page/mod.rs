@@ -29,9 +29,11 @@ use crate::trace::{self, Start, Window, picture};
 use crate::why::Why;
 
 /// Settings that a page compares: Linux on each kind of host, mmcq, and the physical limit.
-const SETTINGS: [Setting; 7] = [
+const SETTINGS: [Setting; 9] = [
     Setting::None,
     Setting::HsqTag,
+    Setting::HsqFifo,
+    Setting::LinuxCqe,
     Setting::Close,
     Setting::Patch,
     Setting::Mmcq,
@@ -101,8 +103,9 @@ impl Compared {
             match runner::run(&Run { setting, ..*run }, None, &mut |_, _| ()) {
                 Ok(outcome) => settings.push(Measured::of(setting, &outcome)),
                 Err(error) if setting == Setting::Limit => return Err(error),
-                // The setting is for another kind of host than the board has.
-                Err(RunError::Host { .. }) => {}
+                // The setting is for another kind of host than the board has, or for a card with a
+                // queue.
+                Err(RunError::Host { .. } | RunError::Queue { .. }) => {}
                 Err(error) => refused.push((setting, error.to_string())),
             }
         }

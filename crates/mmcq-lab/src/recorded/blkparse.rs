@@ -100,6 +100,10 @@ impl Iterator for Blkparse {
             if self.over || line.starts_with('#') {
                 continue;
             }
+            // Among the events, blkparse says such as `Input file sda.blktrace.0 added`.
+            if !line.trim_start().starts_with(|first: char| first.is_ascii_digit()) {
+                continue;
+            }
             let event = self.event(&line);
             if let Some(told) = self.lines.told(event) {
                 return Some(told);

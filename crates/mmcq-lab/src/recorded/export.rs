@@ -15,7 +15,6 @@ use mmcq_sim::stats::BusEvent;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::rc::Rc;
 
 /// Byte of the EXT_CSD by which a host flushes the cache.
@@ -218,9 +217,9 @@ fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     (result, std::mem::take(&mut *keeper.borrow_mut()))
 }
 
-/// Calls `run`, and writes the requests of its machine's block layer into a file.
-pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
-    let mut out = BufWriter::new(File::create(path)?);
+/// Calls `run`, and writes the requests of its machine's block layer into this open file.
+pub fn blktrace<R>(file: File, run: impl FnOnce() -> R) -> std::io::Result<R> {
+    let mut out = BufWriter::new(file);
     let (result, mut keeper) = kept(run);
     keeper.write(&mut out)?;
     out.flush()?;

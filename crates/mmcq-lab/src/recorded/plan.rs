@@ -155,13 +155,28 @@ impl Plan {
     }
 }
 
+/// A request that has begun and has not ended.
+#[derive(Clone, Copy)]
+struct Open {
+    number: usize,
+    bytes: u64,
+    left: u64,
+}
+
+impl Open {
+    fn of(number: usize, record: &Record) -> Self {
+        Open { number, bytes: record.bytes, left: record.bytes }
+    }
+}
+
 /// Requests of a trace while they are collected for a plan.
 #[derive(Default)]
 struct Gathered {
     records: Records,
-    /// Index in `records` of each request that has not ended, by device and offset. `None`: the
-    /// trace has had no end of a request so far, as in most formats.
-    open: Option<BTreeMap<(u32, u64), usize>>,
+    /// Each request that has not ended, by device and offset: its index in `records`, its length in
+    /// bytes, and how many of them are not complete. `None`: the trace has had no end of a request
+    /// so far, as in most formats.
+    open: Option<BTreeMap<(u32, u64), Open>>,
     /// End in bytes of each device's used part, and the place in the trace of the request that
     /// reaches this end.
     ends: BTreeMap<u32, (u64, Place)>,
@@ -199,7 +214,7 @@ impl Gathered {
             }
         }
         if let Some(open) = &mut self.open {
-            open.insert(place_of(&record), self.records.len());
+            open.insert(place_of(&record), Open::of(self.records.len(), &record));
         }
         if let Some(program) = &record.program {
             self.names.entry(record.process).or_insert_with(|| program.clone());
@@ -209,16 +224,30 @@ impl Gathered {
         Ok(())
     }
 
-    /// Records that all requests inside this range of a device have ended at this time.
+    /// Records that this range of a device is complete at this time. A request ends when its last
+    /// byte is complete: a driver may get it in pieces, or together with others.
     fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
         let open = self.open.get_or_insert_with(|| {
-            (0..).zip(self.records.iter()).map(|(number, record)| (place_of(&record), number)).collect()
+            let all = (0..).zip(self.records.iter());
+            all.map(|(number, record)| (place_of(&record), Open::of(number, &record))).collect()
         });
-        let from = if bytes == 0 { OF_FLUSH } else { offset };
-        let range = (device, from)..(device, from.saturating_add(bytes.max(1)));
-        let done: Vec<(u32, u64)> = open.range(range).map(|(key, _)| *key).collect();
-        for number in done.into_iter().filter_map(|key| open.remove(&key)) {
-            self.durations += u64::from(self.records.ended(number, at_ns));
+        let (from, to) = match bytes {
+            0 => (OF_FLUSH, OF_FLUSH + 1),
+            _ => (offset, offset.saturating_add(bytes)),
+        };
+        // Requests under way do not overlap, so at most one reaches into the range from before it.
+        let before = open.range((device, 0)..(device, from)).next_back();
+        let before = before.filter(|(key, one)| key.1.saturating_add(one.bytes) > from);
+        let within = open.range((device, from)..(device, to));
+        let keys: Vec<(u32, u64)> = before.into_iter().chain(within).map(|(key, _)| *key).collect();
+        for key in keys {
+            let Some(one) = open.get_mut(&key) else { continue };
+            let part = key.1.saturating_add(one.bytes).min(to).saturating_sub(key.1.max(from));
+            one.left = one.left.saturating_sub(part);
+            if one.left == 0 {
+                self.durations += u64::from(self.records.ended(one.number, at_ns));
+                open.remove(&key);
+            }
         }
     }
 }

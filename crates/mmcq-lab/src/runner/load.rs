@@ -59,8 +59,12 @@ pub(super) struct Load<'a> {
     pub(super) ios: u64,
     flushes: u64,
     pub(super) failed: u64,
-    /// Whether Linux's block layer turns a durable write into a write and a flush.
-    flushes_durable: bool,
+    /// Whether a model of Linux runs the load. Its block layer turns a durable write into a
+    /// reliable write if it can, and otherwise into a write and a flush.
+    is_linux: bool,
+    /// Number of blocks of a reliable write of Linux, or one; `u32::MAX`: any number; 0: there are
+    /// no reliable writes.
+    pub(super) reliable_blocks: u32,
     planned: u64,
     moved: u64,
     told: u64,
@@ -212,7 +216,8 @@ impl<'a> Load<'a> {
             ios: 0,
             flushes: 0,
             failed: 0,
-            flushes_durable: run.setting.is_linux(),
+            is_linux: run.setting.is_linux(),
+            reliable_blocks: 0,
             planned,
             moved: 0,
             told: 0,
@@ -225,11 +230,32 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Returns whether a flush follows a write of this job; `how` is the kind of the write.
-    fn is_flushed_after(&self, job: usize, how: How) -> bool {
+    /// Returns how the stack does a transfer of this job with its place on the card.
+    fn how(&self, job: usize, fio: &FioIo, (lba, blocks): (u64, u32)) -> How {
+        match self.areas[job].get(fio.file) {
+            Some(&area) if area > 0 => return How::Boot(area),
+            _ if !self.is_linux => return fio.how,
+            _ => {}
+        }
+        let is_synced = fio.how == How::Plain && fio.dir == Dir::Write && self.workers[job].job.sync;
+        let is_reliable = match self.reliable_blocks {
+            0 => false,
+            u32::MAX => true,
+            unit => blocks == 1 || blocks == unit && lba.is_multiple_of(unit.into()),
+        };
+        match fio.how == How::Durable || is_synced {
+            true if is_reliable => How::Durable,
+            true => How::Plain,
+            false => fio.how,
+        }
+    }
+
+    /// Returns whether a flush follows a write of this job; `sent`: how the stack did the write.
+    /// Linux flushes after a synchronous write even if it was a reliable write.
+    fn is_flushed_after(&self, job: usize, how: How, sent: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,
-            How::Durable => self.flushes_durable,
+            How::Durable => self.is_linux && sent != How::Durable,
             How::Discard | How::Boot(_) => false,
         }
     }
@@ -358,7 +384,7 @@ impl Workload for Load<'_> {
                 FioNext::Io(fio) => {
                     let start = self.files[j].get(fio.file).copied().unwrap_or(0);
                     let whole = fio.offset % 512 == 0 && fio.bytes % 512 == 0 && fio.bytes > 0;
-                    let lba = start + fio.offset / 512;
+                    let (lba, blocks) = (start + fio.offset / 512, (fio.bytes / 512) as u32);
                     if !whole {
                         let text = format!(
                             "offset {} and length {} must be multiples of 512",
@@ -379,14 +405,10 @@ impl Workload for Load<'_> {
                         job,
                         core: 0,
                         direction,
-                        how: match self.areas[j].get(fio.file) {
-                            Some(&area) if area > 0 => How::Boot(area),
-                            _ if self.flushes_durable && fio.how == How::Durable => How::Plain,
-                            _ => fio.how,
-                        },
+                        how: self.how(j, &fio, (lba, blocks)),
                         sync: direction == Direction::Read || self.workers[j].job.direct,
                         lba,
-                        blocks: (fio.bytes / 512) as u32,
+                        blocks,
                         buffer: 0,
                         skip: 0,
                     };
@@ -431,7 +453,7 @@ impl Workload for Load<'_> {
         self.failed += u64::from(!ok);
         match self.under_way[j].remove(at).1 {
             UnderWay::Io(fio, start_ns)
-                if ok && fio.dir == Dir::Write && self.is_flushed_after(j, fio.how) =>
+                if ok && fio.dir == Dir::Write && self.is_flushed_after(j, fio.how, io.how) =>
             {
                 self.owed[j].push((fio, start_ns));
             }

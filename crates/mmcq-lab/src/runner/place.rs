@@ -224,6 +224,21 @@ fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     if setting.is_linux() { LINUX_BLOCKS } else { ours() }
 }
 
+/// Returns how long a reliable write of Linux may be on this board, in blocks: any number
+/// (`u32::MAX`), or one and so many; 0: Linux sends none. It needs a host that counts blocks
+/// (CMD23). Without a cache every write is on the medium when it is complete.
+pub fn reliable_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
+    let params = &board.card.params;
+    let counts = params.count && board.stack.with(|e| e.caps().auto_count);
+    let is_cached = matches!(params.flush, FlushBy::EmmcCache { .. });
+    let ext_csd = board.ext_csd.as_deref().and_then(|raw| ExtCsd::parse(raw).ok());
+    match ext_csd.filter(|_| setting.is_linux() && counts && is_cached) {
+        None => 0,
+        Some(ext_csd) if ext_csd.reliable_write_enhanced() => u32::MAX,
+        Some(ext_csd) => ext_csd.rel_wr_sec_c().into(),
+    }
+}
+
 /// Load that counts its own I/Os, flushes and failures.
 pub trait Carried: Workload {
     /// Returns the counts that the load made itself.

@@ -78,8 +78,8 @@ impl Load {
     pub(super) fn hash(&self) -> u64 {
         match self {
             Load::Jobs(file) => {
-                let jobs: Vec<_> = file.jobs.iter().map(|job| (&job.name, &job.given)).collect();
-                super::hash(&[&format!("{:?} {jobs:?}", file.global_options)])
+                // The lines have flags, too, which are no values of a job.
+                super::hash(&[&file.lines.join("\n")])
             }
             Load::Trace { hash, .. } => *hash,
         }

@@ -4,6 +4,7 @@ use super::grid::{Axis, Grid};
 use super::load::Load;
 use super::places::{Place, Places};
 use super::row::{self, Row};
+use crate::fio::Note;
 use crate::runner::{self, Counters, Setting};
 use crate::scene::{Scene, whole};
 use mmcq_sim::parallel;
@@ -69,6 +70,19 @@ impl Sweep {
     /// Returns the grid of the sweep.
     pub fn grid(&self) -> &Grid {
         &self.grid
+    }
+
+    /// Returns notes about the depth of jobs at points that have each value of each axis.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        for point in (0..self.grid.points()).filter(|point| self.grid.is_telling(*point)) {
+            let Ok(scene) = self.scene(point) else { continue };
+            let place = self.place(&scene);
+            let capped = place.loaded.iter().flat_map(|loaded| loaded.file.capped());
+            let new: Vec<Note> = capped.filter(|note| !notes.contains(note)).collect();
+            notes.extend(new);
+        }
+        notes
     }
 
     /// Returns the scene of a point: board, card, setting, seed and changes.

@@ -146,8 +146,8 @@ fn of_program(mut all: Stats, number: u16) -> Stats {
     for (stats, taken) in [(read, reads), (write, writes), (&mut all.discards, discards)] {
         let total_ios = taken.clat.ns.samples;
         let (io_bytes, lat, clat) = (taken.bytes, taken.clat.clone(), taken.clat);
-        *stats =
-            DirStats { io_bytes, total_ios, lat, clat, runtime_ns: stats.runtime_ns, ..DirStats::default() };
+        let (runtime_ns, active) = (stats.runtime_ns, std::mem::take(&mut stats.active));
+        *stats = DirStats { io_bytes, total_ios, lat, clat, runtime_ns, active, ..DirStats::default() };
     }
     all
 }
@@ -209,10 +209,11 @@ pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<
 }
 
 fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
-    let seconds = stats.runtime_ns.max(1) as f64 / 1e9;
+    // Over the time in which any job moved data in this direction.
+    let seconds = stats.active.ns().max(1) as f64 / 1e9;
     let latency = &stats.lat;
     let percentiles = latency.histogram.percentiles(&[50.0, 95.0, 99.0, 99.9]);
-    // A percentile is the upper end of a bucket, which may be above the longest time.
+    // A percentile is the middle of a bucket, which may be above the longest time.
     let us = |ns: Option<&u64>| ns.map(|ns| (*ns).min(latency.ns.max) as f64 / 1e3).into();
     vec![
         name.into(),

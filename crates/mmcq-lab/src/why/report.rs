@@ -309,14 +309,27 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// Returns the remarks in words, each if it applies: a host that broke its promise to continue
-/// data, starts that were held, requests that were not merged, the slowest request, requests that
-/// starved. The conclusion comes last.
+/// Returns by what the physical limit goes, if that is no transfer of its own for each batch;
+/// `None`: it is one.
+fn limit_by(why: &Why) -> Option<String> {
+    let stack = why.limit.stack;
+    let by = [
+        (stack.tasks.is_some(), "the card's command queue"),
+        (stack.packs.is_some(), "packed commands"),
+        (stack.chains.is_some(), "chains of the controller"),
+    ];
+    by.into_iter().find(|(is_it, _)| *is_it).map(|(_, by)| format!("the physical limit goes by {by}"))
+}
+
+/// Returns the remarks in words, each if it applies: by what the limit goes, a host that broke its
+/// promise to continue data, starts that were held, requests that were not merged, the slowest
+/// request, requests that starved. The conclusion comes last.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
     let slowest = why.requests.as_ref().map(|requests| format!("slowest: {}", requests.slowest));
-    let said = lost.then(|| broken.to_owned()).into_iter().chain(held(why)).chain(unmerged(why));
+    let said = limit_by(why).into_iter().chain(lost.then(|| broken.to_owned()));
+    let said = said.chain(held(why)).chain(unmerged(why));
     let starved = why.requests.iter().filter_map(|requests| requests.starved.clone());
     said.chain(slowest).chain(starved).chain([why.conclusion()]).collect()
 }

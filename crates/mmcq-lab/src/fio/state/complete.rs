@@ -21,6 +21,9 @@ impl JobState {
         self.stats.mark_complete(1);
         self.last_ns = self.last_ns.max(times.complete_ns);
         self.ended(io.entry, times.complete_ns);
+        if let Some(logs) = &mut self.logs {
+            logs.began(times.start_ns.saturating_sub(self.started_ns), io);
+        }
         let bytes = match result {
             Ok(0) if io.bytes > 0 => {
                 let text = format!("{} of 0 bytes at offset {}", word(io.dir), io.offset);
@@ -98,6 +101,9 @@ impl JobState {
         self.flushing = false;
         self.last_ns = self.last_ns.max(times.complete_ns);
         self.ended(sync.entry, times.complete_ns);
+        if let Some(logs) = &mut self.logs {
+            logs.flushed(times.start_ns.saturating_sub(self.started_ns), sync);
+        }
         // As in fio, flushes of `end_fsync` are not counted.
         let counts = !matches!(self.phase, Phase::EndSync(_));
         if counts {

@@ -396,11 +396,13 @@ impl JobState {
 
     /// Adds the time of the phase that ends to each direction that transferred bytes in this phase.
     fn end_phase(&mut self, now_ns: u64) {
-        let elapsed_ns = now_ns.saturating_sub(self.phase_start_ns);
+        let start_ns = self.phase_start_ns;
+        let elapsed_ns = now_ns.saturating_sub(start_ns);
         let all = self.stats.dirs.iter_mut().chain([&mut self.stats.discards]);
         for (stats, bytes) in all.zip(&mut self.phase_bytes) {
             if std::mem::take(bytes) > 0 {
                 stats.runtime_ns += elapsed_ns;
+                stats.active.add(start_ns, now_ns);
             }
         }
         self.phase_start_ns = now_ns;

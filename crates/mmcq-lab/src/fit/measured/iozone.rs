@@ -25,23 +25,37 @@ pub(super) fn header(text: &str) -> Option<usize> {
     })
 }
 
+/// Words of iozone's upper header line. They stand above the last columns before those of stdio
+/// (`fwrite` and what follows).
+const ABOVE: [&str; 4] = ["random", "bkwd", "record", "stride"];
+/// Tests that do not measure the card, or that no job of fio does.
+const OTHERS: [&str; 7] =
+    ["bkwd read", "record rewrite", "stride read", "fwrite", "frewrite", "fread", "freread"];
+/// Parts of lines by which iozone says that its figures are no rates in KiB/s.
+const NO_RATES: [(&str, &str); 2] = [("operations per second", "-O"), ("microseconds per operation", "-N")];
+
 /// Test of a column: fio's name for such a job, direction, and iozone's name.
 type Test = (&'static str, Dir, String);
 
-/// Returns the test of each column; `None` for a test that does not measure the card.
+/// Returns the test of each column; `None` for a test that is not read. `above` has the words of
+/// the line before the header.
 fn tests(names: &[&str], above: &[&str]) -> Result<Vec<Option<Test>>, String> {
-    // In its upper header line, iozone writes `random` above the second `read` and the second
-    // `write`.
-    let mut random = above.iter().filter(|word| **word == "random").count();
+    let above = if above.iter().all(|word| ABOVE.contains(word)) { above } else { &[] };
+    let ends = names.iter().position(|name| name.starts_with('f')).unwrap_or(names.len());
+    let Some(from) = ends.checked_sub(above.len()) else {
+        return Err(format!("{} words above {ends} columns; expected one above each at most", above.len()));
+    };
     let mut tests = Vec::new();
     for (at, name) in names.iter().enumerate() {
-        let again = names[..at].contains(name) && random > 0;
-        random -= usize::from(again);
-        let full = if again { format!("random {name}") } else { (*name).to_owned() };
+        let upper = at.checked_sub(from).and_then(|at| above.get(at));
+        let full = upper.map_or_else(|| (*name).to_owned(), |upper| format!("{upper} {name}"));
+        if tests.iter().flatten().any(|(.., known): &Test| *known == full) {
+            return Err(format!(
+                "column {full}: twice; expected iozone's line above, which tells them apart"
+            ));
+        }
         let known = TESTS.iter().find(|(test, ..)| *test == full);
-        if known.is_none()
-            && !["bkwd", "record", "stride", "fwrite", "frewrite", "fread", "freread"].contains(name)
-        {
+        if known.is_none() && !OTHERS.contains(&full.as_str()) {
             return Err(format!(
                 "column {full}: unknown; expected write, rewrite, read, reread, random read or random write"
             ));
@@ -53,6 +67,15 @@ fn tests(names: &[&str], above: &[&str]) -> Result<Vec<Option<Test>>, String> {
 
 pub(super) fn read(name: &str, text: &str, header: usize) -> Result<Vec<Load>, String> {
     let lines: Vec<&str> = text.lines().collect();
+    for (at, line) in lines[..header].iter().enumerate() {
+        let line = line.to_lowercase();
+        if let Some((what, option)) = NO_RATES.iter().find(|(what, _)| line.contains(what)) {
+            let at = at + 1;
+            return Err(format!(
+                "{name}:{at}: {what} (iozone {option}); expected a table of KiB/s, without it"
+            ));
+        }
+    }
     let words = |at: usize| -> Vec<&str> {
         lines.get(at).map_or(Vec::new(), |line| line.split_whitespace().collect())
     };

@@ -1,7 +1,8 @@
 //! Reads rows as `mmcq sweep` writes them, and a user's tables in that form.
 //!
 //! The columns `direction` and `mib_s` are required. Other measured columns are optional. The axes
-//! are `job.OPTION`, keys of the board or the card, `setting` and `seed`.
+//! are `job.OPTION`, keys of the board or the card, `setting` and `seed`. The column `set` has
+//! changes that all points share. All rows of a file are of one board with one card.
 
 use super::{Figure, Load, Wanted, What, in_words, job};
 use crate::fio::{Dir, Job, options};
@@ -11,7 +12,9 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Columns of a row that are ignored: they neither say what ran nor are figures to fit.
-const BESIDE: [&str; 8] = ["point", "platform", "card", "set", "version", "job_hash", "config_hash", "name"];
+const BESIDE: [&str; 5] = ["point", "version", "job_hash", "config_hash", "name"];
+/// Columns that must be the same in all rows, since a fit has one board with one card.
+const SAME: [&str; 2] = ["platform", "card"];
 
 /// Returns whether the text consists of rows of a sweep.
 pub(super) fn are(text: &str) -> bool {
@@ -70,19 +73,50 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
+/// Returns the changes `key=value` of the column `set`, which blanks separate. A value may have
+/// blanks itself.
+fn set(text: &str) -> Vec<String> {
+    let mut changes: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match changes.last_mut() {
+            Some(last) if !word.contains('=') => *last = format!("{last} {word}"),
+            _ => changes.push(word.to_owned()),
+        }
+    }
+    changes.retain(|change| change.contains('='));
+    changes
+}
+
 pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     let measures = row::measures();
     let mut loads: Vec<Load> = Vec::new();
+    let mut of_all: [Option<(usize, String)>; 2] = [None, None];
     for (line, row) in rows(name, text)? {
         let place = format!("{name}:{line}");
         let text = |key: &str| row.get(key).map(plain).unwrap_or_default();
         if !text("error").is_empty() {
             return Err(format!("{place}: a point that was not run: {}", text("error")));
         }
+        for (key, known) in SAME.into_iter().zip(&mut of_all) {
+            let (first, own) = known.get_or_insert_with(|| (line, text(key)));
+            if *own != text(key) {
+                let what = format!("{place}: {key} {}, and line {first} has {own}", text(key));
+                return Err(format!("{what}; expected rows of one {key}"));
+            }
+        }
         let (mut of_job, mut changes) = (Vec::new(), Vec::new());
+        for change in set(&text("set")) {
+            match change.strip_prefix(JOB).and_then(|change| change.split_once('=')) {
+                Some((option, value)) => of_job.push((option.to_owned(), value.to_owned())),
+                None => changes.push(change),
+            }
+        }
         let (mut setting, mut seed) = (None, None);
         for (key, value) in &row {
             let plain = plain(value);
+            if SAME.contains(&key.as_str()) || key == "set" {
+                continue;
+            }
             if measures.iter().any(|known| known == key) || BESIDE.contains(&key.as_str()) || plain.is_empty()
             {
                 continue;

@@ -14,7 +14,7 @@ use crate::recorded::plan::{self, Mode, Wishes};
 use crate::recorded::{self, Moment, Op, Reading};
 use crate::system::How;
 use mmcq::host::Direction;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Largest number of a trace's requests that each run of the model replays.
@@ -80,8 +80,8 @@ fn median_us(mut times: Vec<u64>) -> Option<f64> {
     Some((*low as f64 + *high as f64) / 2e3)
 }
 
-/// Reads the figures of a trace, as one load.
-pub(super) fn read(path: &Path) -> Result<Load, String> {
+/// Reads the figures of a trace, as one load; with `device`, of this device alone.
+pub(super) fn read(path: &Path, device: Option<&str>) -> Result<Load, String> {
     let name = path.display().to_string();
     let wishes = Wishes {
         mode: Mode::Open,
@@ -95,10 +95,19 @@ pub(super) fn read(path: &Path) -> Result<Load, String> {
         without_fua: false,
         without_discard: true,
     };
-    let reading = Reading { moment: Moment::Issued, ..Reading::default() };
+    let device = device.map(str::to_owned);
+    let reading = Reading { moment: Moment::Issued, device, ..Reading::default() };
     let files = recorded::files(path);
     let events = || recorded::read(&files, &reading).map_err(|error| error.to_string());
     let records = plan::records(events()?.0, &wishes).map_err(|error| error.to_string())?;
+    let devices: BTreeSet<u32> =
+        records.iter().filter(|record| record.bytes > 0).map(|record| record.device).collect();
+    if devices.len() > 1 {
+        let count = devices.len();
+        return Err(format!(
+            "{name}: requests of {count} devices; expected --device DEVICE, as the trace names it"
+        ));
+    }
     let served: Vec<Served> = records
         .iter()
         .filter_map(|record| {
@@ -152,7 +161,7 @@ pub(in crate::fit) fn figure(class: Class, completed: &[Completed]) -> Option<f6
             Served {
                 from_ns: one.driver_ns,
                 to_ns: one.done_ns,
-                first: one.io.lba * 512,
+                first: one.io.lba.saturating_mul(512),
                 class: moves.then_some(Class { write, durable, follows: false, bytes }),
             }
         })
