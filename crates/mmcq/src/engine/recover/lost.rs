@@ -22,6 +22,18 @@ impl Incident {
         }
     }
 
+    /// Ends the doubt about writes that have ended in another way than by a status.
+    #[cold]
+    pub fn forget_ended<const N: usize>(&mut self, slots: &Slots<N>) {
+        for index in bits(self.doubted & !self.redo) {
+            let slot = slots.at(index);
+            let lives = matches!(slot.state(), State::Queued | State::Active | State::Settling);
+            if !lives || !slot.redone() {
+                self.doubted &= !(1 << index);
+            }
+        }
+    }
+
     /// Ends every waiting request that needs the card.
     pub fn fail_queued<const N: usize, P: Profile>(
         &mut self,
@@ -91,6 +103,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.take_tasks_away(Why::Silent, now_ns);
         } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus | Stage::Pause | Stage::Recover(_)) {
             self.lane.fail(&mut self.incident, Error::Silent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tests a rewritten write that ends in another way than by a status: nothing is in doubt any
+    /// more, also when its slot has another write.
+    #[test]
+    fn a_write_that_has_ended_is_not_in_doubt() {
+        for rewritten in [true, false] {
+            let mut slots = Slots::<4>::new();
+            let mut incident = Incident::new();
+            let index = slots.allocate().unwrap();
+            incident.doubted = 1 << index;
+            slots.at_mut(index).set_active();
+            if rewritten {
+                slots.at_mut(index).mark_rewritten();
+            }
+            incident.forget_ended(&slots);
+            assert_eq!(incident.is_in_doubt(), rewritten);
+            slots.end_with(index, Err(Error::Silent));
+            incident.forget_ended(&slots);
+            assert!(!incident.is_in_doubt());
         }
     }
 }

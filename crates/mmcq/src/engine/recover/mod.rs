@@ -30,7 +30,7 @@ use super::extras::Memory;
 use super::lane::{Failure, Lane};
 use super::phases::{Recovery, Stage};
 use super::record::Record;
-use super::slot::{NONE, Slots, State, bits};
+use super::slot::{NONE, Slots};
 use super::supervisor::Supervisor;
 use super::timers::{Timers, later};
 use super::{BLOCK_BYTES, Count, Engine, Error, Kind};
@@ -164,18 +164,6 @@ impl Incident {
     /// Returns whether a write has to be written once more, or was and its result is not known.
     pub fn is_in_doubt(&self) -> bool {
         self.redo | self.doubted != 0
-    }
-
-    /// Ends the doubt about writes that have ended in another way than by a status.
-    #[cold]
-    pub fn forget_ended<const N: usize>(&mut self, slots: &Slots<N>) {
-        for index in bits(self.doubted & !self.redo) {
-            let slot = slots.at(index);
-            let lives = matches!(slot.state(), State::Queued | State::Active | State::Settling);
-            if !lives || !slot.redone() {
-                self.doubted &= !(1 << index);
-            }
-        }
     }
 
     /// Ends the doubt about these writes: the card's status has shown their result.
@@ -603,31 +591,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.reset(Recovery::All, now_ns);
         }
         self.recover_lost_card(now_ns);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Tests a rewritten write that ends in another way than by a status: nothing is in doubt any
-    /// more, also when its slot has another write.
-    #[test]
-    fn a_write_that_has_ended_is_not_in_doubt() {
-        for rewritten in [true, false] {
-            let mut slots = Slots::<4>::new();
-            let mut incident = Incident::new();
-            let index = slots.allocate().unwrap();
-            incident.doubted = 1 << index;
-            slots.at_mut(index).set_active();
-            if rewritten {
-                slots.at_mut(index).mark_rewritten();
-            }
-            incident.forget_ended(&slots);
-            assert_eq!(incident.is_in_doubt(), rewritten);
-            slots.end_with(index, Err(Error::Silent));
-            incident.forget_ended(&slots);
-            assert!(!incident.is_in_doubt());
-        }
     }
 }
