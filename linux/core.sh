@@ -32,9 +32,10 @@ fi
 export RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=yes -Cforce-unwind-tables=no -Zplt=yes -Zcf-protection=branch $tables $guards"
 own='memcpy|memmove|memset|memcmp|strlen|mmcq_panic|__x86_return_thunk|__x86_indirect_thunk_r[a-z0-9]+'
 # A kernel with KASAN looks at each access to memory, also of this part: by calls, at any size, and not at the stack, whose frames would grow.
-if [ -n "${KASAN_OFFSET:-}" ]; then
+offset=$(sed -n 's/^CONFIG_KASAN_SHADOW_OFFSET=//p' "${KERNEL:-}/include/config/auto.conf" 2>/dev/null || true)
+if [ -n "$offset" ]; then
   RUSTFLAGS+=" -Cforce-frame-pointers=yes -Zsanitizer=kernel-address -Zsanitizer-recover=kernel-address"
-  for option in mapping-offset="$KASAN_OFFSET" instrumentation-with-call-threshold=0 stack=0 globals=0; do RUSTFLAGS+=" -Cllvm-args=-asan-$option"; done
+  for option in mapping-offset="$offset" instrumentation-with-call-threshold=0 stack=0 globals=0; do RUSTFLAGS+=" -Cllvm-args=-asan-$option"; done
   CARGO_TARGET_DIR+=-kasan
   own+='|__asan_(load|store)(1|2|4|8|16|N)_noabort|__asan_handle_no_return'
 fi
