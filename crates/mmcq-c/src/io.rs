@@ -72,16 +72,23 @@ pub(crate) fn functions(host: u32) -> Option<&'static Functions> {
 }
 
 impl Functions {
+    /// Makes the handles of a card. A handle takes the lock when it is made, so this is called
+    /// without it.
     fn put(&self, card: &IoCard, stack: &'static Stack, found_by: u32) {
+        // From here on no call puts a handle of the earlier card back.
+        stack.with(|_| self.found_by.set(0));
         let mut there = 0;
         for (number, handle) in (1..).zip(&self.handles) {
             let function = Function::new(stack, card, number).ok();
             there |= u8::from(function.is_some()) << number;
-            handle.set(function.into());
+            stack.with(|_| handle.set(function.into()));
         }
-        self.there.set(there);
-        self.interrupt.set(Held::Value(CardInterrupt::new(stack, card)));
-        self.found_by.set(found_by);
+        let interrupt = CardInterrupt::new(stack, card);
+        stack.with(|_| {
+            self.there.set(there);
+            self.interrupt.set(Held::Value(interrupt));
+            self.found_by.set(found_by);
+        });
     }
 
     /// Takes a function's handle; for function 0 takes any free handle.
@@ -160,12 +167,13 @@ pub unsafe extern "C" fn mmcq_io_bring_up(host: u32, card: *mut mmcq_io_card) ->
     stack.with(|_| place.begin_bring_up());
     let future = card::bring_up_io(stack, scratch, card::Options::DEFAULT);
     let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
-    stack.with(|_| {
+    let found_by = stack.with(|_| {
         place.set_card(result.as_ref().ok().and_then(|found| found.memory));
-        if let Ok(found) = &result {
-            functions.put(found, stack, place.bring_ups());
-        }
+        place.bring_ups()
     });
+    if let Ok(found) = &result {
+        functions.put(found, stack, found_by);
+    }
     place.return_scratch(stack, scratch);
     place.events(stack, platform);
     match result {
