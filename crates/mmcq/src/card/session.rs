@@ -329,7 +329,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 match self.status_of(command::send_status(self.rca)).await {
                     Ok(status) if status.r1().current_state() != State::Prg => return Ok(()),
-                    Err(Failed) if !self.asks_again(&mut missed) => return Err(Failed),
+                    Err(Failed) if !B::Profile::RECOVERS || !self.asks_again(&mut missed) => return Err(Failed),
                     Ok(_) | Err(Failed) => {}
                 }
             }
@@ -344,7 +344,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     pub fn asks_again(&self, missed: &mut u8) -> bool {
         *missed = missed.saturating_add(1);
         let on_bus = matches!(self.error, Error::Host(fault) if fault.cause != Cause::Gone);
-        B::Profile::RECOVERS && on_bus && *missed <= MISSED_MAX
+        on_bus && *missed <= MISSED_MAX
     }
 
     /// Returns whether the card holds DAT0 low, or shows busy in the way of its bus.
