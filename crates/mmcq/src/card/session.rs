@@ -329,7 +329,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 match self.status_of(command::send_status(self.rca)).await {
                     Ok(status) if status.r1().current_state() != State::Prg => return Ok(()),
-                    Err(Failed) if !B::Profile::RECOVERS || !self.asks_again(&mut missed) => return Err(Failed),
+                    Err(Failed) if !B::Profile::RECOVERS || !self.asks_again(&mut missed) => {
+                        return Err(Failed);
+                    }
                     Ok(_) | Err(Failed) => {}
                 }
             }
