@@ -54,7 +54,7 @@
 //!    stream (its last two requests each began where the one before ended) that gains by idling.
 //!    Then turns of one request are equally fair, and bounds 1 and 2 hold unchanged. A stream gains
 //!    if its next read, and the wait for it, take less time than a read elsewhere; both times are
-//!    measured ([`gain`]).
+//!    measured.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
