@@ -114,9 +114,16 @@ impl Stack {
             None => "fifo".to_owned(),
             Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
             Some(other) => {
-                let known = "\"fifo\", \"deadline\" or \"fair\", which are our engine's. The settings of Linux \
-                             have mq-deadline; BFQ itself runs in mmcq guest --scheduler bfq";
-                return Err(error(&place("stack.scheduler"), &other, known));
+                let known = "\"fifo\", \"deadline\" or \"fair\"";
+                let linux = ["none", "mq-deadline", "kyber", "bfq"];
+                let expected = match other.as_str().is_some_and(|name| linux.contains(&name)) {
+                    true => &format!(
+                        "{known}, which are our engine's. The settings of Linux have mq-deadline; any \
+                         scheduler of Linux runs in mmcq guest --scheduler"
+                    ),
+                    false => known,
+                };
+                return Err(error(&place("stack.scheduler"), &other, expected));
             }
         };
         let weights = match table.remove("weights") {
@@ -222,6 +229,7 @@ mod tests {
             fault(&["stack.scheduler=fare"]),
             "platform hsq-sprd: stack.scheduler: \"fare\"; expected \"fifo\", \"deadline\" or \"fair\""
         );
+        assert!(fault(&["stack.scheduler=bfq"]).contains("mmcq guest --scheduler"));
         assert_eq!(
             fault(&["stack.scheduler=fair", "stack.weights=[1, 0]"]),
             "platform hsq-sprd: stack.weights[1]: 0; expected 1 to 1000"
