@@ -105,9 +105,9 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         clock_hz = emmc_bus::go_to(session, &bounds, timing, width, strength, switch_ns).await?;
     }
 
-    let mut cache_on = options.cache && offered.cache_bytes > 0;
-    if cache_on {
-        cache_on = optional_switch(session, field::CACHE_CTRL, switch_ns).await?;
+    let mut switched = options.cache && offered.cache_bytes > 0;
+    if switched {
+        switched = optional_switch(session, field::CACHE_CTRL, switch_ns).await?;
     }
     if B::Profile::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
         // A device that refuses to report exception events works without them.
@@ -115,6 +115,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     }
     // Read EXT_CSD again after the changes; the caller finds it in the scratch memory.
     let last = Offered::read(session).await?;
+    // A refusal is no proof that the cache is off: the register says it.
+    let cache_on = switched || last.cache_on;
     let small = csd.blocks().unwrap_or(0);
     let sector_access = ocr.emmc_access() == Some(AddressUnit::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
@@ -145,6 +147,7 @@ pub(super) struct Offered {
     revision: u8,
     sectors: u64,
     cache_bytes: u64,
+    cache_on: bool,
     pub switch_ns: u64,
     high_capacity_erase: bool,
     partition_config: u8,
@@ -184,6 +187,7 @@ impl Offered {
             revision: ext.ext_csd_rev(),
             sectors: ext.capacity_bytes() / 512,
             cache_bytes: ext.cache_bytes(),
+            cache_on: ext.cache_ctrl() & 1 != 0,
             switch_ns: ext.generic_cmd6_time_ns().max(limits::SWITCH_NS),
             high_capacity_erase: ext.hc_erase_group_bytes().is_some(),
             partition_config: ext.partition_config(),
