@@ -37,9 +37,9 @@ fi
 # That one flush serves all who wait has 900 bytes in `kept`, and 32 of memory (a bit for each of 256 clients); that what is owed to a card that has gone is told, 60; that cards of twelve more
 # public reports come up and are written, 30 to 60, by SPI 260 (CMD59 again, busy after CMD55, a clock after CS), and 800 in `kept`.
 # That the parts of the engine get what they read as arguments, and not the whole engine, has 230 to 350: several addresses go where one went.
-# That the error of an automatic command is read before its bit is cleared has 90 with an SDHCI, and that a card may refuse what is optional 60.
+# That the error of an automatic command is read before its bit is cleared has 90 with an SDHCI, and that an eMMC may refuse what is optional 100.
 # That pieces of a long write have a status of their own, that a flush of an erase is no erase, that a lost CMD13 is asked again: 650 in `kept`.
-limit_reader=${LIMIT_READER:-40360}
+limit_reader=${LIMIT_READER:-40400}
 limit_sd_reader=${LIMIT_SD_READER:-34450}
 limit_spi_reader=${LIMIT_SPI_READER:-36220}
 limit_transfer=${LIMIT_TRANSFER:-25970}
