@@ -90,12 +90,10 @@ truncate -s 128M "$work/card"
 # Boot areas of 1 MiB, RPMB of 128 KiB, and a user area of 64 MiB: so they lie in the image.
 truncate -s $((2 * 1024 + 128 + 64 * 1024))K "$work/emmc"
 drive() { echo "-drive id=$1,if=none,format=raw,cache=unsafe,file=$work/$1"; }
-# More work than processors, or a slow kernel: times are not judged then.
-busy=$(awk -v cores="$(nproc)" -v linux="${LINUX:-}" '{ print ($1 > 1.5 * cores || linux == "debug" ? 1 : 0) }' /proc/loadavg)
 # A card goes to the first controller that has none.
 # shellcheck disable=SC2046 # Several words.
 timeout "${TIMEOUT_S:-$limit_s}" target/judges/qemu11/qemu-system-x86_64 -M q35 -accel tcg -m $memory -smp 2 -cpu qemu64 -nodefaults -display none -no-reboot \
-  -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests busy=$busy part=${PART:-all} $more ${APPEND:-}" \
+  -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests part=${PART:-all} $more ${APPEND:-}" \
   "${devices[@]}" $(drive card) $(drive emmc) -device sdhci-pci -device sd-card,drive=card \
   -device sdhci-pci -device emmc,drive=emmc,boot-partition-size=1048576,rpmb-partition-size=131072 \
   -device sdhci-pci | tee "$work/said"
