@@ -61,16 +61,7 @@ impl<H> Charged<H> {
 // SAFETY: all calls go to the driver inside, in the same order and with the same segments.
 
 unsafe impl<H: Host> Host for Charged<H> {
-    const CONTINUES: bool = H::CONTINUES;
-    const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
-    const CONTINUES_BY_REQUEST: bool = H::CONTINUES_BY_REQUEST;
-    const ONE_LINE: bool = H::ONE_LINE;
-    const CONCURRENT: bool = H::CONCURRENT;
-    const CARD_IRQ: bool = H::CARD_IRQ;
-    const WAKES: bool = H::WAKES;
-    const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
-    const EARLY_R1: bool = H::EARLY_R1;
-
+    mmcq::forward_host!(const H);
     mmcq::forward_host!(self.inner => caps goes_on_with is_prompt ack_concurrent abort_concurrent interrupt_lost
         command_hangs set_bus isolate dat0_busy dat_levels present retune_ns supply_ma
         write_protected take_waker card_irq);

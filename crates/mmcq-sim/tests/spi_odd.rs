@@ -1,7 +1,7 @@
 //! Tests of cards on an SPI bus as users have them: faults that public reports describe with other
 //! stacks, tried on this one.
 
-use crate::spi_stack::Rig;
+use crate::spi_rig::Rig;
 use mmcq::block::BlockDevice;
 use mmcq::engine::RecoveryStep;
 use mmcq_sim::faults::{Plan, Point, Strike};

@@ -44,16 +44,7 @@ impl<H: Host> Meddled<H> {
 // SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged. The
 // further calls are those that the contract of `Host` allows at any time.
 unsafe impl<H: Host> Host for Meddled<H> {
-    const CONTINUES: bool = H::CONTINUES;
-    const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
-    const CONTINUES_BY_REQUEST: bool = H::CONTINUES_BY_REQUEST;
-    const ONE_LINE: bool = H::ONE_LINE;
-    const CONCURRENT: bool = H::CONCURRENT;
-    const CARD_IRQ: bool = H::CARD_IRQ;
-    const WAKES: bool = H::WAKES;
-    const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
-    const EARLY_R1: bool = H::EARLY_R1;
-
+    mmcq::forward_host!(const H);
     mmcq::forward_host!(self.host => caps goes_on_with is_prompt map unmap start_concurrent ack_concurrent
         abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy dat_levels retune_ns
         supply_ma take_waker card_irq queue chain present write_protected);

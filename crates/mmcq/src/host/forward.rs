@@ -6,7 +6,7 @@
 /// the compiler does not warn. So list all forwarded methods in one call of the macro.
 /// `forward_host!(self.inner => ..)` names a field. `forward_host!(driver! => ..)` names a macro
 /// that is called as `driver!(self, inner => inner.method(..))`, and selects one of several
-/// drivers.
+/// drivers. `forward_host!(const H)` makes all constants those of the driver `H`.
 ///
 /// # Examples
 /// ```
@@ -20,8 +20,7 @@
 ///
 /// // SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged.
 /// unsafe impl<H: Host> Host for Counted<H> {
-///     const CARD_IRQ: bool = H::CARD_IRQ;
-///
+///     mmcq::forward_host!(const H);
 ///     mmcq::forward_host!(self.inner => caps map unmap ack set_bus isolate dat0_busy dat_levels
 ///         present retune_ns supply_ma write_protected take_waker card_irq);
 ///
@@ -33,6 +32,17 @@
 /// ```
 #[macro_export]
 macro_rules! forward_host {
+    (const $host:ty) => {
+        const CONTINUES: bool = <$host as $crate::host::Host>::CONTINUES;
+        const ALWAYS_CONTINUES: bool = <$host as $crate::host::Host>::ALWAYS_CONTINUES;
+        const CONTINUES_BY_REQUEST: bool = <$host as $crate::host::Host>::CONTINUES_BY_REQUEST;
+        const CONCURRENT: bool = <$host as $crate::host::Host>::CONCURRENT;
+        const EARLY_R1: bool = <$host as $crate::host::Host>::EARLY_R1;
+        const CARD_IRQ: bool = <$host as $crate::host::Host>::CARD_IRQ;
+        const ONE_LINE: bool = <$host as $crate::host::Host>::ONE_LINE;
+        const WAKES: bool = <$host as $crate::host::Host>::WAKES;
+        const DEFERS_BY_REQUEST: bool = <$host as $crate::host::Host>::DEFERS_BY_REQUEST;
+    };
     (self.$inner:ident => $($method:ident)*) => {
         $($crate::forward_host!(@$method [$inner]);)*
     };

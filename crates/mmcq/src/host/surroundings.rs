@@ -242,16 +242,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
 // SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged. An
 // operation on the bus is `Done` no earlier than the driver's own part of it.
 unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
-    const CONTINUES: bool = H::CONTINUES;
-    const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
-    const CONTINUES_BY_REQUEST: bool = H::CONTINUES_BY_REQUEST;
-    const ONE_LINE: bool = H::ONE_LINE;
-    const CONCURRENT: bool = H::CONCURRENT;
-    const CARD_IRQ: bool = H::CARD_IRQ;
-    const WAKES: bool = H::WAKES;
-    const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
-    const EARLY_R1: bool = H::EARLY_R1;
-
+    crate::forward_host!(const H);
     crate::forward_host!(self.host => caps goes_on_with is_prompt map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy
         dat_levels retune_ns supply_ma take_waker card_irq queue chain);
