@@ -1,7 +1,7 @@
 //! Tests options of fio in random combinations of three or more: `mmcq run` against fio itself on
 //! the same card.
 
-use crate::watchdog;
+use crate::{cases, watchdog};
 use mmcq_sim::world::Stream;
 use std::path::Path;
 use std::process::Command;
@@ -58,7 +58,7 @@ fn figures(report: &serde_json::Value) -> ([u64; 4], u64) {
 fn pairs_of_options_are_what_fio_makes_of_them() {
     let mut luck = Stream::new(1, "pairs");
     let mut worst: f64 = 0.0;
-    for _ in 0..24 {
+    for _ in 0..cases::rounds(3, 24) {
         let mut words = Vec::new();
         for (nth, axis) in AXES.iter().enumerate() {
             // The first three lists always contribute an option, each other list in half of the

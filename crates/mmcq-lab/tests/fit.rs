@@ -409,6 +409,7 @@ fn hs200(card: &str, other: &str) -> Fit {
 }
 
 #[test]
+#[ignore = "two fits: half a minute"]
 fn a_card_that_reads_ahead_meets_both_figures_and_one_that_cannot_says_so() {
     let ahead = hs200("emmc-cache", "prefetch_us");
     assert!(ahead.fitted.iter().all(|held| held.error().abs() < 0.03), "{}", ahead.text());

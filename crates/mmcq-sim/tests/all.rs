@@ -2,6 +2,7 @@
 //! build time. Tests that are programs of their own are listed in `Cargo.toml`. `cargo test -p
 //! mmcq-sim --test all NAME` runs the tests with NAME in their path.
 
+mod cases;
 #[allow(dead_code, reason = "the laboratory looks for circles")]
 #[path = "../../mmcq/tests/support/imports.rs"]
 mod imports;
@@ -59,6 +60,7 @@ mod spi_shared;
 mod spi_stack;
 mod stack;
 mod stm32_sdmmc;
+
 mod task_queue;
 mod told;
 mod upkeep;

@@ -2,7 +2,7 @@
 //! a request may get an error, but none waits for ever, and the controller never accesses memory
 //! that was taken back.
 
-use crate::machine;
+use crate::{cases, machine};
 use machine::{Rig, buffer};
 use mmcq::card;
 use mmcq::host::sdhci;
@@ -63,9 +63,8 @@ fn no_strike_hangs_the_stack_or_lets_dma_go_astray() {
         if !ours(point) {
             continue;
         }
-        let hits: usize = [(1, false), (4, false), (1, true), (9, true)]
+        let hits: usize = cases::some(2, [(1, false), (4, false), (1, true), (9, true)])
             .map(|(nth, load)| run(injection, nth, load))
-            .iter()
             .sum();
         assert!(hits > 0, "{} never struck", injection.name);
         tried += 1;

@@ -2,7 +2,7 @@
 //! layouts: bring-up, mixed loads, data by the CPU, faults, a clock unit that is missing. The
 //! driver was written independently of the model.
 
-use crate::timed;
+use crate::{cases, timed};
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card as Found, Options};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId, Stats};
@@ -335,7 +335,7 @@ fn mixed_loads_bring_what_was_written() {
                 continue;
             }
             let (rig, found) = Rig::<L>::up(card, model);
-            rig.mixed(found.params.sectors / 2, 300);
+            rig.mixed(found.params.sectors / 2, cases::rounds(3, 300));
             rig.checked();
             let stats = rig.stack.with(|engine| *engine.stats());
             assert_eq!(stats.faults, if card == "sdsc-1g" { 2 } else { stats.faults }, "{stats:?}");
@@ -363,7 +363,7 @@ fn short_data_go_by_the_cpu() {
 #[test]
 fn faults_are_recovered_from() {
     fn test<L: MshcLayout>(model: MshcConfig) {
-        for (point, strike) in [
+        let strikes = [
             (Point::Command, Strike::Lost),
             (Point::Response, Strike::Lost),
             (Point::Response, Strike::Crc),
@@ -381,8 +381,9 @@ fn faults_are_recovered_from() {
             (Point::Interrupt, Strike::Lost),
             (Point::Dma, Strike::Fail),
             (Point::Dma, Strike::Never),
-        ] {
-            for nth in [3, 20, 41] {
+        ];
+        for (turn, (point, strike)) in strikes.into_iter().enumerate() {
+            for &nth in cases::one_of(turn, &[3, 20, 41]) {
                 let (rig, found) = Rig::<L>::up("sdsc-1g", model);
                 let faults = Faults::new(Plan::none().shot(point, nth, strike));
                 rig.model.borrow_mut().set_faults(faults.clone());

@@ -2,7 +2,7 @@
 //! lock, the policy and the wakers call every public function of their own stack. Data and answers
 //! must still be right.
 
-use crate::timed;
+use crate::{cases, timed};
 use mmcq::advance::{Costs, WaitStrategy};
 use mmcq::block::BlockDevice;
 use mmcq::card;
@@ -330,7 +330,9 @@ impl Rig {
 #[test]
 fn what_a_real_driver_calls_may_come_back_in_by_every_public_function() {
     for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
-        for &way in WAYS {
+        // One of the three ways to move data has all calls, each other one a share.
+        let share = if transfer == TransferMode::Adma2 { 1 } else { 3 };
+        for &way in cases::some(share, WAYS) {
             let rig = Rig::new(transfer);
             let stack = rig.stack;
             // The calls need the ID of some request; which one does not matter.

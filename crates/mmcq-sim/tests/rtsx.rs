@@ -1,7 +1,7 @@
 //! Tests of the whole stack on the model of Realtek's reader, whose driver was written
 //! independently of the model: bring-up, streams, and a power cut in the middle of a stream.
 
-use crate::timed;
+use crate::{cases, timed};
 use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::card::quirk::{Quirk, Quirks};
@@ -107,7 +107,7 @@ fn mixed_loads_bring_what_was_written() {
         }
         let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
         let (mut at, mut depth, mut write) = (0, 1, false);
-        for round in 0..400u64 {
+        for round in 0..cases::rounds(3, 400) {
             if below(6) == 0 {
                 (at, depth, write) = (below(WINDOW), 1 + below(12) as usize, below(2) == 0);
             }
@@ -140,7 +140,7 @@ fn mixed_loads_bring_what_was_written() {
         }
         rig.drive(BlockDevice::new(&rig.stack).flush()).unwrap();
         let stats = rig.stack.with(|engine| *engine.stats());
-        assert_eq!(stats.continued > 50, continues && !close_always && !lies, "{stats:?}");
+        assert_eq!(stats.continued > cases::rounds(3, 50), continues && !close_always && !lies, "{stats:?}");
         assert_eq!(stats.not_continued, if lies { 2 } else { 0 });
         assert_eq!(rig.stack.with(|engine| engine.take_continue_lost()), lies);
         if !lies {

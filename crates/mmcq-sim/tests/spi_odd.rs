@@ -1,6 +1,7 @@
 //! Tests of cards on an SPI bus as users have them: faults that public reports describe with other
 //! stacks, tried on this one.
 
+use crate::cases;
 use crate::spi_rig::Rig;
 use mmcq::block::BlockDevice;
 use mmcq::engine::RecoveryStep;
@@ -88,7 +89,7 @@ fn a_card_that_sees_chip_select_with_a_clock() {
     // One clock too many or too few causes no more restarts than with other cards.
     let restarts = |deselect_by_clock| {
         let mut restarts = 0;
-        for nth in (1..1_500).step_by(23) {
+        for nth in cases::some(4, (1..1_500).step_by(23)) {
             for clocks in [1, -1, 3] {
                 let rig = Rig::new("sdhc-16g-hs", Habits { deselect_by_clock, ..Habits::USUAL });
                 let found = rig.bring_up().unwrap();

@@ -13,6 +13,7 @@ use mmcq_torture::sweep::kinds;
 use mmcq_torture::workloads::{NAMES, VISITS, workload};
 use mmcq_torture::{aimed, corners, exhaustive, hosts, presence, queue_sweep, queues};
 use std::path::Path;
+use std::sync::OnceLock;
 
 const WISHES: Wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 120, cards: CARDS.len(), card: None };
 
@@ -439,6 +440,12 @@ fn every_entry_has_a_proof_and_every_test_exists() {
     }
 }
 
+/// Returns the results of the campaigns that the page names. They run once for all tests.
+pub fn tried() -> &'static Tried {
+    static TRIED: OnceLock<Tried> = OnceLock::new();
+    TRIED.get_or_init(|| Tried::run(2, &|_| {}))
+}
+
 fn page_as_it_is() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FAILURES.md");
     std::fs::read_to_string(path).unwrap()
@@ -459,9 +466,9 @@ fn the_page_has_its_introduction_and_every_row() {
 #[test]
 fn the_page_is_up_to_date() {
     let page = page_as_it_is();
-    let tried = Tried::run(2, &|_| {});
+    let tried = tried();
     assert_eq!(tried.broken(), []);
-    let made = catalogue::page(&tried);
+    let made = catalogue::page(tried);
     let again = "the page says something else; run mmcq torture --catalogue --write docs/FAILURES.md";
     for (there, new) in page.lines().zip(made.lines()) {
         assert_eq!(there, new, "{again}");
