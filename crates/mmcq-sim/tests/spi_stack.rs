@@ -2,10 +2,11 @@
 
 use mmcq::block::BlockDevice;
 use mmcq::card;
-use mmcq::engine::{DmaBuf, Erase, Kind, Request};
+use mmcq::engine::{DmaBuf, Erase, Error, Kind, Request};
 use mmcq_sim::card::CardProfile;
 use mmcq_sim::cards;
 use mmcq_sim::faults::{Plan, Point, Strike};
+use mmcq_sim::slot::Controller;
 use mmcq_sim::spi::Habits;
 
 use crate::cases;

@@ -11,6 +11,7 @@ use super::bus::Bus;
 use super::record::Record;
 use super::slot::NONE;
 use super::supervisor::Supervisor;
+use super::switched::Mode;
 use super::timers::{NEVER, Timers};
 use super::{Count, Engine, ServiceRequest};
 use crate::host::Host;
@@ -49,6 +50,8 @@ pub(super) struct Upkeep {
     rest_after_ns: u64,
     /// The time from which the pause before a rest is counted.
     rest_from_ns: u64,
+    /// The card's mode after its last initialisation.
+    mode: Option<Mode>,
 }
 
 impl Upkeep {
@@ -67,11 +70,23 @@ impl Upkeep {
             tune_soon: false,
             rest_after_ns: NEVER,
             rest_from_ns: 0,
+            mode: None,
         }
+    }
+
+    /// Returns the card's mode after its last initialisation; `None`: no supervisor knows it.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+
+    /// Notes the card's mode, for the next supervisor.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = Some(mode);
     }
 
     /// Clears what was planned: another card may be in the slot, with other tunings and exceptions.
     pub fn forget(&mut self) {
+        self.mode = None;
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
 
