@@ -570,6 +570,9 @@ impl JobState {
         self.end_phase(self.last_ns);
         self.stats.cpu = cpu;
         self.stats.job_runtime_ns = self.last_ns.saturating_sub(self.started_ns);
+        if let Some(logs) = &mut self.logs {
+            logs.end(self.stats.job_runtime_ns);
+        }
         self.stats.clone()
     }
 }
