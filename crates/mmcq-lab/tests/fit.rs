@@ -17,6 +17,7 @@ fn bench(platform: &str, card: Option<&str>, changes: &[&str], ios: u64) -> Benc
         seed: 1,
         changes: changes.iter().map(|change| (*change).to_owned()).collect(),
         ios,
+        only_ios: false,
         threads: 2,
     }
 }

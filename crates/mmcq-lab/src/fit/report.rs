@@ -118,6 +118,8 @@ pub struct Held {
     pub weight: f64,
     /// Reason why the model cannot be as fast as measured; `None`: no reason is known.
     pub cannot: Option<&'static str>,
+    /// Number of bytes that the model's run transfers, if the job was longer on the board.
+    pub cut_to: Option<u64>,
 }
 
 impl Held {
@@ -130,15 +132,15 @@ impl Held {
             model,
             weight,
             cannot: None,
+            cut_to: None,
         }
     }
 
-    fn note(&self) -> &'static str {
-        match self.cannot {
-            Some(why) => why,
-            None if self.weight < ODD => "does not go with the others",
-            None => "",
-        }
+    fn note(&self) -> String {
+        let odd = (self.weight < ODD).then_some("does not go with the others");
+        let cut = self.cut_to.map(|bytes| format!("cut to {} MiB", bytes.div_ceil(1 << 20)));
+        let notes: Vec<String> = self.cannot.or(odd).map(str::to_owned).into_iter().chain(cut).collect();
+        notes.join("; ")
     }
 
     /// Returns the relative error of the model; above 0 if the model's value is larger than the
@@ -292,6 +294,7 @@ impl Fit {
                 "error": held.error(),
                 "weight": held.weight,
                 "model_cannot": held.cannot,
+                "cut_to_bytes": held.cut_to,
             })
         };
         json!({
