@@ -27,6 +27,7 @@ mod fio_pairs;
 mod fio_reports;
 mod fio_run;
 mod fit;
+mod fit_runs;
 mod folders;
 mod fuzz_platform;
 mod gain;
