@@ -88,7 +88,7 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
     });
     let mut figures = vec![
         ("this run".to_owned(), format!("{:.2} MiB/s", mib_per_s(c))),
-        ("bus and card allow".to_owned(), format!("{:.2} MiB/s", why.limit_mib_per_s())),
+        (format!("{} allow", allowing(compared)), format!("{:.2} MiB/s", why.limit_mib_per_s())),
         ("share of that".to_owned(), format!("{:.1} %", why.share_percent())),
     ];
     figures.extend(times.flatten());
@@ -153,6 +153,11 @@ fn name(one: &Measured) -> String {
     one.setting.name().to_owned()
 }
 
+/// Returns what allows the rate of the limit: with a pace of its own, the load does too.
+fn allowing(compared: &Compared) -> &'static str {
+    compared.why.pace_percent().map_or("bus and card", |_| "bus, card and the load's own pace")
+}
+
 fn rates(compared: &Compared) -> Result<Markup, String> {
     let limit = compared.why.limit_mib_per_s();
     let colour = |one: &Measured| match one.setting {
@@ -171,11 +176,15 @@ fn rates(compared: &Compared) -> Result<Markup, String> {
     Ok(html! {
         h2 { "How fast, and how fast it could be" }
         p {
-            "The same load under other software, on the same board and card. The line is what bus and card "
-            "allow if software took no time."
+            "The same load under other software, on the same board and card. The line is what "
+            (allowing(compared)) " allow if software took no time."
+            @if let Some(share) = compared.why.pace_percent() {
+                " It says nothing of what the card can do: the load itself leaves the bus without work for "
+                (format!("{share:.1}")) " % of the time."
+            }
         }
         div.pair {
-            (frame::figure(&svg, &format!("Blue: this page's setting. Line: the limit of bus and card, {limit:.2} MiB/s.")))
+            (frame::figure(&svg, &format!("Blue: this page's setting. Line: the limit of {}, {limit:.2} MiB/s.", allowing(compared))))
             @if !compared.refused.is_empty() {
                 div {
                     p { "Not run:" }
