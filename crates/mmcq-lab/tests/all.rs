@@ -39,6 +39,7 @@ mod linux_requests;
 #[cfg(target_os = "linux")]
 mod literal;
 mod never;
+mod noted;
 mod page;
 #[cfg(target_os = "linux")]
 mod programs;
