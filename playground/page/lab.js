@@ -23,17 +23,18 @@ export async function laboratory(compiled) {
   };
 }
 
-// fio's options of a load, and more of them as they are. A run has 0.2 s of virtual time.
+// fio's options of a load, and more of them as they are. A run has 0.2 s of virtual time; its jobs are reported together, since a
+// percentile of several jobs is none of one of them.
 export function options(load) {
   const more = load.more ?? [];
   const key = (option) => option.split('=')[0];
   const own = ['--name=play', `--rw=${load.rw}`, `--bs=${load.bs}`, `--size=${load.size}`, `--iodepth=${load.depth}`,
-    `--numjobs=${load.jobs}`, '--direct=1', '--ioengine=libaio', '--runtime=200ms', '--time_based'];
+    `--numjobs=${load.jobs}`, '--direct=1', '--ioengine=libaio', '--runtime=200ms', '--time_based', '--group_reporting'];
   return [...own.filter((option) => !more.some((other) => key(other) === key(option))), ...more];
 }
 
-// Rate of all jobs together, over the time of the run, and what the limit allows this run; latencies of both directions. A percentile of
-// fio's is the upper end of a bucket, which may be above the longest time.
+// Rate of all jobs together, over the time of the run, and what the limit allows this run; latencies of all jobs: the mean of both
+// directions, and the 99 % of the slower one. A percentile of fio's is the middle of a bucket, which may be above the longest time.
 export function figures({ run, allowed_mib_s: allowed }) {
   const report = JSON.parse(run);
   const { bytes, elapsed_ns: elapsed } = report.mmcq.counters;

@@ -99,8 +99,12 @@ async function knobs() {
     slider.setAttribute('aria-label', `${words}, ${param.unit}`);
     slider.setAttribute('aria-valuetext', `${value} ${param.unit}`);
     slider.addEventListener('input', () => {
-      for (const each of [key, ...(TOGETHER[key] ?? [])]) moved.set(each, String(Number(Number(slider.value).toFixed(1))));
-      number.textContent = `${moved.get(key)} ${param.unit}`;
+      const text = String(Number(Number(slider.value).toFixed(1)));
+      for (const each of [key, ...(TOGETHER[key] ?? [])]) {
+        // A knob that is put back changes nothing, nor does what moved with it.
+        if (text === String(Number(param.value.toFixed(1)))) moved.delete(each); else moved.set(each, text);
+      }
+      number.textContent = `${moved.get(key) ?? param.value} ${param.unit}`;
       slider.setAttribute('aria-valuetext', number.textContent);
     });
     label.append(number, element('small', ` ${key}`), slider);

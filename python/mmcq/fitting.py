@@ -59,7 +59,7 @@ def fit(
     free: Sequence[str] = (),
     percentiles: Sequence[float] = (),
     noise: float = 0.02,
-    ios: int = 3000,
+    ios: int | None = None,
     jobs: int | None = None,
     platform: str | os.PathLike[str] | Platform = DEFAULT,
     card: str | os.PathLike[str] | Card | None = None,
@@ -71,7 +71,8 @@ def fit(
 
     `free` are keys of `params()`, with `*` at the end for all that begin so, and `=LEAST..MOST` for
     other bounds; without any, the times and rates of the card. `noise` is the standard deviation of a
-    figure, as a share.
+    figure, as a share. `ios` is the largest number of requests of a job in the model; without it, 3000,
+    and no more bytes than 32 MiB or twice what the card's caches hold.
     """
     board, slot, changes = scene(platform, card, set)
     figures = {
@@ -83,7 +84,7 @@ def fit(
     how = {
         "free": list(free),
         "noise": noise,
-        "ios": whole("ios", ios),
+        "ios": None if ios is None else whole("ios", ios),
         "jobs": None if jobs is None else whole("jobs", jobs, 1),
     }
     seed = whole("seed", seed)

@@ -20,7 +20,7 @@ class Report(Dict[str, Any]):
     """A run's report: fio's JSON, and what the laboratory adds under "mmcq"."""
 
     def rows(self) -> pandas.DataFrame:
-        """Job and direction: rates and latencies, as a frame.
+        """Job and direction (`sync`: the flushes): rates and latencies, as a frame.
 
         `mib_s` is over the job's own time, so the jobs' sum may be above `run_mib_s`: the rate of
         all jobs over the time of the run, as `mib_per_s()` says it.
@@ -31,7 +31,8 @@ class Report(Dict[str, Any]):
 
         def row(job: Mapping[str, Any], direction: str) -> dict[str, Any]:
             one = job[direction]
-            latency, completion = one["lat_ns"], one.get("clat_ns", {})
+            # A flush has no data, and its whole time is that of its completion.
+            latency, completion = one["lat_ns"], one.get("clat_ns", one["lat_ns"])
             percentiles, longest = completion.get("percentile", {}), completion.get("max", 0)
 
             def within(percent: str) -> float:
@@ -43,8 +44,8 @@ class Report(Dict[str, Any]):
                 "job": job["jobname"],
                 "direction": direction,
                 "ios": one["total_ios"],
-                "mib_s": one["bw_bytes"] / 2**20,
-                "iops": one["iops"],
+                "mib_s": one["bw_bytes"] / 2**20 if "bw_bytes" in one else math.nan,
+                "iops": one.get("iops", math.nan),
                 "lat_mean_us": latency["mean"] / 1e3,
                 "clat_p50_us": within("50.000000"),
                 "clat_p99_us": within("99.000000"),
@@ -53,7 +54,8 @@ class Report(Dict[str, Any]):
                 "run_mib_s": together,
             }
 
-        moved = [(job, d) for job in self["jobs"] for d in ("read", "write", "trim") if job[d]["total_ios"]]
+        ways = ("read", "write", "trim", "sync")
+        moved = [(job, way) for job in self["jobs"] for way in ways if job[way].get("total_ios")]
         return pandas.DataFrame([row(job, direction) for job, direction in moved])
 
     def mib_per_s(self) -> float:
@@ -133,7 +135,7 @@ def why(
 
 
 def _warn(idle: Sequence[str]) -> None:
-    """Warns of changes that made no difference, at the line that called."""
+    """Warns of options, depths and changes that made no difference, at the line that called."""
     for line in idle:
         warnings.warn(line, stacklevel=3)
 

@@ -25,7 +25,7 @@ pub struct Figures {
 pub struct How {
     free: Vec<String>,
     noise: f64,
-    ios: u64,
+    ios: Option<u64>,
     jobs: Option<NonZeroUsize>,
 }
 
@@ -46,8 +46,9 @@ pub fn fit(
     if !(0.0001..=10.0).contains(&how.noise) {
         return Err(input(format!("noise {}: expected a share from 0.0001 to 10", how.noise)).into());
     }
-    if !(100..=10_000_000).contains(&how.ios) {
-        return Err(input(format!("ios {}: expected a whole number from 100 to 10000000", how.ios)).into());
+    let ios = how.ios.unwrap_or(Bench::IOS);
+    if !(100..=10_000_000).contains(&ios) {
+        return Err(input(format!("ios {ios}: expected a whole number from 100 to 10000000")).into());
     }
     crate::heard::heard(py, || {
         let bench = Bench {
@@ -56,7 +57,8 @@ pub fn fit(
             setting: scene.setting,
             seed: scene.seed,
             changes: scene.set,
-            ios: how.ios,
+            ios,
+            only_ios: how.ios.is_some(),
             threads: how.jobs.map_or_else(parallel::cores, usize::from),
         };
         let free = free::free(&bench.platform, bench.card.as_deref(), &bench.of_board(), &how.free)?;

@@ -40,6 +40,11 @@ fn idle(scene: &Scene, file: &JobFile, outcome: &Outcome) -> Vec<String> {
     effects::idle(scene, |changes| scene.load(file, changes), outcome)
 }
 
+/// What is to be warned of: options and depths of jobs without effect, a line each.
+fn notes(loaded: &Loaded) -> Vec<String> {
+    loaded.notes().iter().map(ToString::to_string).collect()
+}
+
 /// Runs jobs: the report, and what is to be warned of.
 #[pyfunction]
 #[pyo3(signature = (job, platform, card, setting, seed, set))]
@@ -57,7 +62,7 @@ fn run(
         let file = job.file()?;
         let loaded = scene.load(&file, &scene.set).map_err(input)?;
         let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;
-        let idle = idle(&scene, &file, &outcome);
+        let idle = [notes(&loaded), idle(&scene, &file, &outcome)].concat();
         Ok((told(&scene, loaded, outcome, Replayed::default()), idle))
     })
     .map_err(PyErr::from)
@@ -86,7 +91,7 @@ fn explain(
             true => Vec::new(),
             false => idle(&scene, &file, &runner::run(&run, None, &mut |_, _| ())?),
         };
-        Ok((why::json_lines(&why), why.conclusion(), idle))
+        Ok((why::json_lines(&why), why.conclusion(), [notes(&loaded), idle].concat()))
     })
     .map_err(|failure: Failure| failure.into())
 }

@@ -90,6 +90,14 @@ def test_rows_have_the_rate_of_the_run_and_no_percentile_above_the_longest():
     assert (rows.clat_p50_us <= rows.clat_max_us).all() and (rows.clat_p99_us <= rows.clat_max_us).all()
 
 
+def test_flushes_are_a_row_of_their_own():
+    job = {**OPTIONS, "rw": "randwrite", "fdatasync": 4}
+    rows = mmcq.run(job, card="emmc-queue").rows()
+    assert list(rows.direction) == ["write", "sync"]
+    flushes = rows[rows.direction == "sync"].iloc[0]
+    assert flushes.ios > 10 and 0 < flushes.clat_p50_us <= flushes.clat_max_us == flushes.lat_max_us
+
+
 def test_a_percentile_that_the_job_leaves_out_is_no_number():
     rows = mmcq.run({**OPTIONS, "percentile_list": "50"}, platform="intel-jsl").rows()
     assert (rows.clat_p50_us > 0).all() and rows.clat_p99_us.isna().all()

@@ -286,7 +286,9 @@ impl Load {
         }
         let again = |changes: &[String]| self.scene.load(&self.file, changes);
         let idle = effects::idle(&self.scene, again, &outcome).into_iter();
-        Ok(Checked { kept, idle: idle.map(|line| format!("{}: {line}", place(self.line))).collect() })
+        let notes = self.loaded.notes().into_iter().map(|note| note.to_string());
+        let idle = notes.chain(idle).map(|line| format!("{}: {line}", place(self.line)));
+        Ok(Checked { kept, idle: idle.collect() })
     }
 
     fn kept(&self, budget: &Budget, measured: f64) -> Kept {

@@ -464,8 +464,8 @@ impl Comparison {
         let top = html! {
             p.soft {
                 "Two simulated runs of a storage load, A: " b { (a) } " and B: " b { (b) } ". Runs have no noise: each "
-                "difference is exact. Figures that are equal are not listed. A percentile is the end of a bucket of "
-                "fio's histogram, up to 3 % wide; a mean has no buckets."
+                "difference is exact. Figures that are equal are not listed. A percentile is the middle of a bucket "
+                "of fio's histogram, within 0.8 % of the time itself; a mean has no buckets."
             }
             section.verdict aria-label="Verdict" {
                 @if let Some(rate) = rate {

@@ -146,7 +146,7 @@ fn lateness(outcome: &Outcome) -> Vec<(&'static str, f64)> {
         return Vec::new();
     }
     let percentiles = late.histogram.percentiles(&[50.0, 99.0]);
-    // The end of a bucket may be above the longest lateness.
+    // The middle of a bucket may be above the longest lateness.
     let max_us = late.ns.max as f64 / 1e3;
     let percentile = |at: usize| percentiles.get(at).map_or(0.0, |us| (*us as f64).min(max_us));
     vec![

@@ -1,6 +1,6 @@
 //! Scene of a run: board, card, stack, seed, and changed values.
 
-use crate::fio::{self, JobFile, ParseError, Worker};
+use crate::fio::{self, JobFile, Note, ParseError, Worker};
 use crate::platform::{JOB, Platform, PlatformError};
 use crate::runner::{self, Setting};
 use clap::Args;
@@ -71,6 +71,14 @@ pub struct Loaded {
     pub workers: Vec<Worker>,
     /// Jobs of the run, after the changes.
     pub file: JobFile,
+}
+
+impl Loaded {
+    /// Returns the notes about options of the jobs that have no effect, and about depths that the
+    /// jobs do not reach.
+    pub fn notes(&self) -> Vec<Note> {
+        self.file.notes.iter().cloned().chain(self.file.capped()).collect()
+    }
 }
 
 impl Scene {

@@ -31,6 +31,7 @@ mod fio_pairs;
 mod fio_reports;
 mod fio_run;
 mod fit;
+mod fit_runs;
 mod folders;
 mod fuzz_platform;
 mod gain;
@@ -42,6 +43,7 @@ mod linux_requests;
 #[cfg(target_os = "linux")]
 mod literal;
 mod never;
+mod noted;
 mod page;
 #[cfg(target_os = "linux")]
 mod programs;

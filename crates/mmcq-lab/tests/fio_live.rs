@@ -172,3 +172,65 @@ fn the_key_list_is_fios() {
         }
     }
 }
+
+/// Runs jobs over files of their own, whose sizes `filesize=` draws.
+#[test]
+fn files_of_their_own_have_the_sizes_that_fio_draws() {
+    if !installed("fio", "fio-3.33") {
+        return;
+    }
+    for options in [
+        "--rw=write --filesize=2m --size=50%",
+        "--rw=write --nrfiles=3 --filesize=16k-64k --size=200k",
+        "--rw=randwrite --nrfiles=5 --filesize=16k-64k",
+        "--rw=write --filesize=100k-300k --size=50% --numjobs=2",
+        "--rw=write --nrfiles=2 --filesize=64k-1m --randseed=77 --numjobs=2",
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |mut command: Command| -> Vec<u64> {
+            let words = ["--output-format=json", "--name=a", "--bs=4k"].into_iter().chain(options.split(' '));
+            let output = command.current_dir(folder.path()).args(words).output().expect("it runs");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{options}: {told}");
+            let text = String::from_utf8(output.stdout).expect("a report");
+            let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let jobs = report["jobs"].as_array().expect("jobs").iter();
+            jobs.map(|job| job["write"]["total_ios"].as_u64().expect("a number")).collect()
+        };
+        let mut ours = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        ours.args(["-q", "run", "--"]);
+        assert_eq!(of(ours), of(Command::new("fio")), "{options}");
+    }
+}
+
+/// Runs two job files in one command, of which the first has defaults.
+#[test]
+fn two_job_files_are_two_groups_as_in_fio() {
+    if !installed("fio", "fio-3.33") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a job file");
+    file("a.fio", "[global]\nbs=8k\nsize=64k\nrw=randread\nioengine=null\n[a]\n");
+    file("b.fio", "[b]\nsize=32k\nioengine=null\n");
+    let entries = |mut command: Command| -> Vec<(String, u64, u64)> {
+        let output = command
+            .current_dir(folder.path())
+            .args(["--output-format=json", "--bs=16k", "a.fio", "b.fio"])
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("a report");
+        let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let jobs = report["jobs"].as_array().expect("jobs").iter();
+        let of = |job: &serde_json::Value| {
+            let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+            (job["jobname"].to_string(), number(&job["groupid"]), number(&job["read"]["total_ios"]))
+        };
+        jobs.map(of).collect()
+    };
+    let mut ours = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    ours.args(["run", "--"]);
+    let theirs = entries(Command::new("fio"));
+    assert_eq!(entries(ours), theirs);
+    assert_eq!(theirs.len(), 2);
+}

@@ -162,6 +162,13 @@ fn orders_of_the_installed_fio() {
         "--rw=randwrite --bs=8k --verify=meta --verify_interval=512 --verify_backlog=1",
         "--rw=randread --bs=4k --filesize=128k",
         "--rw=write --bs=4k --filesize=64k-256k",
+        "--rw=write --bs=4k --filesize=128k --size=50%",
+        "--rw=read --bs=4k --filesize=64k-256k --size=25%",
+        "--rw=read --bs=4k --filesize=128k --size=50% --offset=32k",
+        "--rw=write:-8k --bs=4k --offset=128k --size=256k",
+        "--rw=read:-8k --bs=4k --offset=256k --size=128k",
+        "--rw=read:-4k --bs=4k --offset=64k --size=256k --number_ios=100",
+        "--rw=read:-8k --bs=4k --size=256k",
     ] {
         cases.push((vec![524_288], line.to_string()));
     }

@@ -88,6 +88,39 @@ fn pairs_of_options_are_what_fio_makes_of_them() {
     println!("worst difference {:.3} %", 100.0 * worst);
 }
 
+/// Returns the shares in percent of the calls that submit or collect one transfer, 2 to 4, 5 to 8
+/// and so on, and of the depths.
+fn shares(report: &serde_json::Value, what: &str) -> Vec<f64> {
+    let shares = report["jobs"][0][what].as_object().unwrap();
+    shares.values().map(|share| share.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn groups_of_submissions_and_completions_are_those_of_fio() {
+    for words in [
+        "--rw=randread --iodepth=32 --iodepth_batch=16 --iodepth_batch_complete_min=32",
+        "--rw=randread --iodepth=16 --iodepth_batch=4 --iodepth_batch_complete_min=8 --iodepth_batch_complete_max=16",
+        "--rw=randwrite --iodepth=16 --iodepth_low=4 --iodepth_batch_complete_min=5",
+        "--rw=randread --iodepth=8 --iodepth_batch=8 --iodepth_batch_complete_max=8",
+        "--rw=write --iodepth=16 --iodepth_batch=8 --iodepth_batch_complete_min=4 --fsync=10",
+        "--rw=randread --iodepth=16 --iodepth_batch=4 --iodepth_batch_complete_min=4 --rate_iops=900",
+    ] {
+        let mut all = vec!["--bs=4k", "--ioengine=libaio"];
+        all.extend(words.split(' '));
+        let (theirs, ours) = (report("fio", &all), report("run", &all));
+        let ios = |report| figures(report).0[..2].iter().sum::<u64>() as f64;
+        let off = ios(&ours) / ios(&theirs) - 1.0;
+        println!("{words}: {:+.2} %", 100.0 * off);
+        assert!(off.abs() <= 0.01, "{words}: fio {}, run {}", ios(&theirs), ios(&ours));
+        for what in ["iodepth_submit", "iodepth_complete", "iodepth_level"] {
+            let (theirs, ours) = (shares(&theirs, what), shares(&ours, what));
+            println!("  {what}: fio {theirs:?}, run {ours:?}");
+            let near = theirs.iter().zip(&ours).all(|(theirs, ours)| (theirs - ours).abs() <= 3.0);
+            assert!(near, "{words}, {what}: fio {theirs:?}, run {ours:?}");
+        }
+    }
+}
+
 /// Checks that no flush in fio's report is longer than its run. fio measures a flush without a
 /// start time from time 0.
 #[test]

@@ -166,6 +166,42 @@ fn pacing_and_thinking() {
 }
 
 #[test]
+fn transfers_are_submitted_and_collected_in_groups() {
+    let options = "rw=read\nioengine=libaio\niodepth=8\niodepth_batch=4\niodepth_batch_complete_min=8";
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, options);
+    assert_eq!((stats.transfers(), stats.submits, stats.completes), (256, 64, 32));
+    let starts: Vec<u64> = disk.trace.iter().map(|(at, _)| at / 100_000).collect();
+    assert_eq!((starts[7], starts[8], starts[15], starts[16], starts[255]), (0, 1, 1, 2, 31));
+    // A group ends for the job when its last transfer does.
+    let options =
+        "rw=read\nsize=16k\nioengine=libaio\niodepth=2\niodepth_batch_complete_min=2\nthinktime=1ms";
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, options);
+    assert_eq!(stats.transfers(), 4);
+    // Without a minimum, as many are collected at once as have ended.
+    let options = "rw=read\nioengine=libaio\niodepth=8\niodepth_batch_complete_max=4";
+    let stats = run(&mut Disk::new(1 << 20, 100_000), options);
+    assert!(stats.completes <= 256, "{}", stats.completes);
+}
+
+#[test]
+fn threads_of_their_own_keep_the_pace_while_transfers_are_under_way() {
+    let gaps = |mode: &str| -> Vec<u64> {
+        let mut disk = Disk::new(1 << 20, 3 * MS);
+        let options = format!("rw=read\nrate_iops=1000\nioengine=libaio\niodepth=16\nio_submit_mode={mode}");
+        run(&mut disk, &options);
+        disk.trace.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
+    };
+    // The job itself waits until nothing is under way before it sleeps.
+    assert!(gaps("inline").iter().any(|gap| *gap >= 3 * MS));
+    assert!(gaps("offload").iter().all(|gap| *gap == MS), "{:?}", gaps("offload"));
+    let mut disk = Disk::new(1 << 20, MS);
+    run(&mut disk, "rw=read\nioengine=psync\niodepth=4\nio_submit_mode=offload");
+    assert_eq!(disk.deepest, 4);
+}
+
+#[test]
 fn flushes_happen_and_are_measured() {
     let mut disk = Disk::new(1 << 20, 100_000);
     let stats = run(&mut disk, "rw=write\nsize=40k\nfsync=4\nend_fsync=1");

@@ -17,6 +17,7 @@ fn bench(platform: &str, card: Option<&str>, changes: &[&str], ios: u64) -> Benc
         seed: 1,
         changes: changes.iter().map(|change| (*change).to_owned()).collect(),
         ios,
+        only_ios: false,
         threads: 2,
     }
 }
@@ -220,24 +221,24 @@ fn real_cards_are_predicted_from_two_block_sizes() {
     }
 }
 
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(pub(crate) tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Folder(tempfile::tempdir().unwrap())
     }
 
-    fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
-    fn mmcq<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Output {
+    pub(crate) fn mmcq<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Output {
         Command::new(env!("CARGO_BIN_EXE_mmcq")).current_dir(self.0.path()).args(words).output().unwrap()
     }
 
-    fn refused(&self, line: &str, expected: &str) {
+    pub(crate) fn refused(&self, line: &str, expected: &str) {
         let output = self.mmcq(line.split_whitespace());
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{line}: {text}");

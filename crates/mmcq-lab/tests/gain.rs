@@ -280,7 +280,7 @@ fn what_is_wrong_is_one_line() {
 fn own(job: &str, depths: &[u32]) -> Vec<load::Load> {
     let text = format!("[a]\nfilename=/dev/mmcblk0\nbs=4k\nsize=64k\ndirect=1\n{job}\n");
     let file = mmcq_lab::fio::parse_text("own", text.as_bytes(), &mmcq_lab::fio::System).unwrap();
-    load::own("own", &file, depths).unwrap()
+    load::own("own", &file, &[], depths).unwrap()
 }
 
 #[test]
@@ -327,4 +327,33 @@ fn a_depth_that_did_not_run_is_named() {
         "{text}"
     );
     assert_eq!(said("job.fio"), "");
+}
+
+#[test]
+fn a_change_of_a_usual_load_that_would_not_be_what_its_name_says_is_refused() {
+    let folder = Folder::new();
+    for change in ["rw=write", "bs=64k", "iodepth=4", "numjobs=2", "sync=1", "fsync=1", "readwrite=read"] {
+        let line = format!("compare --platform hsq-sprd --no-interval --set job.{change}");
+        folder.refused(&line, &format!("--set job.{change}: the usual loads are named by their "));
+        folder.refused(&line, "expected --load JOB.fio");
+    }
+}
+
+#[test]
+fn a_changed_load_of_the_user_is_named_by_what_runs() {
+    let folder = Folder::new();
+    let line = "compare --platform hsq-sprd --card emmc-queue --settings none,mmcq --no-interval --json -q";
+    let job =
+        "--name=a --filename=/dev/mmcblk0 --rw=randwrite --bs=4k --size=256k --direct=1 --ioengine=libaio";
+    let gains = |more: &str| -> Vec<Value> {
+        let rows = lines(&folder.well(&format!("{line} {more} -- {job}")));
+        rows.into_iter().filter(|row| row["what"] == "gain" && row["setting"] == "mmcq").collect()
+    };
+    // With a flush after each write, there is no second load with one.
+    let flushed = gains("--set job.fsync=1");
+    assert_eq!(flushed.iter().map(|row| row["durable"] == true).collect::<Vec<_>>(), [true]);
+    // A depth that is asked for is the one that runs.
+    let [deep, _] = &gains("--set job.iodepth=1 --depth 8")[..] else { panic!("two loads") };
+    let [same, _] = &gains("--depth 8")[..] else { panic!("two loads") };
+    assert_eq!(deep["iops"], same["iops"]);
 }

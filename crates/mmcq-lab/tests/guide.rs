@@ -44,6 +44,27 @@ fn a_board_and_a_card_of_one_s_own() {
     let reports = printed(commands, folder.path());
     assert!(reports[0].contains("my-job"), "{}", reports[0]);
     assert_ne!(reports[0], reports[1], "another queue on the same board");
+    // The stream of a camera, with as many lines as it needs to fill the buffer.
+    let (_, replay) = guide.split_once("    mmcq replay cam.csv ").unwrap();
+    let (replay, _) = replay.split_once("\n\n").unwrap();
+    let (_, csv) = guide.split_once("    time,op,offset,bytes\n").unwrap();
+    let (first, _) = csv.split_once("\n\n").unwrap();
+    let late = |us: u64| -> f64 {
+        let line = |nth: u64| format!("{},W,{},1048576\n", nth * us, nth << 20);
+        let lines: String = (0..32).map(line).collect();
+        if us == 12_500 {
+            let shown: String = first.lines().map(|line| line.trim().to_owned() + "\n").collect();
+            assert!(lines.starts_with(&shown), "{shown}");
+        }
+        file("cam.csv", &format!("time,op,offset,bytes\n{lines}"));
+        let report = printed(&format!("mmcq replay cam.csv {}", replay.replace("\\\n", "")), folder.path());
+        let (_, line) = report[0].split_once("late against the trace (usec): ").unwrap();
+        line.lines().next().unwrap().rsplit_once("max ").unwrap().1.parse().unwrap()
+    };
+    // A slow stream has room in the buffer, a fast one has none.
+    let (slow, fast) = (late(100_000), late(1_000));
+    assert!(slow < 100.0 && fast > 100_000.0, "{slow} {fast}");
+    late(12_500);
 }
 
 #[test]

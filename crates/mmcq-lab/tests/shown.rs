@@ -107,7 +107,7 @@ fn no_percentile_is_above_the_longest_time() {
         for name in ["lat_p50_us", "lat_p95_us", "lat_p99_us", "lat_p99.9_us"] {
             assert!(number(&row, name) <= number(&row, "lat_max_us"), "{name}: {row}");
         }
-        // The longest of a few hundred requests is their 99.9 %: fio's bucket ends above it.
+        // The longest of a few hundred requests is their 99.9 %: the middle of fio's bucket may be above it.
         seen += u32::from(row["lat_p99.9_us"] == row["lat_max_us"]);
     }
     assert!(seen > 0, "no row had a percentile to cut: {rows}");
@@ -210,6 +210,67 @@ fn a_page_shows_what_the_program_says() {
     let shown = text(&folder.read("sweep.html"));
     has(&shown, &["99 %, us longest, us", "Rates of the runs, both directions together"]);
     has(&folder.read("sweep.html"), &["Rate of job.fio", "rate, MiB/s"]);
+}
+
+#[test]
+fn a_page_shows_how_long_flushes_take() {
+    let folder = Folder::new();
+    let job = "--card emmc-queue -- --name=a --rw=randwrite --bs=4k --size=2m --io_size=512k --fdatasync=4";
+    let report: Value =
+        serde_json::from_str(&folder.well(&format!("-q run --output-format json {job}"))).unwrap();
+    folder.well(&format!("-q report -o page.html {job}"));
+    let sync = &report["jobs"][0]["sync"];
+    let count = sync["total_ios"].as_u64().unwrap();
+    assert_eq!(count, 31);
+    let page = text(&folder.read("page.html"));
+    let (_, table) = page.split_once("so many are complete within").unwrap();
+    let (table, _) = table.split_once("Over the time of the run").unwrap();
+    let us = |name: &str| sync["lat_ns"][name].as_f64().unwrap() / 1e3;
+    assert!(table.starts_with(&format!(" latency writes flushes requests 128 {count} ")), "{table}");
+    let longest = table.trim_end().rsplit_once(' ').unwrap();
+    let longest = longest.0.rsplit_once(' ').unwrap().1;
+    assert_eq!(longest.parse::<f64>().unwrap(), us("max"), "{table}");
+}
+
+#[test]
+fn a_page_names_all_of_the_load() {
+    let folder = Folder::new();
+    for (options, said) in [
+        ("--rw=randread --bsrange=4k-64k", "randread of 4 to 64 KiB, 1 at a time, 1 job."),
+        (
+            "--rw=randrw --bs=4k,8k --rate_iops=500,100",
+            "randrw of 4 KiB and 8 KiB, 1 at a time, 1 job, at most 500 requests/s of reads, at most 100 requests/s of writes.",
+        ),
+        (
+            "--rw=write --bs=64k --rate=2m --fdatasync=8",
+            "write of 64 KiB, 1 at a time, 1 job, at most 2 MiB/s, a flush after each 8 writes.",
+        ),
+        (
+            "--rw=randwrite --bs=4k --thinktime=2ms --thinktime_blocks=4 --sync=1",
+            "1 job, a pause of 2 ms after each 4 requests, each write durable before it ends.",
+        ),
+    ] {
+        let job = format!("--card emmc-queue -- --name=a --size=1m --io_size=256k {options}");
+        folder.well(&format!("-q report -o page.html {job}"));
+        has(&text(&folder.read("page.html")), &[said]);
+    }
+}
+
+#[test]
+fn a_job_with_a_pace_of_its_own_is_not_said_to_meet_the_card() {
+    let folder = Folder::new();
+    for pace in ["--rate_iops=100", "--rate=400k", "--thinktime=10ms"] {
+        let job = format!("--card hbg4a2 -- --name=a --rw=randread --bs=4k --size=4m --io_size=256k {pace}");
+        let said = folder.well(&format!("why {job}"));
+        has(&said, &["the job's own pace is the limit", "the bus is free for 9"]);
+        assert!(!said.contains("of what wire and card allow"), "{said}");
+        folder.well(&format!("-q report -o page.html {job}"));
+        let page = text(&folder.read("page.html"));
+        has(&page, &["bus, card and the load's own pace allow", "the job's own pace is the limit"]);
+        has(&page, &["leaves the bus without work for 9"]);
+    }
+    let job = "--card hbg4a2 -- --name=a --rw=randread --bs=4k --size=4m --io_size=256k";
+    assert!(!folder.well(&format!("why {job}")).contains("pace"));
 }
 
 #[test]

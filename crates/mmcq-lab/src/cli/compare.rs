@@ -6,6 +6,7 @@ use super::progress::{Progress, Unit};
 use super::{Error, voice};
 use clap::Args;
 use mmcq_lab::compare::{self, Comparison};
+use mmcq_lab::fio::Note;
 use mmcq_lab::gain::{self, Given, Question, load};
 use mmcq_lab::rate::Rate;
 use mmcq_lab::runner::Setting;
@@ -170,9 +171,15 @@ impl Stacks {
         let loads = match self.load.is_some() || !self.options.is_empty() {
             true => {
                 let file = super::jobs(self.load.as_deref(), &self.options)?;
-                let loads = load::own(&super::load_name(self.load.as_deref()), &file, &self.depth);
-                let mut notes: Vec<_> = loads.iter().flatten().flat_map(|load| load.file.capped()).collect();
-                notes.dedup();
+                let loads = load::own(&super::load_name(self.load.as_deref()), &file, &self.set, &self.depth);
+                let of =
+                    |load: &gain::Load| load.file.notes.iter().cloned().chain(load.file.capped()).collect();
+                let mut notes: Vec<Note> = Vec::new();
+                for note in loads.iter().flatten().flat_map::<Vec<Note>, _>(of) {
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
                 notes.iter().for_each(voice::note);
                 loads
             }

@@ -77,9 +77,10 @@ pub struct Fit {
     /// Exit with 1 if the held-out figures differ from the model by more than this on average
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     require: Option<f64>,
-    /// Largest number of I/Os of a job in the model
-    #[arg(long, value_name = "N", default_value_t = 3000, value_parser = ios)]
-    ios: u64,
+    /// Largest number of I/Os of a job in the model [default: 3000, and no more bytes than 32 MiB or
+    /// twice the card's caches]
+    #[arg(long, value_name = "N", value_parser = ios)]
+    ios: Option<u64>,
     /// Threads [default: this machine's cores]
     #[arg(long, value_name = "N", value_parser = super::threads)]
     threads: Option<usize>,
@@ -158,7 +159,8 @@ impl Fit {
             setting: self.setting,
             seed: self.seed,
             changes: self.set.clone(),
-            ios: self.ios,
+            ios: self.ios.unwrap_or(Bench::IOS),
+            only_ios: self.ios.is_some(),
             threads: self.threads.unwrap_or_else(parallel::cores),
         })
     }

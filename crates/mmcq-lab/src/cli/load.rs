@@ -21,13 +21,24 @@ pub struct Load {
 }
 
 impl Load {
-    /// Reads the jobs, and prints notes about options that have no effect here.
+    /// Reads the jobs, and prints notes about options and depths that have no effect here.
     pub fn read(&self) -> Result<(JobFile, Loaded), Error> {
+        let (file, loaded) = self.read_quietly()?;
+        loaded.notes().iter().for_each(voice::note);
+        Ok((file, loaded))
+    }
+
+    /// Reads the jobs as [`read`](Self::read) does, without the notes about depths, which fio's
+    /// report has.
+    pub fn read_for_report(&self) -> Result<(JobFile, Loaded), Error> {
+        let (file, loaded) = self.read_quietly()?;
+        loaded.file.notes.iter().for_each(voice::note);
+        Ok((file, loaded))
+    }
+
+    fn read_quietly(&self) -> Result<(JobFile, Loaded), Error> {
         let file = jobs(self.job.as_deref(), &self.options)?;
         let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
-        for note in &loaded.file.notes {
-            voice::note(note);
-        }
         Ok((file, loaded))
     }
 

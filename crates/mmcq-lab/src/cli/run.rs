@@ -46,7 +46,7 @@ impl Run {
             }
             return function.run(self.reporting.of_function()?);
         }
-        let (file, loaded) = self.load.read()?;
+        let (file, loaded) = self.load.read_for_report()?;
         let (medium, _lock) = self.medium(&loaded.workers)?.unzip();
         let again = |changes: &[String]| self.load.scene.load(&file, changes);
         let title = self.load.name();

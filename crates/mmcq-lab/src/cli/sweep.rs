@@ -328,7 +328,8 @@ impl Tried {
 
 /// Sentences about the pictures of a page.
 const HEAT: &str = "Each cell has the mean of its rows, in colour and as a number.";
-const RATES: &str = "Rates of the runs, both directions together; means over the seeds.";
+const RATES: &str = "Rates of the runs, both directions together: the mean over the seeds. The limit, and the 99 % of a bar, \
+                     are the largest of all seeds.";
 
 /// Extension of files whose format is Parquet.
 const PARQUET: &str = "parquet";

@@ -185,9 +185,7 @@ impl Trace {
         let window = self.window()?;
         let jobs = super::jobs(self.job.as_deref(), &self.options)?;
         let loaded = self.scene.load(&jobs, &self.scene.set).map_err(Error::input)?;
-        for note in &loaded.file.notes {
-            voice::note(note);
-        }
+        loaded.notes().iter().for_each(voice::note);
         let places = self.ready()?;
         let run = self.scene.run_of(&loaded);
         let run = || runner::run(&run, None, &mut |_, _| ());

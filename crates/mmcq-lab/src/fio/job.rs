@@ -1,6 +1,7 @@
 //! A fio job with all its options, and the workers that run it.
 
 mod draws;
+mod grouped;
 
 use super::error::{ParseError, Place};
 use super::script::Script;
@@ -238,7 +239,6 @@ pub struct Job {
     pub io_size: Option<Size>,
     pub number_ios: Option<u64>,
     pub nrfiles: u32,
-    pub overwrite: bool,
     pub rw: Rw,
     /// Option `rw=randread:N`: number of transfers from one random jump to the next.
     pub rw_every: u32,
@@ -255,7 +255,9 @@ pub struct Job {
     pub blockalign: [Option<u64>; 2],
     pub numjobs: u32,
     pub iodepth: u32,
+    /// Number of transfers that the job submits in one call, if it need not wait before.
     pub iodepth_batch: u32,
+    /// Smallest number of completions that a waiting job collects in one call.
     pub iodepth_batch_complete_min: u32,
     /// Largest number of completions that the job collects in one call; 0: as
     /// `iodepth_batch_complete_min`.
@@ -264,6 +266,9 @@ pub struct Job {
     /// before it submits again; 0: as `iodepth`.
     pub iodepth_low: u32,
     pub ioengine: IoEngine,
+    /// Option `io_submit_mode=offload`: threads of their own submit the job's transfers, so that the
+    /// job need not wait for them before it pauses for its rate.
+    pub offload: bool,
     pub direct: bool,
     pub thread: bool,
     pub loops: u32,
@@ -352,7 +357,6 @@ impl Job {
             io_size: None,
             number_ios: None,
             nrfiles: 1,
-            overwrite: false,
             rw: Rw { read: true, write: false, random: false },
             rw_every: 1,
             rw_add_bytes: 0,
@@ -368,6 +372,7 @@ impl Job {
             iodepth_batch_complete_max: 0,
             iodepth_low: 0,
             ioengine: IoEngine::Psync,
+            offload: false,
             direct: false,
             thread: false,
             loops: 1,
@@ -425,12 +430,6 @@ impl Job {
             continue_on_error: Continue::default(),
             kb_base: 1024,
         }
-    }
-
-    /// Returns how many transfers may be outstanding: `iodepth`, or 1 with an I/O engine that
-    /// blocks.
-    pub fn depth(&self) -> u32 {
-        if self.ioengine.blocks() { 1 } else { self.iodepth }
     }
 
     /// Returns the alignment in bytes of the offsets of one direction.

@@ -2,9 +2,10 @@
 //!
 //! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without
 //! `log_avg_msec` there is one line for each transfer. With it there is one line for each window
-//! and direction, with the mean; its bytes and offset are 0. The I/O log has fio's version 3:
-//! microseconds, file, action, offset, bytes. Its times are those at which transfers and flushes
-//! began.
+//! and direction, with the mean; its bytes and offset are 0. At the end of a job, the logs of
+//! latencies also have the rest of a window, as in fio; those of rates have only whole windows. The
+//! I/O log has fio's version 3: microseconds, file, action, offset, bytes. Its times are those at
+//! which transfers and flushes began.
 
 use super::job::{Dir, Job};
 use super::state::{How, Io, Sync};
@@ -143,6 +144,14 @@ impl Logs {
         self.window_end_ms = end_ms.saturating_add(passed.saturating_mul(avg_ms));
     }
 
+    /// Ends the logs at this time. As in fio, the logs of latencies have a last window, which may be
+    /// shorter; those of rates have only whole windows.
+    pub(super) fn end(&mut self, at_ns: u64) {
+        for log in self.slat_clat_lat.iter_mut().flatten().filter(|_| self.avg_ms > 0) {
+            log.close_window(at_ns / 1_000_000, self.avg_ms);
+        }
+    }
+
     /// Returns the log files as name and text. `thread_number` makes the names of different workers
     /// differ.
     pub fn files(&self, thread_number: u32, file_names: &[String]) -> Vec<(String, String)> {
@@ -273,10 +282,16 @@ mod tests {
         for i in 0..100 {
             logs.transfer(i * 10_000_000, &read(0), 4096, [None, Some(100 + i), Some(200)]);
         }
-        logs.transfer(1_000_000_000, &read(0), 4096, [None, Some(1), Some(1)]);
+        logs.transfer(1_000_000_000, &read(0), 4096, [None, Some(1), Some(3)]);
+        logs.transfer(1_099_000_000, &read(0), 4096, [None, Some(2), Some(5)]);
+        // The last window is shorter: as in fio, only latencies have it, at the job's end.
+        logs.end(1_099_500_000);
         let files = logs.files(2, &[]);
         assert_eq!(files[0], ("p_bw.2.log".into(), "500, 400, 0, 0, 0, 0\n1000, 400, 0, 0, 0, 0\n".into()));
         assert_eq!(files[1], ("p_iops.2.log".into(), "500, 100, 0, 0, 0, 0\n1000, 100, 0, 0, 0, 0\n".into()));
-        assert_eq!(files[2], ("p_clat.2.log".into(), "500, 124, 0, 0, 0, 0\n1000, 174, 0, 0, 0, 0\n".into()));
+        let lines = "500, 124, 0, 0, 0, 0\n1000, 174, 0, 0, 0, 0\n1099, 1, 0, 0, 0, 0\n";
+        assert_eq!(files[2], ("p_clat.2.log".into(), lines.into()));
+        let lines = "500, 200, 0, 0, 0, 0\n1000, 200, 0, 0, 0, 0\n1099, 4, 0, 0, 0, 0\n";
+        assert_eq!(files[3], ("p_lat.2.log".into(), lines.into()));
     }
 }

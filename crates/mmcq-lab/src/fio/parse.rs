@@ -216,7 +216,10 @@ impl Reader<'_> {
             }
         }
         self.end_section()?;
-        for (path, place) in files {
+        for (nth, (path, place)) in files.into_iter().enumerate() {
+            if nth > 0 {
+                self.begin_file();
+            }
             self.file(Path::new(path), &place, 0)?;
             self.end_section()?;
         }
@@ -230,6 +233,24 @@ fn split_option(text: &str) -> (&str, Option<&str>) {
         Some((name, value)) => (name.trim(), Some(value.trim())),
         None => (text.trim(), None),
     }
+}
+
+/// Returns the lines of a job file in which each job has the options of `[global]` as its own.
+fn without_global(lines: &[String]) -> Vec<String> {
+    let (mut global, mut all, mut is_global) = (Vec::new(), Vec::new(), false);
+    for line in lines {
+        match line.strip_prefix('[') {
+            Some("global]") => is_global = true,
+            Some(_) => {
+                is_global = false;
+                all.push(line.clone());
+                all.extend_from_slice(&global);
+            }
+            None if is_global => global.push(line.clone()),
+            None => all.push(line.clone()),
+        }
+    }
+    all
 }
 
 /// Returns whether this option of a job needs a value.
@@ -259,6 +280,11 @@ struct Reader<'a> {
     sources: &'a dyn Sources,
     global: Job,
     section: Section,
+    /// Options of `[global]` in a further job file, which only the jobs of that file have: lines,
+    /// and options with their values. `None`: the first job file.
+    own_global: Option<(Vec<String>, Vec<(String, String)>)>,
+    /// Whether the next job waits for the end of all jobs before it.
+    is_walled: bool,
     out: JobFile,
     wanted: Vec<String>,
     max_jobs: Option<u32>,
@@ -273,6 +299,8 @@ impl<'a> Reader<'a> {
             sources,
             global: Job::new("global", Place::Argument(0)),
             section: Section::Outside,
+            own_global: None,
+            is_walled: false,
             out: JobFile {
                 jobs: Vec::new(),
                 global_options: Vec::new(),
@@ -380,20 +408,58 @@ impl<'a> Reader<'a> {
 
     fn begin_section(&mut self, name: &str, place: Place) -> Result<(), ParseError> {
         self.end_section()?;
-        self.section = if name == "global" {
-            Section::Global
-        } else if !self.wanted.is_empty() && !self.wanted.iter().any(|w| w == name) {
-            Section::Skipped
-        } else {
-            let mut job = self.global.clone();
-            job.name = name.to_string();
-            job.place = place;
-            Section::Job(Box::new(job))
-        };
-        if !matches!(self.section, Section::Skipped) {
-            self.out.lines.push(format!("[{name}]"));
+        if name == "global" {
+            self.section = Section::Global;
+            if self.own_global.is_none() {
+                self.out.lines.push(format!("[{name}]"));
+            }
+            return Ok(());
         }
+        if !self.wanted.is_empty() && !self.wanted.iter().any(|w| w == name) {
+            self.section = Section::Skipped;
+            return Ok(());
+        }
+        let mut job = self.global.clone();
+        job.name = name.to_string();
+        job.place = place;
+        self.out.lines.push(format!("[{name}]"));
+        if let Some((lines, given)) = &self.own_global {
+            self.out.lines.extend_from_slice(lines);
+            job.given.clone_from(given);
+        }
+        if std::mem::take(&mut self.is_walled) {
+            job.stonewall = true;
+            self.out.lines.push("stonewall".to_owned());
+        }
+        self.section = Section::Job(Box::new(job));
         Ok(())
+    }
+
+    /// Begins a further job file. As in fio, its jobs wait for the end of all jobs before it, and
+    /// `[global]` of a file before it has no effect on them.
+    fn begin_file(&mut self) {
+        self.global = Job::new("global", Place::Argument(0));
+        self.is_walled = true;
+        if self.own_global.replace(Default::default()).is_none() {
+            // What was global so far becomes an option of each job so far.
+            self.out.lines = without_global(&self.out.lines);
+            let global = std::mem::take(&mut self.out.global_options);
+            for job in &mut self.out.jobs {
+                job.given.splice(0..0, global.iter().cloned());
+            }
+        }
+    }
+
+    /// Adds the line of an option to [`JobFile::lines`].
+    fn keep_line(&mut self, line: String) {
+        match (&self.section, &mut self.own_global) {
+            (Section::Global, Some((lines, _))) => lines.push(line),
+            (Section::Global, None) if self.out.lines.is_empty() => {
+                // Options of a command line stand before any section.
+                self.out.lines = vec!["[global]".to_owned(), line];
+            }
+            _ => self.out.lines.push(line),
+        }
     }
 
     fn end_section(&mut self) -> Result<(), ParseError> {
@@ -450,19 +516,21 @@ impl<'a> Reader<'a> {
     /// Handles an option of the section that is being read.
     fn option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<(), ParseError> {
         let expanded = value.map(|v| self.expand(v, place)).transpose()?;
-        let (job, given) = match &mut self.section {
-            Section::Skipped => return Ok(()),
-            Section::Outside => {
+        let (job, given) = match (&mut self.section, &mut self.own_global) {
+            (Section::Skipped, _) => return Ok(()),
+            (Section::Outside, _) => {
                 let message = format!("'{name}' stands before any section: expected a line such as [global]");
                 return Err(ParseError::new(place, message));
             }
-            Section::Global => (&mut self.global, Some(&mut self.out.global_options)),
-            Section::Job(job) => (&mut **job, None),
+            (Section::Global, Some((_, given))) => (&mut self.global, Some(given)),
+            (Section::Global, None) => (&mut self.global, Some(&mut self.out.global_options)),
+            (Section::Job(job), _) => (&mut **job, None),
         };
         if name == "name" {
             let new = expanded.filter(|v| !v.is_empty());
             job.name = new.ok_or_else(|| ParseError::new(place, "name=: expected a job's name"))?;
-            self.out.lines.push(format!("name={}", job.name));
+            let line = format!("name={}", job.name);
+            self.keep_line(line);
             return Ok(());
         }
         if options::is_unsupported(name) {
@@ -472,7 +540,6 @@ impl<'a> Reader<'a> {
         let note = options::apply(job, name, expanded.as_deref(), place)?;
         self.out.notes.extend(note);
         let line = expanded.as_ref().map_or(name.to_owned(), |value| format!("{name}={value}"));
-        self.out.lines.push(line);
         let given = given.unwrap_or(&mut job.given);
         if let Some(value) = expanded {
             given.push((name.to_string(), value));
@@ -483,6 +550,7 @@ impl<'a> Reader<'a> {
                 format!("expected at most {OPTIONS_MAX} options in a section"),
             ));
         }
+        self.keep_line(line);
         Ok(())
     }
 

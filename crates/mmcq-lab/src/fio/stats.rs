@@ -264,8 +264,14 @@ impl Stats {
     /// Counts a submission in the class of `outstanding`, the number of transfers that are then
     /// under way.
     pub fn mark_depth(&mut self, outstanding: u32) {
+        self.mark_depths(outstanding, 1);
+    }
+
+    /// Counts this number of submissions in the class of `outstanding`, the number of transfers
+    /// that are then under way.
+    pub fn mark_depths(&mut self, outstanding: u32, count: u32) {
         let i = outstanding.max(1).ilog2().min(6);
-        self.depth[i as usize] += 1;
+        self.depth[i as usize] += u64::from(count);
     }
 
     /// Counts a call that submitted this number of transfers at once.

@@ -205,7 +205,12 @@ pub(super) fn in_words(job: &Job, dir: Dir) -> String {
         (false, _) => job.rw.word().to_owned(),
     };
     let many = if job.numjobs > 1 { format!(", {} jobs", job.numjobs) } else { String::new() };
-    format!("{word} {}, depth {}{many}", size(job.bs[dir.index()].max), job.depth())
+    let bs = &job.bs[dir.index()];
+    let least = if bs.min < bs.max { format!("{}-", size(bs.min)) } else { String::new() };
+    let flushes = if job.fsync.max(job.fdatasync) > 0 || job.sync { ", flushes" } else { "" };
+    let rates = [job.rate_bytes[dir.index()].is_some(), job.rate_iops[dir.index()].is_some()];
+    let paced = if rates.contains(&true) || job.thinktime_ns > 0 { ", paced" } else { "" };
+    format!("{word} {least}{}, depth {}{many}{flushes}{paced}", size(bs.max), job.depth())
 }
 
 /// Returns a number of bytes as fio writes it, such as `4k`.

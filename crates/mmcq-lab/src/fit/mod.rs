@@ -224,7 +224,7 @@ impl Task {
             let held = figures.zip(model).enumerate().map(|(at, ((load, figure), model))| {
                 let held = Held::new(figure, *model, weights.map_or(1.0, |w| w[at]));
                 let cannot = NO_READ_AHEAD.filter(|_| !reads_ahead && is_too_slow_in_sequence(load, &held));
-                Held { cannot, ..held }
+                Held { cannot, cut_to: self.bench.cut_to(load), ..held }
             });
             held.collect()
         };

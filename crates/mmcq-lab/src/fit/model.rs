@@ -1,6 +1,7 @@
 //! Runs the measured jobs on the model.
 
 use super::measured::{self, Figure, Load, What};
+use crate::board;
 use crate::fio::job::{Job, Size};
 use crate::fio::options;
 use crate::fio::stats::Stats;
@@ -11,7 +12,8 @@ use crate::recorded::export;
 use crate::runner::{self, Outcome, Run, Setting};
 use mmcq_sim::parallel;
 
-/// Largest number of bytes that a run of the model transfers, unless [`LEAST_IOS`] need more.
+/// Largest number of bytes that a run of the model transfers, unless [`LEAST_IOS`] or the caches of
+/// the card need more.
 const MOST_BYTES: u64 = 32 << 20;
 /// Smallest number of I/Os in a run of the model, since a steady rate needs some completions.
 const LEAST_IOS: u64 = 6;
@@ -35,11 +37,17 @@ pub struct Bench {
     pub changes: Vec<String>,
     /// Largest number of I/Os of a job in the model.
     pub ios: u64,
+    /// Whether a job has all these I/Os, however many bytes they are. Otherwise a job transfers at
+    /// most 32 MiB, or twice what the caches of the card hold.
+    pub only_ios: bool,
     /// Number of threads that run the model.
     pub threads: usize,
 }
 
 impl Bench {
+    /// Largest number of I/Os of a job in the model, if no number is given.
+    pub const IOS: u64 = 3000;
+
     /// Returns the changes of board and card, without those of the jobs.
     pub fn of_board(&self) -> Vec<String> {
         self.changes.iter().filter(|change| !change.starts_with(JOB)).cloned().collect()
@@ -97,7 +105,7 @@ impl Bench {
                 job.check().map_err(|error| fault(&error))?;
             }
         }
-        let cut = cut(&mut jobs, self.ios);
+        let cut = cut(&mut jobs, self.ios, self.most_bytes(&platform).map_err(|error| fault(&error))?);
         let workers = fio::expand(&jobs).map_err(|error| fault(&error))?;
         let setting = match &load.setting {
             Some(name) => name.parse().map_err(|error: String| fault(&error))?,
@@ -115,7 +123,7 @@ impl Bench {
             return Err(fault(&format_args!("{} I/Os failed in the model", outcome.counters.failed)));
         }
         let of = |figure: &Figure| {
-            let value = value(figure, &jobs, &outcome, cut);
+            let value = value(figure, &jobs, &outcome, cut.is_some());
             value
                 .filter(|value| value.is_finite() && *value > 0.0)
                 .ok_or_else(|| format!("{}: {}: nothing of it moved in the model", figure.place, figure.name))
@@ -125,6 +133,27 @@ impl Bench {
 }
 
 impl Bench {
+    /// Returns the largest number of bytes that a job may transfer, besides its number of I/Os. A
+    /// card's SLC cache must be full for half of a job, since the rate falls then.
+    fn most_bytes(&self, platform: &Platform) -> Result<u64, board::BoardError> {
+        if self.only_ios {
+            return Ok(u64::MAX);
+        }
+        let profile = board::profile(platform, self.card.as_deref())?;
+        let flash = profile.flash();
+        let slc = flash.spread.and_then(|spread| spread.slc).map_or(0, |slc| slc.bytes);
+        Ok(MOST_BYTES.max(flash.cache_bytes.saturating_add(slc).saturating_mul(2)))
+    }
+
+    /// Returns the number of bytes that the model's run of this load transfers, if the load was
+    /// longer on the board; otherwise `None`.
+    pub(super) fn cut_to(&self, load: &Load) -> Option<u64> {
+        let mut changes = self.of_board();
+        changes.extend(load.changes.iter().cloned());
+        let platform = Platform::load_with(&self.platform, &changes).ok()?;
+        cut(&mut load.jobs.clone(), self.ios, self.most_bytes(&platform).ok()?)
+    }
+
     /// Returns the figures of a trace that is replayed on this board.
     fn replayed(&self, load: &Load, platform: &Platform) -> Result<Vec<f64>, String> {
         let place = load.figures.first().map_or("", |figure| figure.place.as_str());
@@ -152,9 +181,9 @@ impl Bench {
 }
 
 /// Makes a single job as short as the model allows, and limits the time of several jobs. Returns
-/// true if a single job was longer before, so that the steady rate of the short run must be used as
-/// the rate of the whole job.
-fn cut(jobs: &mut [Job], ios: u64) -> bool {
+/// the number of bytes of a single job that was longer before, so that the steady rate of the short
+/// run must be used as the rate of the whole job.
+fn cut(jobs: &mut [Job], ios: u64, most_bytes: u64) -> Option<u64> {
     for job in &mut *jobs {
         // No ramp time is needed, since the steady rate leaves the beginning out.
         job.ramp_time_ns = 0;
@@ -164,11 +193,11 @@ fn cut(jobs: &mut [Job], ios: u64) -> bool {
         for job in jobs.iter_mut().filter(|job| job.time_based) {
             job.runtime_ns = job.runtime_ns.map(|ns| ns.min(TOGETHER_NS));
         }
-        return false;
+        return None;
     };
     let block = job.max_block().max(512);
     let copies = u64::from(job.numjobs.max(1));
-    let most = (ios.max(LEAST_IOS) * block).min(MOST_BYTES.max(LEAST_IOS * block * copies)) / copies;
+    let most = (ios.max(LEAST_IOS) * block).min(most_bytes.max(LEAST_IOS * block * copies)) / copies;
     let most = most.next_multiple_of(block).max(block);
     let own = match (job.io_size, job.size, job.number_ios) {
         _ if job.time_based => None,
@@ -179,14 +208,14 @@ fn cut(jobs: &mut [Job], ios: u64) -> bool {
         _ => None,
     };
     if own.is_some_and(|own| own <= most) {
-        return false;
+        return None;
     }
     job.time_based = false;
     job.runtime_ns = None;
     job.loops = 1;
     job.number_ios = None;
     job.io_size = Some(Size::Bytes(most));
-    true
+    Some(most * copies)
 }
 
 fn value(figure: &Figure, jobs: &[Job], outcome: &Outcome, cut: bool) -> Option<f64> {

@@ -17,7 +17,8 @@ pub struct Value {
     pub before: f64,
     /// Value that agrees best with the figures.
     pub after: f64,
-    /// Ends of the 95 % interval; `None`: these jobs do not determine the value at all.
+    /// Ends of the 95 % interval within the bounds of the value; `None`: these jobs do not
+    /// determine the value at all.
     pub interval: Option<[f64; 2]>,
     /// Whether the value is at one of its bounds.
     pub at_bound: bool,
@@ -27,6 +28,9 @@ pub struct Value {
     /// Job that would determine the value; `None`: no single job is known.
     pub would: Option<String>,
     steps: bool,
+    /// Ends of the 95 % interval without the bounds of the value.
+    unbounded: Option<[f64; 2]>,
+    bounds: [f64; 2],
 }
 
 impl Value {
@@ -43,19 +47,33 @@ impl Value {
             traded: None,
             would: None,
             steps: range.is_some(),
+            unbounded: range.map(|(least, most)| [least, most]),
+            bounds: free.bounds,
         }
+    }
+
+    /// Returns the ends of the 95 % interval without the bounds of the value.
+    pub(super) fn unbounded(&self) -> Option<[f64; 2]> {
+        self.unbounded
+    }
+
+    /// Returns the number that is nearest to `end` and within the bounds of the value.
+    pub(super) fn within(&self, end: f64) -> f64 {
+        let [least, most] = self.bounds;
+        end.max(least).min(most)
     }
 
     /// Sets the 95 % interval from half of its width in logarithms. `traded`: key of the other
     /// value if only a combination of both is determined.
     pub(super) fn said(&mut self, half: f64, traded: Option<String>) {
-        self.interval = half.is_finite().then(|| [self.after * (-half).exp(), self.after * half.exp()]);
+        self.unbounded = half.is_finite().then(|| [self.after * (-half).exp(), self.after * half.exp()]);
+        self.interval = self.unbounded.map(|ends| ends.map(|end| self.within(end)));
         self.traded = traded.filter(|_| !self.determined());
     }
 
     /// Returns whether the fitted jobs determine the value.
     pub fn determined(&self) -> bool {
-        let Some([least, most]) = self.interval else { return false };
+        let Some([least, most]) = self.unbounded else { return false };
         match self.steps {
             true => most / least <= 2.0,
             false => (most / least).sqrt() <= DETERMINED,
@@ -64,12 +82,12 @@ impl Value {
 
     /// Returns whether the fitted jobs determine the value within a factor of two or better.
     pub fn is_of_the_jobs(&self) -> bool {
-        self.interval.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
+        self.unbounded.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
     }
 
     /// Returns the uncertainty of the value as text: a percentage, or the range of steps.
     fn uncertainty(&self) -> String {
-        match self.interval {
+        match self.unbounded {
             None => "?".to_owned(),
             Some([least, most]) if self.steps => format!("{least} to {most}"),
             Some([_, most]) => match 100.0 * (most / self.after - 1.0) {
@@ -118,6 +136,8 @@ pub struct Held {
     pub weight: f64,
     /// Reason why the model cannot be as fast as measured; `None`: no reason is known.
     pub cannot: Option<&'static str>,
+    /// Number of bytes that the model's run transfers, if the job was longer on the board.
+    pub cut_to: Option<u64>,
 }
 
 impl Held {
@@ -130,15 +150,15 @@ impl Held {
             model,
             weight,
             cannot: None,
+            cut_to: None,
         }
     }
 
-    fn note(&self) -> &'static str {
-        match self.cannot {
-            Some(why) => why,
-            None if self.weight < ODD => "does not go with the others",
-            None => "",
-        }
+    fn note(&self) -> String {
+        let odd = (self.weight < ODD).then_some("does not go with the others");
+        let cut = self.cut_to.map(|bytes| format!("cut to {} MiB", bytes.div_ceil(1 << 20)));
+        let notes: Vec<String> = self.cannot.or(odd).map(str::to_owned).into_iter().chain(cut).collect();
+        notes.join("; ")
     }
 
     /// Returns the relative error of the model; above 0 if the model's value is larger than the
@@ -292,6 +312,7 @@ impl Fit {
                 "error": held.error(),
                 "weight": held.weight,
                 "model_cannot": held.cannot,
+                "cut_to_bytes": held.cut_to,
             })
         };
         json!({

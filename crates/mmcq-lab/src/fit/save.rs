@@ -13,7 +13,7 @@ const INTERVAL: &str = "interval";
 fn said(values: &[&Value]) -> String {
     let one = |value: &&Value| {
         let name = value.key.rsplit('.').next().unwrap_or(&value.key);
-        match value.interval {
+        match value.unbounded() {
             Some([least, most]) if value.is_of_the_jobs() => {
                 format!("{name} +-{:.1} %", 100.0 * ((most / least).sqrt() - 1.0))
             }
@@ -28,7 +28,7 @@ fn said(values: &[&Value]) -> String {
 fn interval(value: &Value) -> Option<[f64; 2]> {
     let [least, most] = value.interval.filter(|_| value.is_of_the_jobs())?.map(|end| {
         let digits = 10_f64.powi(3 - end.abs().log10().floor() as i32);
-        (end * digits).round() / digits
+        value.within((end * digits).round() / digits)
     });
     (0.0 <= least && least < most).then_some([least, most])
 }

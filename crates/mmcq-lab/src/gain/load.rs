@@ -2,6 +2,7 @@
 
 use super::standin::Kind;
 use crate::fio::{self, JobFile};
+use crate::platform::JOB;
 
 /// Change of a job that makes its writes durable: a flush follows each write.
 const FSYNC: &str = "fsync=1";
@@ -78,12 +79,52 @@ pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
 /// Smallest number of requests that a job of a usual load has.
 const LEAST_IOS: u64 = 24;
 
-/// Returns the loads of a user's job file: as it is and, if it writes but never flushes, with a
-/// flush after each write. If depths are given, each load is changed to each depth.
+/// Options by which the usual loads are named; another value would be another load.
+const NAMED: [&str; 13] = [
+    "rw",
+    "readwrite",
+    "bs",
+    "blocksize",
+    "bsrange",
+    "blocksize_range",
+    "bssplit",
+    "ioengine",
+    "iodepth",
+    "numjobs",
+    "sync",
+    "fsync",
+    "fdatasync",
+];
+
+/// Applies the changes of job options among `set` to a load. A usual load keeps what names it.
 ///
 /// # Errors
-/// The jobs cannot have such a depth or a flush; the error is one line.
-pub fn own(name: &str, file: &JobFile, depths: &[u32]) -> Result<Vec<Load>, String> {
+/// A change has no value, or the jobs cannot have it; the error is one line.
+pub(super) fn change(file: &mut JobFile, set: &[String], is_usual: bool) -> Result<(), String> {
+    for change in set.iter().filter_map(|change| change.strip_prefix(JOB)) {
+        let Some((option, _)) = change.split_once('=') else {
+            return Err(format!("--set job.{change}: expected job.OPTION=VALUE"));
+        };
+        if is_usual && NAMED.contains(&option) {
+            return Err(format!(
+                "--set job.{change}: the usual loads are named by their {option}; expected --load JOB.fio beside it, \
+                 or fio's options after --"
+            ));
+        }
+        file.set(change, &format!("--set job.{change}")).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Returns the loads of a user's job file: as it is and, if it writes but never flushes, with a
+/// flush after each write. The changes of job options among `set` come first. If depths are given,
+/// each load is changed to each depth.
+///
+/// # Errors
+/// The jobs cannot have such an option, depth or flush; the error is one line.
+pub fn own(name: &str, file: &JobFile, set: &[String], depths: &[u32]) -> Result<Vec<Load>, String> {
+    let mut file = file.clone();
+    change(&mut file, set, false)?;
     let writes = file.jobs.iter().any(|job| job.rw.write);
     let flushes = file.jobs.iter().any(|job| job.fsync > 0 || job.fdatasync > 0 || job.sync);
     let kinds = [(name.to_owned(), flushes), (format!("{name}, each write with fsync"), true)];

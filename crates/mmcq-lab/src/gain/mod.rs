@@ -187,12 +187,9 @@ impl Question {
     fn workers(&self) -> Result<Vec<Vec<Worker>>, String> {
         let of = |load: &Load| -> Result<Vec<Worker>, String> {
             let mut file = load.file.clone();
-            for change in self.set.iter().filter_map(|change| change.strip_prefix(JOB)) {
-                if !change.contains('=') {
-                    return Err(format!("--set job.{change}: expected job.OPTION=VALUE"));
-                }
-                let shown = format!("--set job.{change}");
-                file.set(change, &shown).map_err(|error| error.to_string())?;
+            // A load of the user was changed before it got its name and its depth.
+            if load.is_steady {
+                load::change(&mut file, &self.set, true)?;
             }
             fio::expand(&file.jobs).map_err(|error| error.to_string())
         };

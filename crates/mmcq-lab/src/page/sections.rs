@@ -4,9 +4,9 @@ use super::chart::{self, Axes, Bar, COLOURS, Line, css, short};
 use super::live::Live;
 use super::{Compared, Measured, frame};
 use crate::fio::hist;
-use crate::fio::job::{Dir, Job};
+use crate::fio::job::{BlockSize, Dir, Job};
 use crate::fio::report::{Figures, Origin, Program, Report, json};
-use crate::fio::stats::{DirStats, Stats};
+use crate::fio::stats::{DirStats, Latency, Stats};
 use crate::params::{Param, priors};
 use crate::runner::{Counters, Setting, allowed_mib_per_s};
 use crate::trace::time;
@@ -59,21 +59,70 @@ pub fn html(
 
 /// Returns a sentence that says what a job of the run does.
 fn load(job: &Job) -> String {
-    let bytes = Dir::ALL.map(|dir| job.bs[dir.index()].max);
-    let size = |bytes: u64| match bytes % 1024 {
-        0 => format!("{} KiB", bytes / 1024),
-        _ => format!("{bytes} bytes"),
-    };
-    let blocks = match bytes[0] == bytes[1] {
-        true => size(bytes[0]),
-        false => format!("{} and {}", size(bytes[0]), size(bytes[1])),
+    let uses = [job.rw.read, job.rw.write];
+    let used = Dir::ALL.into_iter().filter(|dir| uses[dir.index()]);
+    let sizes: Vec<String> = used.clone().map(|dir| blocks(&job.bs[dir.index()])).collect();
+    let blocks = match &sizes[..] {
+        [read, write] if read != write => format!("{read} and {write}"),
+        _ => sizes.first().cloned().unwrap_or_default(),
     };
     let jobs = if job.numjobs == 1 { "1 job".to_owned() } else { format!("{} jobs", job.numjobs) };
     let lasts = match job.runtime_ns.filter(|_| job.time_based) {
         Some(ns) => format!(", again and again for {}", time(ns)),
         None => String::new(),
     };
-    format!("{} of {blocks}, {} at a time, {jobs}{lasts}", job.rw.word(), job.depth())
+    let pace: String = used.filter_map(|dir| rate_limit(job, dir)).chain(pauses_of(job)).collect();
+    format!("{} of {blocks}, {} at a time, {jobs}{pace}{lasts}", job.rw.word(), job.depth())
+}
+
+/// Returns the size of a job's blocks, or their smallest and largest size.
+fn blocks(bs: &BlockSize) -> String {
+    let in_kib = |bytes: u64| bytes.is_multiple_of(1024);
+    let size =
+        |bytes: u64| if in_kib(bytes) { format!("{} KiB", bytes / 1024) } else { format!("{bytes} bytes") };
+    match (bs.min, bs.max) {
+        (least, most) if least == most => size(most),
+        (least, most) if in_kib(least) && in_kib(most) => format!("{} to {}", least / 1024, size(most)),
+        (least, most) => format!("{} to {}", size(least), size(most)),
+    }
+}
+
+/// Returns the limit of the job's rate in a direction, if it has one.
+fn rate_limit(job: &Job, dir: Dir) -> Option<String> {
+    let which =
+        if job.rw.read && job.rw.write { format!(" of {}", DIRECTIONS[dir.index()]) } else { String::new() };
+    let bytes = job.rate_bytes[dir.index()].map(|bytes| {
+        let mib_per_s = bytes as f64 / f64::from(1 << 20);
+        format!(", at most {} MiB/s{which}", short(mib_per_s))
+    });
+    let ios = || job.rate_iops[dir.index()].map(|ios| format!(", at most {ios} requests/s{which}"));
+    bytes.or_else(ios)
+}
+
+/// Returns the job's pauses and flushes, each in words.
+fn pauses_of(job: &Job) -> Vec<String> {
+    let mut pauses = Vec::new();
+    let each = |count: u32, what: &str| match count {
+        1 => format!("each {what}"),
+        _ => format!("each {count} {what}s"),
+    };
+    if job.thinktime_ns > 0 {
+        pauses.push(format!(
+            ", a pause of {} after {}",
+            time(job.thinktime_ns),
+            each(job.thinktime_blocks, "request")
+        ));
+    }
+    for count in [job.fsync, job.fdatasync].into_iter().filter(|count| *count > 0 && job.rw.write) {
+        pauses.push(format!(", a flush after {}", each(count, "write")));
+    }
+    if job.sync && job.rw.write {
+        pauses.push(", each write durable before it ends".to_owned());
+    }
+    if job.end_fsync && job.rw.write {
+        pauses.push(", a flush at the end".to_owned());
+    }
+    pauses
 }
 
 fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Markup {
@@ -88,7 +137,7 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
     });
     let mut figures = vec![
         ("this run".to_owned(), format!("{:.2} MiB/s", mib_per_s(c))),
-        ("bus and card allow".to_owned(), format!("{:.2} MiB/s", why.limit_mib_per_s())),
+        (format!("{} allow", allowing(compared)), format!("{:.2} MiB/s", why.limit_mib_per_s())),
         ("share of that".to_owned(), format!("{:.1} %", why.share_percent())),
     ];
     figures.extend(times.flatten());
@@ -153,6 +202,11 @@ fn name(one: &Measured) -> String {
     one.setting.name().to_owned()
 }
 
+/// Returns what allows the rate of the limit: with a pace of its own, the load does too.
+fn allowing(compared: &Compared) -> &'static str {
+    compared.why.pace_percent().map_or("bus and card", |_| "bus, card and the load's own pace")
+}
+
 fn rates(compared: &Compared) -> Result<Markup, String> {
     let limit = compared.why.limit_mib_per_s();
     let colour = |one: &Measured| match one.setting {
@@ -171,11 +225,15 @@ fn rates(compared: &Compared) -> Result<Markup, String> {
     Ok(html! {
         h2 { "How fast, and how fast it could be" }
         p {
-            "The same load under other software, on the same board and card. The line is what bus and card "
-            "allow if software took no time."
+            "The same load under other software, on the same board and card. The line is what "
+            (allowing(compared)) " allow if software took no time."
+            @if let Some(share) = compared.why.pace_percent() {
+                " It says nothing of what the card can do: the load itself leaves the bus without work for "
+                (format!("{share:.1}")) " % of the time."
+            }
         }
         div.pair {
-            (frame::figure(&svg, &format!("Blue: this page's setting. Line: the limit of bus and card, {limit:.2} MiB/s.")))
+            (frame::figure(&svg, &format!("Blue: this page's setting. Line: the limit of {}, {limit:.2} MiB/s.", allowing(compared))))
             @if !compared.refused.is_empty() {
                 div {
                     p { "Not run:" }
@@ -276,16 +334,22 @@ fn latencies(all: &Stats) -> Result<Markup, String> {
     let svg = chart::lines(&axes, &lines, &|x| rounded_time(10_f64.powf(x)))?;
     let mut heads = vec!["latency".to_owned()];
     let mut columns: Vec<Vec<String>> = Vec::new();
-    for dir in &used {
-        let dir_stats = &all.dirs[dir.index()];
-        heads.push(DIRECTIONS[dir.index()].to_owned());
-        let ns = &dir_stats.clat.ns;
-        let inner = dir_stats.clat.histogram.percentiles(&PERCENTILES);
-        let mut column = vec![dir_stats.total_ios.to_string(), time(ns.min), time(ns.mean as u64)];
+    let mut add = |head: &str, count: u64, latency: &Latency| {
+        heads.push(head.to_owned());
+        let ns = &latency.ns;
+        let inner = latency.histogram.percentiles(&PERCENTILES);
+        let mut column = vec![count.to_string(), time(ns.min), time(ns.mean as u64)];
         // The middle of a bucket may be above the longest time.
         column.extend(inner.into_iter().map(|inner_ns| time(inner_ns.min(ns.max))));
         column.push(time(ns.max));
         columns.push(column);
+    };
+    for dir in &used {
+        let stats = &all.dirs[dir.index()];
+        add(DIRECTIONS[dir.index()], stats.total_ios, &stats.clat);
+    }
+    if all.sync.ns.samples > 0 {
+        add("flushes", all.sync.ns.samples, &all.sync);
     }
     let labels = ["requests", "least", "mean"].map(str::to_owned).into_iter();
     let labels = labels.chain(PERCENTILES.map(|p| format!("{p} %"))).chain(["longest".to_owned()]);
@@ -301,7 +365,7 @@ fn latencies(all: &Stats) -> Result<Markup, String> {
         used.iter().map(|dir| (DIRECTIONS[dir.index()], css(COLOURS[dir.index()]))).collect();
     Ok(html! {
         h2 { "How long a request takes" }
-        @if used.is_empty() { p { "No request read or wrote." } }
+        @if columns.is_empty() { p { "No request read or wrote." } }
         @else {
             div.pair {
                 div {
@@ -472,7 +536,6 @@ fn params(params: &[Param]) -> Markup {
 mod tests {
     use super::*;
     use crate::fio::hist::Histogram;
-    use crate::fio::stats::Latency;
 
     #[test]
     fn a_distribution_ends_at_all() {

@@ -92,6 +92,7 @@ fn is_plain(job: &Job) -> bool {
         || job.rate_bytes.iter().any(Option::is_some)
         || job.rate_iops.iter().any(Option::is_some)
         || job.iodepth_low > 0
+        || job.is_grouped()
         || job.startdelay_ns > 0;
     let flushes = job.fsync > 0 || job.fdatasync > 0 || job.end_fsync || job.sync;
     let one_size =
@@ -453,6 +454,7 @@ mod tests {
             "rw=write bs=4k verify=crc32c iodepth=8 ioengine=libaio",
             "rw=read:64k bs=4k numjobs=2",
             "rw=read bsrange=4k-64k iodepth=8 ioengine=libaio",
+            "rw=read bs=4k iodepth=8 iodepth_batch_complete_min=8 ioengine=libaio",
         ] {
             let before = workers(options);
             let perfect = Perfect::of(&before);

@@ -3,6 +3,7 @@
 use super::place::{Carried, Counted};
 use super::{Pace, Run, RunError, Setting, Steady, Waiting};
 use crate::fio::job::{ExitWhat, IoEngine};
+use crate::fio::offsets::{Seeds, file_sizes};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
 use crate::fio::{Dir, Worker as FioWorker};
@@ -160,6 +161,8 @@ impl<'a> Load<'a> {
         for worker in run.workers {
             let (mut bytes, mut bases) = (Vec::new(), Vec::new());
             let mut of_files = Vec::new();
+            let seeds = Seeds::of(&worker.job, worker.thread_number, run.seed);
+            let mut own_size = file_sizes(&worker.job, seeds.file_size);
             for name in &worker.files {
                 if is_partition(name) {
                     let (area, size) = partition(run, worker, name, boot_bytes)?;
@@ -176,7 +179,7 @@ impl<'a> Load<'a> {
                     None => {
                         let share = worker.job.size.map_or(capacity, |size| size.of(capacity))
                             / u64::from(worker.job.nrfiles.max(1));
-                        let each = worker.job.filesize.map_or(share, |(_, most)| most);
+                        let each = worker.job.filesize.map_or(share, |_| own_size());
                         if each > capacity - place {
                             return Err(RunError::Space {
                                 name: name.clone(),

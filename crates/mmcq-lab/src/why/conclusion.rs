@@ -50,9 +50,28 @@ pub(super) fn waits(why: &Why) -> bool {
 
 pub(super) fn line(why: &Why) -> String {
     let share = why.share_percent();
+    let c = &why.counters;
+    let pace = why.pace_percent().map(|_| {
+        let free = 100.0 * (1.0 - c.bus_share()).max(0.0);
+        format!(
+            "the job's own pace is the limit (its rates, think times or pauses), and the bus is free for \
+             {free:.1} % of the time"
+        )
+    });
     if share >= ENOUGH_PERCENT {
-        return format!("{share:.1} % of what wire and card allow: nothing worth naming is lost");
+        return match pace {
+            Some(pace) => format!("{share:.1} % of the limit: {pace}"),
+            None => format!("{share:.1} % of what wire and card allow: nothing worth naming is lost"),
+        };
     }
+    match pace {
+        Some(pace) => format!("{}; {pace}", loss(why, share)),
+        None => loss(why, share),
+    }
+}
+
+/// Returns what costs a run most that is slower than its limit.
+fn loss(why: &Why, share: f64) -> String {
     let c = &why.counters;
     let (name, us) = largest_loss(why);
     let lost = format!("{share:.1} % of the limit; most of the loss");

@@ -146,6 +146,9 @@ impl Requests {
     }
 }
 
+/// Share of the time in percent from which on the pace of the load determines the rate at the limit.
+const PACED_PERCENT: f64 = 5.0;
+
 /// A request counts as starved if it takes more than this many times the 99th percentile.
 const STARVES: u64 = 20;
 /// Smallest number of requests of a run for the check whether one starved. With fewer, the slowest
@@ -234,6 +237,14 @@ impl Why {
     /// Returns the rate of the run in percent of its physical limit.
     pub fn share_percent(&self) -> f64 {
         100.0 * (mib_per_s(&self.counters) / self.limit_mib_per_s().max(f64::MIN_POSITIVE))
+    }
+
+    /// Returns the share of the time in percent for which even the run at the limit waits for the
+    /// load's own pace (rates, think times, pauses); `None`: the pace determines little.
+    pub fn pace_percent(&self) -> Option<f64> {
+        let limit = &self.limit;
+        let share = 100.0 * Phases::of(limit).waiting_ns as f64 / limit.elapsed_ns.max(1) as f64;
+        Some(share).filter(|share| *share >= PACED_PERCENT)
     }
 
     /// Returns what costs the run most, in one line.

@@ -15,7 +15,7 @@ use lfsr::Lfsr;
 pub use map::RandomMap;
 use random::Draws;
 pub use random::{Seeds, Taus88};
-pub use region::{Extent, Region, extent};
+pub use region::{Extent, Region, extent, file_sizes};
 use spread::Ranks;
 use std::sync::Arc;
 
@@ -307,15 +307,20 @@ impl Offsets {
         if *last >= file.region.file_bytes {
             return None;
         }
-        let position = *last - file.region.start;
         let step = self.job.rw_add_bytes;
+        if step < 0 && file.region.start > 0 && *last == file.region.start {
+            // With an offset, fio begins a backward pass at the end. It counts that end from the
+            // start of the file.
+            *last = file.region.len.min(file.region.file_bytes);
+        }
+        let position = last.wrapping_sub(file.region.start);
         if position == 0 || step == 0 {
             return Some(position);
         }
-        match position.checked_add_signed(step) {
-            Some(position) if position < file.region.file_bytes => Some(position),
+        match position.wrapping_add_signed(step) {
+            position if position < file.region.file_bytes => Some(position),
             _ if step > 0 => Some(0),
-            _ => file.region.len.checked_add_signed(step),
+            _ => file.region.len.min(file.region.file_bytes).checked_add_signed(step),
         }
     }
 

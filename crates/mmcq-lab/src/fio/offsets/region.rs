@@ -48,22 +48,23 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
         let Some(left) = whole.checked_sub(start) else {
             return fail(format!("offset={start}: expected at most {whole}, the bytes of the file"));
         };
+        // A drawn size is rounded down to whole blocks, maybe below the least.
+        let floor = |least: u64| least - least % job.min_block();
+        // If the file is a device that is larger than `filesize=`, the region has a size of its own.
+        let whole_len = match job.filesize.is_some_and(|size| !(floor(size.0)..=size.1).contains(&whole)) {
+            true => own_bytes(job, &mut sizes).checked_sub(start),
+            false => Some(left),
+        };
+        let Some(whole_len) = whole_len else {
+            return fail(format!("offset={start}: expected one inside of filesize="));
+        };
         let len = match job.size {
-            // The file is a device that is larger than `filesize=`, so the region has a size of its
-            // own.
-            _ if job.filesize.is_some_and(|size| !(size.0..=size.1).contains(&whole)) => {
-                let Some(len) = own_bytes(job, &mut sizes).checked_sub(start) else {
-                    return fail(format!("offset={start}: expected one inside of filesize="));
-                };
-                len
-            }
-            _ if job.filesize.is_some() => left,
-            None => left,
-            Some(Size::Percent(_)) => {
-                let share = job.size.map_or(left, |size| size.of(whole)).min(left);
+            Some(size @ Size::Percent(_)) => {
+                let share = size.of(whole_len.saturating_add(start)).min(whole_len);
                 share - share % job.min_block()
             }
-            Some(Size::Bytes(total)) => total / files,
+            Some(Size::Bytes(total)) if job.filesize.is_none() => total / files,
+            _ => whole_len,
         };
         if len > left {
             return fail(format!(
@@ -90,6 +91,13 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
     };
     let limit_bytes = job.io_size.map_or(pass_bytes, |size| size.of(pass_bytes));
     Ok(Extent { regions, pass_bytes, limit_bytes })
+}
+
+/// Returns a function that gives the sizes in bytes of a worker's new files by `filesize=`, one after
+/// the other.
+pub fn file_sizes(job: &Job, file_size_seed: u32) -> impl FnMut() -> u64 {
+    let mut sizes = Taus88::new(file_size_seed);
+    move || own_bytes(job, &mut sizes)
 }
 
 /// Returns the size in bytes of a file by the job's `filesize=`, drawn at random if that is a

@@ -142,6 +142,40 @@ mod tests {
         }
     }
 
+    /// An option that is accepted and changes nothing gives a figure of another job.
+    #[test]
+    fn each_field_that_an_option_sets_is_read_somewhere() {
+        let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let options = source.join("fio/options");
+        let (mut folders, mut text) = (vec![source.clone()], String::new());
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
+                let path = entry.path();
+                if path.is_dir() && path != options {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+                    text += &std::fs::read_to_string(&path).expect("a file");
+                }
+            }
+        }
+        let job = std::fs::read_to_string(source.join("fio/job.rs")).expect("the job");
+        let fields =
+            job.split_once("pub struct Job {").expect("a job").1.split_once("\n}").expect("its end").0;
+        let names = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':'));
+        let mut seen = 0;
+        for (name, _) in names {
+            let is_read = text.match_indices(&format!(".{name}")).any(|(at, found)| {
+                let after = text[at + found.len()..].trim_start_matches(' ');
+                let part = text[at + found.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+                let set = after.starts_with('=') && !after.starts_with("==");
+                !part && !set
+            });
+            assert!(is_read, "{name} is read nowhere");
+            seen += 1;
+        }
+        assert!(seen > 70, "{seen}");
+    }
+
     #[test]
     fn errors_are_one_line() {
         let mut job = Job::new("a", place());

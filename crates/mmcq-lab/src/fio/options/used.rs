@@ -110,7 +110,6 @@ pub static USED: &[Opt] = &[
     }),
     number!("nrfiles", nrfiles, 1, 10_000),
     opt("file_service_type", |_, v| value::word(v, &[("roundrobin", ()), ("roundrobin:1", ())])),
-    boolean!(opt, "overwrite", overwrite),
     opt("offset", |j, v| {
         j.offset = value::size_or_percent(v, j.kb_base)?;
         Ok(())
@@ -188,9 +187,18 @@ pub static USED: &[Opt] = &[
     number!("numjobs", numjobs, 1, 4096),
     number!("iodepth", iodepth, 1, 65536),
     number!("iodepth_batch", iodepth_batch, 1, 65536),
-    number!("iodepth_batch_complete_min", iodepth_batch_complete_min, 0, 65536),
+    opt("iodepth_batch_complete_min", |j, v| {
+        let expected = |_| "a number from 1 to 65536 (with 0, fio polls; a job here sleeps)".to_string();
+        let least = value::number(v, j.kb_base, 1, 65536).map_err(expected)?;
+        j.iodepth_batch_complete_min = u32::try_from(least).unwrap_or(65536);
+        Ok(())
+    }),
     number!("iodepth_batch_complete_max", iodepth_batch_complete_max, 0, 65536),
     number!("iodepth_low", iodepth_low, 0, 65536),
+    opt("io_submit_mode", |j, v| {
+        j.offload = value::word(v, &[("inline", false), ("offload", true)])?;
+        Ok(())
+    }),
     opt("ioengine", |j, v| {
         j.ioengine = value::word(
             v,

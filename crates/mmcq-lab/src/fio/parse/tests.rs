@@ -104,6 +104,36 @@ fn command_lines_as_in_the_threads() {
     assert_eq!(line("--name=a --bs 4q").unwrap_err(), "argument 2: bs=4q: expected a size such as 4k");
 }
 
+#[test]
+fn a_second_job_file_has_its_own_defaults_and_waits_for_the_first() {
+    let files = || {
+        Fixed(vec![
+            ("a.fio", "[global]\nbs=8k\nrw=randread\n[a]\nsize=64k\n"),
+            ("b.fio", "[b]\nsize=32k\n[global]\niodepth=4\n[c]\nbs=2k\n"),
+        ])
+    };
+    let args = ["--numjobs=2", "a.fio", "b.fio"].map(str::to_owned);
+    let file = parse_command_line(&args, &files()).unwrap();
+    let of = |file: &JobFile| -> Vec<_> {
+        let jobs = file.jobs.iter();
+        jobs.map(|j| (j.name.clone(), j.bs[0].min, j.rw.word(), j.numjobs, j.iodepth, j.stonewall)).collect()
+    };
+    let expected = [
+        ("a".to_owned(), 8192, "randread", 2, 1, false),
+        ("b".to_owned(), 4096, "read", 1, 1, true),
+        ("c".to_owned(), 2048, "read", 1, 4, false),
+    ];
+    assert_eq!(of(&file), expected);
+    let given: Vec<&str> = file.jobs[0].given.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((given, &file.global_options), (vec!["numjobs", "bs", "rw", "size"], &vec![]));
+    // The lines that a report keeps are the same jobs.
+    for (args, count) in [(&args[..], 3), (&args[..2], 1)] {
+        let file = parse_command_line(args, &files()).unwrap();
+        let again = parse_lines("x", file.lines.iter().map(String::as_str), &files()).unwrap();
+        assert_eq!((of(&again), again.jobs.len()), (of(&file), count), "{:?}", file.lines);
+    }
+}
+
 /// Tests command lines as people paste them, with the name of the program.
 #[test]
 fn lines_as_pasted() {

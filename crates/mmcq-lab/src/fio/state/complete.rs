@@ -11,16 +11,39 @@ const EIO: u32 = 5;
 /// character").
 const EILSEQ: u32 = 84;
 
+/// Transfer that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    io: Io,
+    pub(super) times: Times,
+    result: Result<u64, WorkerError>,
+    /// Difference that the check of the read data found.
+    difference: Option<VerifyError>,
+}
+
 impl JobState {
     /// Records the end of a transfer, with the number of bytes or an error. `data`: the data of a
     /// read with [`Io::check`].
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
+        let whole = result.as_ref().is_ok_and(|bytes| *bytes >= io.bytes);
+        let data = data.filter(|_| io.check && whole);
+        let check = |data| verify::check(&self.job, io.stamp.as_ref(), io.offset, data).err();
+        let ended = Ended { io: *io, times, result, difference: data.and_then(check) };
+        if self.job.is_grouped() {
+            return self.keep(ended);
+        }
         self.tick(times.complete_ns);
+        self.stats.mark_complete(1);
+        self.ended(ended);
+    }
+
+    /// Records a completion that the worker has collected.
+    pub(super) fn ended(&mut self, Ended { io, times, result, difference }: Ended) {
+        let io = &io;
         self.outstanding = self.outstanding.saturating_sub(1);
         self.outstanding_writes = self.outstanding_writes.saturating_sub(u32::from(io.dir == Dir::Write));
-        self.stats.mark_complete(1);
         self.last_ns = self.last_ns.max(times.complete_ns);
-        self.ended(io.entry, times.complete_ns);
+        self.entry_ended(io.entry, times.complete_ns);
         if let Some(logs) = &mut self.logs {
             logs.began(times.start_ns.saturating_sub(self.started_ns), io);
         }
@@ -36,14 +59,8 @@ impl JobState {
         if bytes < io.bytes {
             self.stats.dirs[io.dir.index()].short_ios += 1;
         }
-        if io.check
-            && let Some(data) = data
-        {
-            let whole = bytes == io.bytes;
-            let stamp = io.stamp.as_ref().filter(|_| whole);
-            if whole && let Err(error) = verify::check(&self.job, stamp, io.offset, data) {
-                return self.differs(error);
-            }
+        if let Some(error) = difference {
+            return self.differs(error);
         }
         if bytes < io.bytes && !io.check {
             // The rest of a short transfer goes next. A checked read is not continued, since its
@@ -88,7 +105,7 @@ impl JobState {
     }
 
     /// Records the end of the script's request with the index `entry`.
-    fn ended(&mut self, entry: u32, at_ns: u64) {
+    fn entry_ended(&mut self, entry: u32, at_ns: u64) {
         if let Some(player) = &mut self.player {
             player.ended(entry, at_ns);
         }
@@ -100,7 +117,7 @@ impl JobState {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.flushing = false;
         self.last_ns = self.last_ns.max(times.complete_ns);
-        self.ended(sync.entry, times.complete_ns);
+        self.entry_ended(sync.entry, times.complete_ns);
         if let Some(logs) = &mut self.logs {
             logs.flushed(times.start_ns.saturating_sub(self.started_ns), sync);
         }

@@ -19,6 +19,7 @@
 //! flushes are outstanding.
 
 mod complete;
+mod grouped;
 mod pace;
 mod played;
 mod reread;
@@ -31,6 +32,7 @@ use super::offsets::{Extent, Offsets, Place, Seeds, Step, Taus88, extent};
 use super::stats::{Cpu, Stats, Windows};
 use super::verify::{self, Stamp, VerifyError};
 pub use crate::fio::script::How;
+use grouped::Groups;
 use pace::{Held, Poisson};
 use played::Player;
 use std::collections::VecDeque;
@@ -160,6 +162,7 @@ pub struct JobState {
     windows: [(Windows, Windows); 2],
     logs: Option<Logs>,
     player: Option<Player>,
+    groups: Groups,
 }
 
 /// Largest number of verify errors that are stored; later ones are only counted.
@@ -218,6 +221,7 @@ impl JobState {
             windows: [0, 1].map(|_| (Windows::new(0, job.bwavgtime_ms), Windows::new(0, job.iopsavgtime_ms))),
             logs: Logs::wanted(&job).then(|| Logs::new(&job)),
             player,
+            groups: Groups::default(),
             job,
         })
     }
@@ -254,6 +258,10 @@ impl JobState {
 
     /// Returns what the caller has to do next; `now_ns` is the present time.
     pub fn next(&mut self, now_ns: u64) -> Next {
+        if self.job.is_grouped() { self.next_of_groups(now_ns) } else { self.step(now_ns) }
+    }
+
+    fn step(&mut self, now_ns: u64) -> Next {
         let begin_ns = match self.begin_ns {
             Some(at) => at,
             None => self.begin(now_ns),
@@ -457,9 +465,7 @@ impl JobState {
                         Err(next) => return Some(next),
                     },
                     Step::Sync { file, data_only } => {
-                        self.submitted();
-                        self.flushing = true;
-                        return Some(Next::Sync(Sync { file, data_only, entry: 0 }));
+                        return Some(self.flush(Sync { file, data_only, entry: 0 }));
                     }
                     Step::End => return None,
                 },
@@ -504,30 +510,6 @@ impl JobState {
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
     }
 
-    /// Returns the worker's next action for `verify_backlog=`: after a number of writes, the worker
-    /// waits until they are complete and reads them back. `None`: there is nothing to read back
-    /// now.
-    fn next_of_backlog(&mut self) -> Option<Next> {
-        let every = self.job.verify_backlog;
-        if every == 0 || self.written.is_empty() {
-            self.backlog = 0;
-            return None;
-        }
-        if self.backlog == 0 {
-            if self.last_read || !self.written.len().is_multiple_of(every as usize) {
-                return None;
-            }
-            self.backlog =
-                if self.job.verify_backlog_batch == 0 { every } else { self.job.verify_backlog_batch };
-        }
-        if self.outstanding_writes > 0 {
-            return Some(Next::AfterCompletion);
-        }
-        let io = self.written.pop()?;
-        self.backlog -= 1;
-        Some(self.issue(io))
-    }
-
     fn stamp(&mut self) -> Stamp {
         let seed = u64::from(self.seeds.next_u32()).wrapping_mul(u64::from(self.seeds.next_u32()));
         let number = (self.write_number & 0xffff) as u16;
@@ -538,7 +520,11 @@ impl JobState {
     fn issue(&mut self, io: Io) -> Next {
         self.last_read = io.dir == Dir::Read;
         self.outstanding_writes += u32::from(io.dir == Dir::Write);
-        self.submitted();
+        if self.job.is_grouped() {
+            self.outstanding += 1;
+        } else {
+            self.submitted();
+        }
         Next::Io(io)
     }
 
@@ -584,6 +570,9 @@ impl JobState {
         self.end_phase(self.last_ns);
         self.stats.cpu = cpu;
         self.stats.job_runtime_ns = self.last_ns.saturating_sub(self.started_ns);
+        if let Some(logs) = &mut self.logs {
+            logs.end(self.stats.job_runtime_ns);
+        }
         self.stats.clone()
     }
 }

@@ -71,7 +71,8 @@ impl JobState {
     /// Returns the direction of the pass's next transfer by `rate=` and `rate_iops=`. The direction
     /// that the mix has chosen goes if it is not ahead of its rate. If it is, the other direction
     /// of a mixed job goes if that is not ahead of its own rate, as in fio. Otherwise the worker
-    /// waits (`Err`) until all transfers under way have ended, and then pauses.
+    /// waits (`Err`) until all transfers under way have ended, and then pauses; with
+    /// `io_submit_mode=offload`, it pauses at once.
     pub(super) fn paced(&mut self, file: usize, dir: Dir, now_ns: u64) -> Result<Dir, Next> {
         let mut allowed_ns = self.allowed_ns(dir);
         if allowed_ns <= now_ns {
@@ -96,7 +97,7 @@ impl JobState {
     /// Returns the action that waits until this transfer's pause has ended; `None`: the transfer
     /// may start.
     pub(super) fn still_held(&mut self, mut held: Held, now_ns: u64) -> Option<Next> {
-        if held.until_ns.is_none() && self.outstanding > 0 {
+        if held.until_ns.is_none() && self.outstanding > 0 && !self.job.offload {
             self.held = Some(held);
             return Some(Next::AfterCompletion);
         }

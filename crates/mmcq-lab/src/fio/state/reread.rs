@@ -1,4 +1,5 @@
-//! Verify phase (`verify=`): after a pass, reads the written data again and compares them.
+//! Verify phase (`verify=`): after a pass, or during it with `verify_backlog=`, reads the written
+//! data again and compares them.
 
 use super::{JobState, Next, Phase};
 use crate::fio::job::Verify;
@@ -35,5 +36,29 @@ impl JobState {
             None if self.outstanding > 0 => Some(Next::AfterCompletion),
             None => None,
         }
+    }
+
+    /// Returns the worker's next action for `verify_backlog=`: after a number of writes, the worker
+    /// waits until they are complete and reads them back. `None`: there is nothing to read back
+    /// now.
+    pub(super) fn next_of_backlog(&mut self) -> Option<Next> {
+        let every = self.job.verify_backlog;
+        if every == 0 || self.written.is_empty() {
+            self.backlog = 0;
+            return None;
+        }
+        if self.backlog == 0 {
+            if self.last_read || !self.written.len().is_multiple_of(every as usize) {
+                return None;
+            }
+            self.backlog =
+                if self.job.verify_backlog_batch == 0 { every } else { self.job.verify_backlog_batch };
+        }
+        if self.outstanding_writes > 0 {
+            return Some(Next::AfterCompletion);
+        }
+        let io = self.written.pop()?;
+        self.backlog -= 1;
+        Some(self.issue(io))
     }
 }

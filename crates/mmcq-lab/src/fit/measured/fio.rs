@@ -2,9 +2,15 @@
 //!
 //! fio leaves flags such as `stonewall` out of the `job options`. So `groupid` tells what ran
 //! together: a job with another `groupid` began after the jobs before it had ended.
+//!
+//! With `group_reporting`, an entry has the sum of all sections of a group, and the options of the
+//! first. Its figures are of use only if the other sections are known: mmcq's own reports have the
+//! whole job file.
 
-use super::{Figure, Load, Wanted, What, in_words, job};
-use crate::fio::{Dir, Job};
+use super::{Figure, Load, Wanted, What, in_words, job, size};
+use crate::fio::job::Verify;
+use crate::fio::{self, Dir, Job};
+use crate::platform::JOB;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -59,7 +65,16 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
         let given = given.map(|(option, value)| (option.as_str(), value.as_str().filter(|v| !v.is_empty())));
         let job = job(called, &place, given)?;
         let copy = same && job.numjobs > 1 && !job.group_reporting;
+        let group_of_jobs = grouped(name, &value, entry.get("groupid"))?;
         match loads.last_mut() {
+            _ if !group_of_jobs.is_empty() => loads.push(Load {
+                jobs: group_of_jobs.clone(),
+                trace: Arc::default(),
+                changes: Vec::new(),
+                setting: None,
+                seed: None,
+                figures: Vec::new(),
+            }),
             Some(load) if copy => {
                 // These are copies of one job, so their rates are added.
                 for figure in &mut load.figures {
@@ -81,10 +96,76 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
         }
         group = entry.get("groupid");
         let Some(load) = loads.last_mut() else { continue };
-        let at = load.jobs.len() - 1;
-        load.figures.extend(figures(entry, &job, &place, (at, at + 1), wanted)?);
+        let (at, end) = (load.jobs.len() - 1, load.jobs.len());
+        if group_of_jobs.is_empty() {
+            of_this_job(entry, &job).map_err(|what| fault(&what))?;
+            load.figures.extend(figures(entry, &job, &place, (at, end), wanted)?);
+            continue;
+        }
+        let mut all = figures(entry, &job, &place, (0, end), wanted)?;
+        for figure in &mut all {
+            let blocks = group_of_jobs.iter().map(|job| job.bs[figure.dir.index()].max);
+            figure.block_bytes = blocks.max().unwrap_or(figure.block_bytes);
+            figure.name = format!("{} jobs together ({})", group_of_jobs.len(), key(figure.dir));
+        }
+        load.figures.extend(all);
     }
     Ok(loads)
+}
+
+/// Returns all jobs of a group that one entry of mmcq's own report sums up; empty: the entry is of
+/// one job, or the report has no job file.
+fn grouped(name: &str, report: &Value, group: Option<&Value>) -> Result<Vec<Job>, String> {
+    let Some(lines) = report["mmcq"]["job_file"].as_array() else { return Ok(Vec::new()) };
+    let lines = lines.iter().filter_map(Value::as_str);
+    let mut file = fio::parse_lines(name, lines, &fio::System).map_err(|error| error.to_string())?;
+    for change in report["mmcq"]["set"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if let Some(change) = change.strip_prefix(JOB) {
+            file.set(change, change).map_err(|error| error.to_string())?;
+        }
+    }
+    let group = group.and_then(Value::as_u64).unwrap_or(0);
+    let workers = fio::expand(&file.jobs).map_err(|error| error.to_string())?;
+    let mut first = workers.iter().filter(|worker| worker.subjob == 0 && u64::from(worker.group) == group);
+    let jobs: Vec<Job> = first.by_ref().map(|worker| Job::clone(&worker.job)).collect();
+    let is_sum = jobs.len() > 1 && jobs.iter().all(|job| job.group_reporting);
+    Ok(if is_sum { jobs } else { Vec::new() })
+}
+
+/// Share of a block by which the mean request may be smaller in any case.
+const SHORT: f64 = 0.02;
+
+/// Checks that the figures of an entry can be those of its job. A sum of several sections has the
+/// options of its first.
+fn of_this_job(entry: &Value, job: &Job) -> Result<(), String> {
+    // A job that verifies reads what it wrote.
+    if job.verify != Verify::Off {
+        return Ok(());
+    }
+    for dir in Dir::ALL {
+        let of = |key_of: &str| entry.get(key(dir)).and_then(|of| of.get(key_of)?.as_f64()).unwrap_or(0.0);
+        let (bytes, ios) = (of("io_bytes"), of("total_ios"));
+        if bytes <= 0.0 || ios <= 0.0 {
+            continue;
+        }
+        let moves = if dir == Dir::Read { job.rw.read } else { job.rw.write };
+        let (mean, bs) = (bytes / ios, &job.bs[dir.index()]);
+        // The last request of each pass over a file may be short.
+        let passes = f64::from(job.numjobs) * f64::from(job.nrfiles) * f64::from(job.loops);
+        let least = bs.min as f64 * (1.0 - SHORT.max(passes / ios));
+        let most = bs.max as f64;
+        if !moves || !(least..=most).contains(&mean) {
+            let what = if moves { format!("{mean:.0} bytes per request") } else { "requests".to_owned() };
+            return Err(format!(
+                "{what} in direction {}, which are not of rw={} and bs={}: with group_reporting, an entry has \
+                 several sections and the options of the first; leave group_reporting out",
+                key(dir),
+                job.rw.word(),
+                size(bs.max)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the rate in MiB/s of one direction of a job's JSON entry; `None` if the job transferred

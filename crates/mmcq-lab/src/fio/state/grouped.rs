@@ -1,0 +1,122 @@
+//! Groups of transfers, for `iodepth_batch=`, `iodepth_batch_complete_min=` and
+//! `iodepth_batch_complete_max=`.
+//!
+//! As in fio, a transfer that the worker has prepared is queued. All queued ones are submitted
+//! together when `iodepth_batch=` of them have come, or when the worker waits. A waiting worker
+//! collects at least `iodepth_batch_complete_min=` completions in one call. Each of them ends for
+//! the worker when this call returns, not when its transfer was done.
+
+use super::complete::Ended;
+use super::{Io, JobState, Next, Phase, Sync};
+use std::collections::VecDeque;
+
+/// Transfers of a worker that it will submit together, and completions that it has not collected.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    queued: VecDeque<Io>,
+    /// Whether the caller is to submit the queued transfers, one after the other.
+    submitting: bool,
+    /// Number of transfers that were queued since the depth was counted last.
+    uncounted: u32,
+    /// Flush that must wait, since transfers were queued before it.
+    postponed: Option<Sync>,
+    ended: VecDeque<Ended>,
+}
+
+impl JobState {
+    /// Returns the next action of a worker that submits and collects in groups.
+    pub(super) fn next_of_groups(&mut self, now_ns: u64) -> Next {
+        // Each turn queues a transfer, submits some, collects some, or returns.
+        loop {
+            if self.groups.submitting {
+                if let Some(io) = self.groups.queued.pop_front() {
+                    return Next::Io(io);
+                }
+                self.groups.submitting = false;
+            }
+            let postponed = self.groups.postponed;
+            let next = match postponed {
+                Some(sync) if self.collect(now_ns) => {
+                    self.groups.postponed = None;
+                    return self.flush(sync);
+                }
+                Some(_) => Next::AfterCompletion,
+                None => self.step(now_ns),
+            };
+            match next {
+                Next::Io(io) => {
+                    self.groups.queued.push_back(io);
+                    self.groups.uncounted += 1;
+                    if self.groups.uncounted >= self.job.submits() {
+                        self.count_depth(self.outstanding);
+                        self.submit();
+                    }
+                }
+                Next::Sync(_) => return next,
+                _ if !self.groups.queued.is_empty() => {
+                    // fio does not count the depth here if it waits since its queue is full.
+                    if self.phase == Phase::Pass && self.filling && postponed.is_none() {
+                        // A transfer that must wait for its rate counts already.
+                        self.count_depth(self.outstanding + u32::from(self.held.is_some()));
+                    }
+                    self.submit();
+                }
+                Next::AfterCompletion if !self.flushing && self.collect(now_ns) => {}
+                _ => return next,
+            }
+        }
+    }
+
+    /// Counts the transfers that were queued since the last call as begun at this depth.
+    fn count_depth(&mut self, outstanding: u32) {
+        self.stats.mark_depths(outstanding, std::mem::take(&mut self.groups.uncounted));
+    }
+
+    fn submit(&mut self) {
+        let count = self.groups.queued.len() as u32;
+        self.stats.mark_submit(count);
+        self.groups.submitting = true;
+    }
+
+    /// Returns the flush as the worker's next action. If transfers are queued, fio submits these
+    /// first, collects once, and then tries the flush again.
+    pub(super) fn flush(&mut self, sync: Sync) -> Next {
+        if !self.groups.queued.is_empty() {
+            self.groups.postponed = Some(sync);
+            self.count_depth(self.outstanding + 1);
+            return Next::AfterCompletion;
+        }
+        self.submitted();
+        self.flushing = true;
+        Next::Sync(sync)
+    }
+
+    /// Keeps a completion until the worker collects it.
+    pub(super) fn keep(&mut self, ended: Ended) {
+        self.groups.ended.push_back(ended);
+    }
+
+    /// Collects completions if there are as many as the worker waits for. Returns whether it
+    /// collected some.
+    fn collect(&mut self, now_ns: u64) -> bool {
+        let is_full = !self.filling || self.groups.postponed.is_some();
+        let least = match self.phase {
+            Phase::Pass | Phase::Verify if is_full => self.job.collects(self.outstanding),
+            // Before a pause, fio collects until nothing is under way.
+            Phase::Pass => 1,
+            _ => self.outstanding.max(1),
+        };
+        let (least, most) = (least as usize, least.max(self.job.iodepth_batch_complete_max) as usize);
+        let count = self.groups.ended.len().min(most);
+        if count < least {
+            return false;
+        }
+        self.tick(now_ns);
+        self.stats.mark_complete(count as u32);
+        for mut ended in self.groups.ended.drain(..count).collect::<Vec<_>>() {
+            ended.times.complete_ns = now_ns;
+            self.ended(ended);
+        }
+        true
+    }
+}
