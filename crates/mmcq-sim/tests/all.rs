@@ -60,7 +60,7 @@ mod spi_shared;
 mod spi_stack;
 mod stack;
 mod stm32_sdmmc;
-
+mod stream_test;
 mod task_queue;
 mod told;
 mod upkeep;

@@ -20,10 +20,10 @@ use std::rc::Rc;
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 use timed::{blocks as memory, filled};
 
-type Driver = Surrounded<OpenDesignWare<Port, ShadowMemory, Board, 128>, Board>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+pub type Driver = Surrounded<OpenDesignWare<Port, ShadowMemory, Board, 128>, Board>;
+pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
-const BOTH: OpenTransfers = OpenTransfers::NONE.reads(true).writes(true);
+pub const BOTH: OpenTransfers = OpenTransfers::NONE.reads(true).writes(true);
 /// Controllers with their cards: one with a small FIFO at 3.3 V, and others with a large FIFO,
 /// whose clock must not stop inside a block.
 const MODELS: [(MshcConfig, &str); 4] = [
@@ -38,12 +38,12 @@ const LIMIT_NS: u64 = 20_000_000_000;
 /// Pause in ns, longer than the engine holds a transfer open.
 const PAUSE_NS: u64 = 2 * Config::DEFAULT.hold_ns + 1_000_000;
 
-struct Rig {
-    time: Time,
-    model: Rc<RefCell<Mshc>>,
+pub struct Rig {
+    pub time: Time,
+    pub model: Rc<RefCell<Mshc>>,
     memory: ShadowMemory,
-    stack: Stack,
-    base: u64,
+    pub stack: Stack,
+    pub base: u64,
     end: u64,
     /// Number of faults that the engine had counted at the end of bring-up, which sends commands
     /// that some cards do not know.
@@ -51,7 +51,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new((config, card): (MshcConfig, &str), open: OpenTransfers) -> Rig {
+    pub fn new((config, card): (MshcConfig, &str), open: OpenTransfers) -> Rig {
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let built = timed::card(&timed::profile(card));

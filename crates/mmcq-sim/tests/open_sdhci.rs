@@ -36,7 +36,7 @@ const LIMIT_NS: u64 = 20_000_000_000;
 struct Page([u8; 4096]);
 
 /// Returns memory for this many blocks, `shift` bytes after the start of a page.
-fn memory(blocks: usize, shift: usize) -> DmaBuf {
+pub fn memory(blocks: usize, shift: usize) -> DmaBuf {
     let bytes = blocks * 512;
     let pages = Box::leak(vec![Page([0; 4096]); (bytes + shift).div_ceil(4096)].into_boxed_slice());
     // SAFETY: a page has no gaps, and the memory is leaked.
@@ -45,8 +45,8 @@ fn memory(blocks: usize, shift: usize) -> DmaBuf {
 }
 
 pub struct Rig {
-    time: Time,
-    model: Rc<RefCell<Sdhci>>,
+    pub time: Time,
+    pub model: Rc<RefCell<Sdhci>>,
     memory: ShadowMemory,
     pub stack: Stack,
     pub base: u64,
@@ -56,7 +56,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    fn new(card: &str, writes: OpenWrites, mistakes: Mistakes) -> Rig {
+    pub fn new(card: &str, writes: OpenWrites, mistakes: Mistakes) -> Rig {
         Rig::with_access(card, writes, mistakes, 200)
     }
 
@@ -67,7 +67,7 @@ impl Rig {
     }
 
     /// Returns a rig in which a register access takes `access_ns`.
-    fn with_access(card: &str, writes: OpenWrites, mistakes: Mistakes, access_ns: u64) -> Rig {
+    pub fn with_access(card: &str, writes: OpenWrites, mistakes: Mistakes, access_ns: u64) -> Rig {
         Rig::of(&timed::profile(card), writes, mistakes, access_ns)
     }
 

@@ -11,6 +11,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 mod partition;
+mod stream_test;
 
 use crate::engine::{BLOCK_BYTES, CardNumber, Claim, DmaBuf, Erase, Erasing, Error, Kind, Output, Request};
 use crate::host::Host;
@@ -20,6 +21,9 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub use partition::Partition;
+pub use stream_test::{
+    StreamCase, StreamOutcome, StreamResult, StreamTest, StreamTimes, StreamVerdict, stream_test,
+};
 
 /// Memory of one block, aligned to cache lines of its own, which every controller accepts. (A plain
 /// array of bytes begins at any address, and may be refused: [`Geometry::align`].)

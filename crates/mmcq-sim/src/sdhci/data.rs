@@ -221,6 +221,9 @@ impl Sdhci {
                 self.dat.flow = None;
                 return self.silence(now);
             }
+            (Flow::None, Some(Flow::Write { .. })) if self.config.mistakes.carried_data_lost => {
+                return self.complete(now);
+            }
             (Flow::None, Some(open @ Flow::Write { .. })) if !self.dat.read => open,
             (flow, _) => flow,
         };

@@ -54,6 +54,8 @@ pub(super) struct Dma {
     /// Whether SDMA has begun the segment in use (the bytes up to the next SDMA boundary) and has
     /// not ended it.
     begun: bool,
+    /// Mistake: the block before the stop of SDMA, while the first block after it is to come.
+    stopped_after: Option<Vec<u8>>,
     /// Address of the next descriptor in a task's list; `None`: register 58h has the address.
     list: Option<u64>,
     /// Address of the next byte that the present descriptor transfers.
@@ -161,13 +163,30 @@ impl Sdhci {
     /// false for a bus error.
     fn dma_copy(&mut self, address: u64, n: usize) -> bool {
         let at = self.dat.offset;
-        let lost = if self.config.mistakes.odd_bytes_lost { n % 4 } else { 0 };
+        let mistakes = self.config.mistakes;
+        let lost = if mistakes.odd_bytes_lost { n % 4 } else { 0 };
         let read = self.dat.read;
+        let before = self.dma.stopped_after.take_if(|_| !self.dma.held);
+        let skipped = before.is_some() && mistakes.boundary_block_lost;
+        if skipped && read {
+            self.dat.offset += n;
+            return true;
+        }
+        let address = address + if skipped { self.dat.block as u64 } else { 0 };
+        let repeated = before.filter(|_| mistakes.boundary_block_repeated);
         let Some(part) = self.dat.block_bytes().get_mut(at..at + n - lost) else { return false };
+        let repeat = |part: &mut [u8]| {
+            if let Some(bytes) = repeated.as_ref().and_then(|block| block.get(at..at + part.len())) {
+                part.copy_from_slice(bytes);
+            }
+        };
         let result = if read {
+            repeat(part);
             self.memory.device_write(address, part)
         } else {
-            self.memory.device_read(address, part)
+            let result = self.memory.device_read(address, part);
+            repeat(part);
+            result
         };
         self.dat.offset += n;
         result.is_ok()
@@ -195,10 +214,21 @@ impl Sdhci {
             } else {
                 self.regs.argument2 = next as u32;
             }
-            if next % boundary == 0 && (self.dat.rest().is_some() || self.dat.more_blocks()) {
+            let goes_on = self.dat.rest().is_some() || self.dat.more_blocks();
+            let early = self.config.mistakes.boundary_told_early && self.dat.read;
+            if early && (next + self.dat.block as u64) % boundary == 0 {
+                self.dma_news(now);
+            }
+            if next % boundary == 0 && goes_on {
                 self.dma.held = true;
                 self.dma.begun = false;
-                self.dma_news(now);
+                if !early {
+                    self.dma_news(now);
+                }
+                let mistakes = self.config.mistakes;
+                if mistakes.boundary_block_lost || mistakes.boundary_block_repeated {
+                    self.dma.stopped_after = Some(self.dat.block_bytes().to_vec());
+                }
             }
         }
         Moved::All

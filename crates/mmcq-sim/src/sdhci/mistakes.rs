@@ -42,6 +42,16 @@ pub struct Mistakes {
     /// The controller moves data only with commands that start a transfer on the card. Another data
     /// command gets its response, and its data wait for ever.
     pub carried_data_stay: bool,
+    /// Data of a command that starts no transfer on the card are reported as sent, and go nowhere,
+    /// as on QEMU.
+    pub carried_data_lost: bool,
+    /// The first block after a stop of SDMA at a boundary is lost: a read leaves its memory as it
+    /// was, and a write sends the block after it in its place.
+    pub boundary_block_lost: bool,
+    /// The first block after a stop of SDMA at a boundary has the data of the block before the stop.
+    pub boundary_block_repeated: bool,
+    /// The DMA Interrupt of a read comes when the last block before the boundary has begun.
+    pub boundary_told_early: bool,
 }
 
 impl Mistakes {
@@ -63,5 +73,9 @@ impl Mistakes {
         sdma_address_ignored: false,
         gap_unnoticed: false,
         carried_data_stay: false,
+        carried_data_lost: false,
+        boundary_block_lost: false,
+        boundary_block_repeated: false,
+        boundary_told_early: false,
     };
 }

@@ -47,6 +47,9 @@ pub struct Stm32SdmmcConfig {
     /// Whether the registers get their clock. Without it each register reads as ones and ignores
     /// writes.
     pub bus_clock: bool,
+    /// Fault: whether a command without data of its own (such as CMD13) never carries data, even
+    /// while the card has a write open.
+    pub carries_nothing: bool,
 }
 
 impl Stm32SdmmcConfig {
@@ -60,6 +63,7 @@ impl Stm32SdmmcConfig {
         data_end_after_busy: true,
         best_phase: 5,
         bus_clock: true,
+        carries_nothing: false,
     };
 
     /// SDMMC of U5, H5 and MP1: a linked list, with buffers of up to 131040 bytes.

@@ -149,8 +149,20 @@ impl Stm32Sdmmc {
             self.slot.violation();
         }
         self.fifo.clear();
+        let read = control & dctrl::READ != 0;
+        // A command without data of its own may carry data of the write that the card has open.
+        let flow = match (flow, self.dat.block.flow) {
+            (Flow::None, Some(open @ Flow::Write { .. })) if !read => {
+                if self.config.carries_nothing {
+                    self.dat.state = State::Silence;
+                    return;
+                }
+                open
+            }
+            (flow, _) => flow,
+        };
         let dat = &mut self.dat;
-        dat.block.read = control & dctrl::READ != 0;
+        dat.block.read = read;
         dat.block.size = block as usize;
         dat.left = if odd { 0 } else { whole as usize };
         dat.block.at = 0;

@@ -8,6 +8,7 @@ mod data;
 mod embassy;
 mod faults;
 mod odd;
+mod open;
 
 use crate::timed::{
     self,

@@ -253,13 +253,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.begin_flush(now_ns);
     }
 
-    /// Completes a piece that took longer than its deadline: the card, polled later, is ready
-    /// without an error.
-    pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
-        self.services.memory_mut().set_step(Step::Status(Place::Erase));
-        self.extra(Event::Done(0), now_ns);
-    }
-
     /// Continues after a piece: other requests run first, then the next piece.
     pub(super) fn piece_erased(&mut self, now_ns: u64) {
         let index = self.lane.control();

@@ -507,6 +507,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.streams_mut().take_notice()
     }
 
+    /// Sets [`Config::stays_open`], and returns the setting before. It holds from the next transfer
+    /// on.
+    pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen {
+        core::mem::replace(&mut self.config.stays_open, stays_open)
+    }
+
     /// Releases the transfer's requests in their present state: done, waiting for a status, or with
     /// a rest to transfer. `unknown`: the status of its writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {

@@ -6,6 +6,7 @@
 
 pub mod bounce;
 mod caps;
+mod carrier;
 mod chain;
 pub mod dma;
 mod events;

@@ -10,7 +10,7 @@
 use crate::engine::switched::{Mode, SwitchedOn};
 use crate::engine::{
     Abilities, CardNumber, CardParams, Claim, Completion, DmaBuf, Engine, Error, Handshake, PollOutcome,
-    RecoveryEvent, Request, ServiceRequest, SlotId, SlotSet, Span, Stats,
+    RecoveryEvent, Request, ServiceRequest, SlotId, SlotSet, Span, Stats, StaysOpen,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::{ChainStats, Holds, PackStats, Profile, TaskStats};
@@ -165,6 +165,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn take_retune(&mut self) -> bool = false;
         /// Calls [`Engine::take_continue_lost`]. In a nested call returns `false`.
         pub fn take_continue_lost(&mut self) -> bool = false;
+        /// Calls [`Engine::set_stays_open`]. In a nested call returns [`StaysOpen::Never`].
+        pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen = { let _ = stays_open; StaysOpen::Never };
         /// Calls [`Engine::dismiss_supervisor`]. In a nested call returns `false`.
         pub fn dismiss_supervisor(&mut self) -> bool = false;
 

@@ -19,7 +19,7 @@
 
 use super::super::batch::Batch;
 use super::super::card::Card;
-use super::super::extras::Event;
+use super::super::extras::{Event, Place, Step};
 use super::super::order::Order;
 use super::super::recover::{Helping, Incident};
 use super::super::slot::{NONE, Rules, Slots, State};
@@ -222,7 +222,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.incident.failed.status() & R1::ERRORS == 0
         {
             self.end_incident(now_ns);
-            return self.erase_ended_late(now_ns);
+            // The piece took longer than its deadline: the card, polled later, is ready.
+            self.services.memory_mut().set_step(Step::Status(Place::Erase));
+            return self.extra(Event::Done(0), now_ns);
         }
         let refused = self.incident.failed.status() & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
         let slot = self.slots.at(self.lane.control());

@@ -2,7 +2,7 @@
 //!
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
 // a phase ends), `bus.rs` (supply, clock, voltage, reset), `tune.rs` (the delay block) and
-// `table.rs` (the list of pieces). `config.rs` has the settings that a board gives.
+// `table.rs` (the list of pieces). `streams.rs` keeps writes open. `config.rs` has the settings that a board gives.
 //!
 //! This driver was tested only on the project's own register model, not on hardware or on another
 //! project's model.
@@ -32,6 +32,7 @@ mod config;
 mod events;
 mod phase;
 mod regs;
+mod streams;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub use config::{Stm32SdmmcConfig, Stm32SdmmcInitError};
 use core::ptr::NonNull;
 use phase::Active;
 use regs::*;
+pub use streams::OpenStm32Sdmmc;
 use table::BOUNCE_BYTES;
 pub use table::Pieces;
 pub use tune::Stm32Board;

@@ -29,17 +29,15 @@ mod ring;
 use super::regs::*;
 use super::tune::MshcBoard;
 use super::{DesignWare, DesignWareLayout, MshcInitError, MshcLayout};
+use crate::host::carrier::Carrier;
 use crate::host::dma::map_whole;
 use crate::host::{
     Auto, BusOp, Caps, Cause, Direction, Dma, DmaError, Done, Events, Fault, Host, Phase, Regs, Segment,
     Stage, StartError, Step,
 };
-use crate::spec::command::{Command, Resp};
-use crate::spec::response::{R1, State};
 use core::ptr::NonNull;
 use ring::{Ring, Run};
 
-const SELECT_CARD: u8 = 7;
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 /// Size in bytes of the memory for read data that no request wants ([`Scrap`]).
@@ -101,11 +99,7 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     plain: Plain,
     /// The result of a write whose data have ended while the card is still busy; `None` otherwise.
     busy: Option<Result<Done, Fault>>,
-    /// Argument of the CMD7 that selected the card; 0 if no card is selected.
-    selected: u32,
-    /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
-    /// driver adds the errors to the next response that the engine gets.
-    told: u32,
+    carrier: Carrier,
 }
 
 /// An open transfer: the card has not seen its end.
@@ -161,8 +155,7 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
             run: None,
             plain: Plain::Other,
             busy: None,
-            selected: 0,
-            told: 0,
+            carrier: Carrier::new(),
         })
     }
 
@@ -191,26 +184,12 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         match self.open {
             Some(Open::Ring(_)) => self.continue_ring(phase, segments),
             Some(Open::Carrier) => {
-                let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
-                let carrier = Phase { command, auto: Auto::None, ..*phase };
-                self.host.start(&carrier, segments, timeout_ns)?;
+                self.host.start(&self.carrier.phase(phase), segments, timeout_ns)?;
                 self.plain = Plain::Carrier;
                 Ok(())
             }
             _ => Err(StartError::Unsupported),
         }
-    }
-
-    /// Converts the end of a carrier's CMD13 for the engine, whose phase had no command.
-    fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
-        let end = end.map_err(|fault| Fault { response: None, ..fault })?;
-        let status = R1(end.response.words[0]);
-        self.told |= status.0 & R1::DEFERRED;
-        let taken = matches!(status.current_state(), State::Rcv | State::Prg);
-        if status.0 & R1::OWN != 0 || !taken {
-            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
-        }
-        Ok(Done::default())
     }
 
     /// Converts the end of a phase of the wrapped driver to the end that the engine gets; `None` if
@@ -224,11 +203,11 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
                     Ok(done) => done,
                     Err(fault) => return Some(Err(fault)),
                 };
-                done.response.words[0] |= core::mem::take(&mut self.told);
+                self.carrier.tell(&mut done);
                 return Some(Ok(done));
             }
             Plain::Write => end,
-            Plain::Carrier => self.carried(end),
+            Plain::Carrier => self.carrier.end(end),
         };
         if end.is_err() || !self.host.dat0_low() {
             return Some(end);
@@ -297,7 +276,7 @@ unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
         match (self.open, direction) {
             (None, Direction::Read) => self.config.reads && self.fits(segment, blocks),
             (Some(Open::Ring(ring)), Direction::Read) => ring.goes_on() && self.fits(segment, blocks),
-            (None, Direction::Write) => self.config.writes && self.selected != 0,
+            (None, Direction::Write) => self.config.writes && self.carrier.is_ready(),
             (Some(Open::Carrier), Direction::Write) => true,
             (Some(_), _) => false,
         }
@@ -323,9 +302,7 @@ unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
         if stops || phase.data.is_some() {
             self.open = None;
         }
-        if phase.command.index == SELECT_CARD {
-            self.selected = phase.command.arg;
-        }
+        self.carrier.note(&phase.command);
         Ok(())
     }
 
@@ -349,7 +326,7 @@ unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
             BusOp::ResetLines | BusOp::ResetAll if first => self.forget(),
             BusOp::PowerOff | BusOp::PowerOn if first => {
                 self.forget();
-                (self.selected, self.told) = (0, 0);
+                self.carrier = Carrier::new();
             }
             _ => {}
         }

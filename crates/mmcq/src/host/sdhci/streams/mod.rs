@@ -26,15 +26,14 @@ use super::Sdhci;
 use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
 use super::regs::*;
+use crate::host::carrier::Carrier;
 use crate::host::{
-    Auto, BusOp, Caps, Cause, Direction, Dma, Done, Events, FastEnd, Fault, Host, Phase, Regs, Segment,
-    Stage, StartError, Step,
+    Auto, BusOp, Caps, Direction, Dma, Done, Events, FastEnd, Fault, Host, Phase, Regs, Segment, StartError,
+    Step,
 };
-use crate::spec::command::{Command, Resp};
-use crate::spec::response::{R1, State};
+use crate::spec::command::Command;
 use stops::{Run, Stops};
 
-const SELECT_CARD: u8 = 7;
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 
@@ -86,11 +85,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
     resets: Resets,
-    /// Argument of the CMD7 that selected the card; 0 if no card is selected.
-    selected: u32,
-    /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
-    /// driver adds the errors to the next response that the engine gets.
-    told: u32,
+    carrier: Carrier,
 }
 
 /// An open transfer: the card has not seen its end.
@@ -143,8 +138,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
             run: None,
             plain: Plain::Other,
             resets: Resets::Over,
-            selected: 0,
-            told: 0,
+            carrier: Carrier::new(),
         }
     }
 
@@ -171,9 +165,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         match self.open {
             Some(Open::Stops(_)) => self.continue_stops(phase, segments, timeout_ns),
             Some(Open::Carrier) => {
-                let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
-                let carrier = Phase { command, auto: Auto::None, ..*phase };
-                self.host.start(&carrier, segments, timeout_ns)?;
+                self.host.start(&self.carrier.phase(phase), segments, timeout_ns)?;
                 self.plain = Plain::Carrier;
                 Ok(())
             }
@@ -181,25 +173,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Converts the end of a carrier's CMD13 for the engine, whose phase had no command.
-    fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
-        let end = end.map_err(|fault| Fault { response: None, ..fault })?;
-        let status = R1(end.response.words[0]);
-        self.told |= status.0 & R1::DEFERRED;
-        let taken = matches!(status.current_state(), State::Rcv | State::Prg);
-        if status.0 & R1::OWN != 0 || !taken {
-            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
-        }
-        Ok(Done::default())
-    }
-
     /// Converts the end of a phase of the wrapped driver for the engine. After a CMD12 that ends a
     /// transfer with stops, it resets the CMD and DAT circuits. To the response of a CMD12 or CMD13
-    /// it adds the errors in `told`.
+    /// it adds the errors that carriers have told.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
-            return self.carried(end);
+            return self.carrier.end(end);
         }
         let mut done = end?;
         if plain == Plain::Stop
@@ -212,7 +192,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
             let _ = self.finish_resets();
         }
         if plain != Plain::Other {
-            done.response.words[0] |= core::mem::take(&mut self.told);
+            self.carrier.tell(&mut done);
         }
         Ok(done)
     }
@@ -295,7 +275,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
             (None, Direction::Write) => match self.config.writes {
                 OpenWrites::No => false,
                 OpenWrites::Gap => stops::fits(segment, blocks),
-                OpenWrites::Carrier => self.selected != 0,
+                OpenWrites::Carrier => self.carrier.is_ready(),
             },
         }
     }
@@ -322,9 +302,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
         if phase.data.is_some() {
             self.open = None;
         }
-        if phase.command.index == SELECT_CARD {
-            self.selected = phase.command.arg;
-        }
+        self.carrier.note(&phase.command);
         Ok(())
     }
 
@@ -369,7 +347,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
             BusOp::ResetLines | BusOp::ResetAll if first => self.forget(),
             BusOp::PowerOff | BusOp::PowerOn if first => {
                 self.forget();
-                (self.selected, self.told) = (0, 0);
+                self.carrier = Carrier::new();
             }
             _ => {}
         }

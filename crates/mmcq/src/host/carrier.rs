@@ -1,0 +1,64 @@
+//! Writes of an open transfer as the data of a CMD13 (a *carrier*), for drivers that keep transfers
+//! open.
+//!
+//! Only the card's transfer stays open: CMD25 is sent with the exact length of its own data. Later
+//! data are sent as the data of a CMD13, which the card answers while it receives. The controller
+//! ends each of them as an ordinary write.
+
+use super::{Auto, Cause, Done, Fault, Phase, Stage};
+use crate::spec::command::{Command, Resp};
+use crate::spec::response::{R1, State};
+
+const SELECT_CARD: u8 = 7;
+const SEND_STATUS: u8 = 13;
+
+/// What a driver must remember to send carriers.
+#[derive(Debug)]
+pub(super) struct Carrier {
+    /// Argument of the CMD7 that selected the card; 0 if no card is selected.
+    selected: u32,
+    /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
+    /// driver adds the errors to the next response that the engine gets.
+    told: u32,
+}
+
+impl Carrier {
+    pub const fn new() -> Self {
+        Carrier { selected: 0, told: 0 }
+    }
+
+    /// Returns whether a card is selected, which can get a carrier.
+    pub fn is_ready(&self) -> bool {
+        self.selected != 0
+    }
+
+    /// Notes a command that was sent: CMD7 selects the card.
+    pub fn note(&mut self, command: &Command) {
+        if command.index == SELECT_CARD {
+            self.selected = command.arg;
+        }
+    }
+
+    /// Returns the phase that sends the data of `phase`.
+    pub fn phase(&self, phase: &Phase) -> Phase {
+        let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
+        Phase { command, auto: Auto::None, ..*phase }
+    }
+
+    /// Converts the end of a carrier for the engine, whose phase had no command.
+    pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
+        let end = end.map_err(|fault| Fault { response: None, ..fault })?;
+        let status = R1(end.response.words[0]);
+        self.told |= status.0 & R1::DEFERRED;
+        let taken = matches!(status.current_state(), State::Rcv | State::Prg);
+        if status.0 & R1::OWN != 0 || !taken {
+            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
+        }
+        Ok(Done::default())
+    }
+
+    /// Adds the errors that carriers have told to the response of a CMD12 or CMD13.
+    pub fn tell(&mut self, done: &mut Done) {
+        done.response.words[0] |= core::mem::take(&mut self.told);
+    }
+}
