@@ -198,7 +198,7 @@ fn files_of_their_own_have_the_sizes_that_fio_draws() {
             jobs.map(|job| job["write"]["total_ios"].as_u64().expect("a number")).collect()
         };
         let mut ours = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-        ours.args(["-q", "run", "--"]);
+        ours.current_dir(folder.path()).args(["-q", "run", "--"]);
         assert_eq!(of(ours), of(Command::new("fio")), "{options}");
     }
 }
@@ -229,7 +229,7 @@ fn two_job_files_are_two_groups_as_in_fio() {
         jobs.map(of).collect()
     };
     let mut ours = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-    ours.args(["run", "--"]);
+    ours.current_dir(folder.path()).args(["run", "--"]);
     let theirs = entries(Command::new("fio"));
     assert_eq!(entries(ours), theirs);
     assert_eq!(theirs.len(), 2);
