@@ -70,6 +70,7 @@ unsafe impl<H: Host> Host for Charged<H> {
     const WAKES: bool = H::WAKES;
     const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
     const EARLY_R1: bool = H::EARLY_R1;
+    const HOLDS_BACK: bool = H::HOLDS_BACK;
 
     mmcq::forward_host!(self.inner => caps goes_on_with is_prompt ack_concurrent abort_concurrent interrupt_lost
         command_hangs set_bus isolate dat0_busy dat_levels present retune_ns supply_ma

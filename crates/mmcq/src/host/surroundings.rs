@@ -251,6 +251,7 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const WAKES: bool = H::WAKES;
     const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
     const EARLY_R1: bool = H::EARLY_R1;
+    const HOLDS_BACK: bool = H::HOLDS_BACK;
 
     crate::forward_host!(self.host => caps goes_on_with is_prompt map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy
