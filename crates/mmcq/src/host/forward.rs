@@ -21,8 +21,10 @@
 /// // SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged.
 /// unsafe impl<H: Host> Host for Counted<H> {
 ///     mmcq::forward_host!(const H);
-///     mmcq::forward_host!(self.inner => caps map unmap ack set_bus isolate dat0_busy dat_levels
-///         present retune_ns supply_ma write_protected take_waker card_irq);
+///     mmcq::forward_host!(self.inner => caps goes_on_with is_prompt map unmap start_concurrent
+///         ack ack_concurrent abort_concurrent early_r1 interrupt_lost command_hangs set_bus
+///         isolate dat0_busy dat_levels present retune_ns supply_ma write_protected take_waker card_irq
+///         queue chain);
 ///
 ///     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
 ///         self.started += 1;
