@@ -89,11 +89,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     }
     let sector_access = ocr.emmc_access() == Some(AddressUnit::Sector);
     // A device of 2 GB has longer blocks by default. In a DDR timing CMD16 is illegal.
-    if !sector_access
-        && let Err(Failed) = session.status_of(command::set_blocklen(512)).await
-        && csd.read_block_bytes != 512
-    {
-        return Err(Failed);
+    if !sector_access && csd.read_block_bytes != 512 {
+        session.status_of(command::set_blocklen(512)).await?;
     }
     let offered = Offered::read(session).await?;
     let switch_ns = offered.switch_ns;

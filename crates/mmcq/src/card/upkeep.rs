@@ -124,8 +124,7 @@ pub(super) fn begin<B: Platform, const N: usize>(
             None => engine.retune_ns(),
         };
         let rest_after_ns = options.upkeep.rest.after_ns();
-        let mode = (card.timing, card.width, card.clock_hz);
-        engine.look_after(mode, matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);
+        engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);
     });
     // The time of the next chore may have changed, so set the engine's timer again.
     stack.poll();

@@ -42,9 +42,7 @@ impl Functions {
     /// Wakes the task that waits for the card, now or when it begins to wait: the card is gone, and
     /// the task's next command will show it.
     pub fn note_card_gone(&mut self) {
-        if self.waker.is_some() || self.heard {
-            self.asks = true;
-        }
+        self.asks |= self.waker.is_some() | self.heard;
     }
 
     #[inline(always)]

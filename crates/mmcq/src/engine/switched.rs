@@ -24,7 +24,7 @@ pub(crate) struct SwitchedOn {
     pub cache: Option<FlushBy>,
     /// Whether the card reports packs that fail.
     pub packs: bool,
-    /// Timing, width and clock in hertz of the last initialisation that the supervisor knows of.
+    /// The mode of a card that was initialised again since its bring-up.
     pub mode: Option<Mode>,
 }
 

@@ -12,7 +12,6 @@ use super::gate::raw_bytes;
 use super::lane::Failure;
 use super::phases::Stage;
 use super::slot::{NONE, Rules};
-use super::switched::Mode;
 use super::tail::Tail;
 use super::tasks::Turn;
 use super::timers::{NEVER, later};
@@ -201,11 +200,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sets the supervisor's chores from now on: exceptions, a tuning at this interval (0: none),
-    /// and a rest after a pause of this length ([`u64::MAX`]: none). `mode` is kept for the next
-    /// supervisor.
+    /// and a rest after a pause of this length ([`u64::MAX`]: none).
     pub(crate) fn look_after(
         &mut self,
-        mode: Mode,
         exceptions: bool,
         tune_every_ns: u64,
         rest_after_ns: u64,
@@ -213,7 +210,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) {
         let timers = &mut self.timers;
         self.supervisor.set_upkeep(timers, exceptions, tune_every_ns, rest_after_ns, now_ns);
-        self.supervisor.upkeep_mut().set_mode(mode);
         self.supervisor.helping_mut().set_supervisor(P::RECOVERS);
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes, so the engine itself has to find when the rest begins.

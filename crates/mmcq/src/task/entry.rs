@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::engine::switched::{Mode, SwitchedOn};
+use crate::engine::switched::SwitchedOn;
 use crate::engine::{
     Abilities, CardNumber, CardParams, Claim, Completion, DmaBuf, Engine, Error, Handshake, PollOutcome,
     RecoveryEvent, Request, ServiceRequest, SlotId, SlotSet, Span, Stats, StaysOpen,
@@ -177,8 +177,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn take_service_waker(&mut self) -> Option<Waker> = None;
         pub(crate) fn identify_card(&mut self, identity: u32) = { let _ = identity; };
         pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool = { let _ = (result, now_ns); false };
-        pub(crate) fn look_after(&mut self, mode: Mode, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
-            = { let _ = (mode, exceptions, tune_every_ns, rest_after_ns, now_ns); };
+        pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
+            = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
         pub(crate) fn begin_rest(&mut self, now_ns: u64) = { let _ = now_ns; };
         pub(crate) fn end_rest(&mut self, now_ns: u64) = { let _ = now_ns; };
         pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) = { let _ = (id, now_ns); };

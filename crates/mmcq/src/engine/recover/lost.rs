@@ -84,7 +84,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// controller has fails when the controller has stopped.
     pub(in super::super) fn removed(&mut self, now_ns: u64) {
         self.set_card_params(None);
-        self.card.functions_mut().note_card_gone();
+        // A host without a card interrupt wakes the task by its polls.
+        if P::RECOVERS || H::CARD_IRQ {
+            self.card.functions_mut().note_card_gone();
+        }
         self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Removed);
         self.incident.end_settling(&mut self.slots, Error::Removed);
         match self.lane.stage() {
