@@ -1,7 +1,7 @@
 //! Tests of the whole stack on the models: every card profile, every transfer mode, bring-up and
 //! data, in virtual time.
 
-use crate::machine;
+use crate::{machine, timed};
 use machine::{Rig, buffer};
 use mmcq::card::{self, Family};
 use mmcq::engine::{Error, Kind, Request, SlotId};
@@ -231,6 +231,28 @@ fn a_slot_for_one_family_takes_no_other() {
     let found = emmc.drive(card::bring_up_emmc(&emmc.stack, buffer(1), options)).0.unwrap();
     assert_eq!(found.timing, Timing::Hs400Es);
     assert_eq!(emmc.drive(card::bring_up_sd(&emmc.stack, buffer(1), options)).0, Err(Error::NoCard));
+}
+
+/// Checks byte-addressed cards of 2 GiB: after a reset their blocks have 1024 bytes, which counts
+/// wherever the bus is not DDR.
+#[test]
+fn a_card_of_2_gib_reads_and_writes_blocks_of_512_bytes() {
+    for (name, without) in [
+        ("sdsc-1g", 0),
+        ("emmc-4g-old", 0),
+        ("emmc-4g-old", Caps::timing_bit(Timing::Ddr52)),
+        ("emmc-4g-old", Caps::timing_bit(Timing::Ddr52) | Caps::timing_bit(Timing::HighSpeed)),
+    ] {
+        let profile = timed::profile(name).with_capacity_bytes(2 << 30).unwrap();
+        let (model, driver) = (SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
+        let rig = Rig::with_card(timed::card(&profile), model, driver, 0).unwrap();
+        let found = rig.bring_up(card::Options::DEFAULT.without(without)).unwrap();
+        assert!(!found.params.block_addressed && found.params.sectors == 4 << 20, "{name}");
+        rig.mixed_load(found.params.sectors, 20);
+        let violations = rig.model.borrow_mut().card_mut().map(|card| card.violations().len());
+        assert_eq!(violations, Some(0), "{name}");
+        rig.checked();
+    }
 }
 
 #[test]

@@ -87,6 +87,11 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     if csd.spec_version < 4 {
         return session.refuse(Breach::TooOld);
     }
+    let sector_access = ocr.emmc_access() == Some(AddressUnit::Sector);
+    // A device of 2 GB has longer blocks by default. In a DDR timing CMD16 is illegal.
+    if !sector_access && csd.read_block_bytes != 512 {
+        session.status_of(command::set_blocklen(512)).await?;
+    }
     let offered = Offered::read(session).await?;
     let switch_ns = offered.switch_ns;
     if offered.high_capacity_erase {
@@ -118,7 +123,6 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     // A refusal is no proof that the cache is off: the register says it.
     let cache_on = switched || last.cache_on;
     let small = csd.blocks().unwrap_or(0);
-    let sector_access = ocr.emmc_access() == Some(AddressUnit::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
     let quirks =
         if B::Profile::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };

@@ -127,6 +127,16 @@ impl EmmcConfig {
         self.capacity_bytes > BYTE_MODE_BYTES
     }
 
+    /// Returns READ_BL_LEN of the CSD: the block length after a reset is 2 to this power.
+    fn read_bl_len(&self) -> u8 {
+        if self.sector_mode() || self.capacity_bytes <= 1 << 30 { 9 } else { 10 }
+    }
+
+    /// Returns the block length in bytes that reads and writes have after a reset.
+    pub(super) fn default_block_len(&self) -> u16 {
+        1 << self.read_bl_len()
+    }
+
     pub(crate) fn cid(&self) -> [u8; 16] {
         emmc_cid(&self.identity, self.revision >= Revision::V4_41)
     }
@@ -142,12 +152,8 @@ impl EmmcConfig {
         put(&mut csd, 111, 104, 1);
         put(&mut csd, 103, 96, 0x32);
         put(&mut csd, 95, 84, 0x0f5);
-        let (c_size, block_len) = if self.sector_mode() {
-            (0xfff, 9)
-        } else {
-            let block_len = if self.capacity_bytes <= 1 << 30 { 9 } else { 10 };
-            (self.capacity_bytes / (512u64 << block_len) - 1, block_len)
-        };
+        let block_len = u64::from(self.read_bl_len());
+        let c_size = if self.sector_mode() { 0xfff } else { self.capacity_bytes / (512u64 << block_len) - 1 };
         put(&mut csd, 83, 80, block_len);
         put(&mut csd, 73, 62, c_size);
         put(&mut csd, 61, 50, 0o7777);

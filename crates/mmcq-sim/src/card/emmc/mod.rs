@@ -131,6 +131,7 @@ impl EmmcCard {
         let csd_flags = config.quirks.csd_protection.flags();
         let ext_csd = config.ext_csd();
         let queue = config.queue.map(Tasks::new);
+        let block_len = config.default_block_len();
         Ok(Self {
             config,
             stores,
@@ -154,7 +155,7 @@ impl EmmcCard {
             status: Status::default(),
             ready_ns: None,
             rca: 1,
-            block_len: 512,
+            block_len,
             count: None,
             transfer: Transfer::None,
             scratch: Box::new([0; 512]),
@@ -223,7 +224,7 @@ impl EmmcCard {
         self.status = Status::default();
         self.ready_ns = None;
         self.rca = 1;
-        self.block_len = 512;
+        self.block_len = self.config.default_block_len();
         self.count = None;
         self.transfer = Transfer::None;
         self.erase = EraseRange::default();

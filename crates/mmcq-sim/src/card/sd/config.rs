@@ -88,6 +88,15 @@ impl SdConfig {
         self.class != Class::Sdsc
     }
 
+    /// Returns the block length in bytes that reads and writes have after a reset: READ_BL_LEN of
+    /// the CSD.
+    pub(super) fn default_block_len(&self) -> u16 {
+        match csd1_size(self.capacity_bytes) {
+            Some((.., block_len)) if self.class == Class::Sdsc => 1 << block_len,
+            _ => 512,
+        }
+    }
+
     pub(crate) fn cid(&self) -> [u8; 16] {
         sd_cid(&self.identity)
     }

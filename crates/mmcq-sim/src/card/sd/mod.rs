@@ -110,6 +110,7 @@ impl SdCard {
         let flash = Flash::new(config.flash).with(&config.quirks);
         let csd_flags = config.quirks.csd_protection.flags();
         let queue = config.queue.map(Tasks::new);
+        let block_len = config.default_block_len();
         Self {
             config,
             medium,
@@ -132,7 +133,7 @@ impl SdCard {
             inquired_ns: None,
             switch_agreed: false,
             rca: 0,
-            block_len: 512,
+            block_len,
             count: None,
             upper: None,
             width: 1,
@@ -188,7 +189,7 @@ impl SdCard {
         self.inquired_ns = None;
         self.switch_agreed = false;
         self.rca = 0;
-        self.block_len = 512;
+        self.block_len = self.config.default_block_len();
         self.count = None;
         self.upper = None;
         self.width = 1;
