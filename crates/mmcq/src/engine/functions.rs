@@ -39,12 +39,10 @@ impl Functions {
         self.heard
     }
 
-    /// Wakes the task that waits for the card: the card is gone, and the task's next command will
-    /// show it.
+    /// Wakes the task that waits for the card, now or when it begins to wait: the card is gone, and
+    /// the task's next command will show it.
     pub fn note_card_gone(&mut self) {
-        if self.waker.is_some() {
-            self.asks = true;
-        }
+        self.asks |= self.waker.is_some() | self.heard;
     }
 
     #[inline(always)]

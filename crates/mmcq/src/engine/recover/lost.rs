@@ -84,7 +84,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// controller has fails when the controller has stopped.
     pub(in super::super) fn removed(&mut self, now_ns: u64) {
         self.set_card_params(None);
-        if P::RECOVERS {
+        // A host without a card interrupt wakes the task by its polls.
+        if P::RECOVERS || H::CARD_IRQ {
             self.card.functions_mut().note_card_gone();
         }
         self.incident.fail_queued(&mut self.slots, &mut self.order, Error::Removed);

@@ -70,6 +70,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let help = if self.bus.host().present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
         if help == ServiceRequest::Removed {
             self.card.leave();
+            // A task may have begun to wait for the card since the removal was noted.
+            self.card.functions_mut().note_card_gone();
         }
         let there = self.supervisor.helping().supervisor;
         self.supervisor.helping_mut().untold = !there;
