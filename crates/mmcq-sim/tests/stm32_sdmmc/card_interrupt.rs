@@ -4,7 +4,8 @@
 use super::{Chip, Rig};
 use crate::timed::{self, bytes};
 use mmcq::card::{IoCard, Options, bring_up_io};
-use mmcq::sdio::{At, CardInterrupt, Chain, Function};
+use mmcq::engine::Error;
+use mmcq::sdio::{At, CardInterrupt, Chain, Function, IoError};
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::slot::Controller;
 use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
@@ -89,6 +90,29 @@ fn an_interrupt_that_is_acknowledged_beside_data_comes_again() {
     assert!(packet.as_mut().poll(&mut context).is_pending());
     interrupt.ack();
     rig.drive(packet).0.unwrap();
+    rig.drive(interrupt.wait()).unwrap();
+    assert_eq!(rig.model.borrow().protocol_violations(), 0);
+}
+
+/// Checks a handle that is kept over another bring-up of the same card, which has masked the
+/// interrupt and disabled the functions: the handle says so, and hears again after `enable`.
+#[test]
+fn a_handle_that_is_kept_over_another_bring_up_hears_again() {
+    let (rig, card) = up();
+    let mut interrupt = CardInterrupt::new(&rig.stack, &card);
+    rig.drive(interrupt.enable(1)).unwrap();
+    let again = rig.drive(bring_up_io(&rig.stack, bytes(512), Options::DEFAULT)).0.unwrap();
+    assert_eq!(interrupt.enabled(), 0);
+    assert_eq!(rig.drive(interrupt.wait()), Err(IoError::Engine(Error::Changed)));
+    let function = Function::new(&rig.stack, &again, 1).unwrap();
+    rig.drive(function.enable()).unwrap();
+    rig.drive(interrupt.enable(1)).unwrap();
+    rig.drive(function.write_u8(0x08, 1, Chain::Last)).unwrap();
+    rig.drive(interrupt.wait()).unwrap();
+    assert_eq!(rig.drive(interrupt.pending()), Ok(1 << 1));
+    rig.drive(function.write_u8(0x08, 0, Chain::Last)).unwrap();
+    rig.drive(function.write_u8(0x0c, 200, Chain::Last)).unwrap();
+    interrupt.ack();
     rig.drive(interrupt.wait()).unwrap();
     assert_eq!(rig.model.borrow().protocol_violations(), 0);
 }

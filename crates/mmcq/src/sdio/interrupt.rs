@@ -53,6 +53,9 @@ pub struct CardInterrupt<'a, B: Platform, const N: usize> {
     card: CardNumber,
     /// Functions that may interrupt: IENx without the bit that enables all.
     enabled: u8,
+    /// Number of card resets that the stack had counted when `enabled` was set. After another reset
+    /// no function may interrupt.
+    told_at: u32,
     /// Whether a read of INTx must be [followed](Quirks::IO_NO_POLLING) by a read of an unused
     /// register.
     looks_away: bool,
@@ -70,7 +73,14 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     }
 
     pub(crate) fn of(stack: &'a Stack<B, N>, card: CardNumber, quirks: Quirks) -> Self {
-        CardInterrupt { stack, card, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
+        CardInterrupt {
+            stack,
+            card,
+            enabled: 0,
+            told_at: stack.io_resets(),
+            looks_away: quirks.has(Quirks::IO_NO_POLLING),
+            period_ns: 0,
+        }
     }
 
     /// Returns whether the card of the handle is still in the card slot.
@@ -78,30 +88,32 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         !B::Profile::RECOVERS || self.stack.with(|engine| engine.is_meant(self.card))
     }
 
-    /// Returns the functions that may interrupt, bit n for function n.
+    /// Returns the functions that may interrupt, bit n for function n. 0 if a card was brought up
+    /// since they were enabled.
     pub fn enabled(&self) -> u8 {
-        self.enabled
+        if self.stack.io_resets() == self.told_at { self.enabled } else { 0 }
     }
 
     /// Allows function `function` (1 to 7) to interrupt.
     pub async fn enable(&mut self, function: u8) -> Result<(), IoError> {
-        self.switch(self.enabled | bit(function)?).await
+        self.switch(self.enabled() | bit(function)?).await
     }
 
     /// Disables the interrupt of a function. Without any function the controller's card interrupt
     /// stays masked.
     pub async fn disable(&mut self, function: u8) -> Result<(), IoError> {
-        self.switch(self.enabled & !bit(function)?).await
+        self.switch(self.enabled() & !bit(function)?).await
     }
 
     async fn switch(&mut self, enabled: u8) -> Result<(), IoError> {
+        let (before, told_at) = (self.enabled(), self.stack.io_resets());
         let wrote = if enabled == 0 { 0 } else { enabled | MASTER };
         let command = cmd::io_write_read(0, reg::INT_ENABLE, wrote);
         let read = direct(self.stack, self.card, 0, reg::INT_ENABLE, command, Chain::Last).await?;
         if read != wrote {
             return Err(IoError::NotTaken { addr: reg::INT_ENABLE, wrote, read });
         }
-        let before = core::mem::replace(&mut self.enabled, enabled);
+        (self.enabled, self.told_at) = (enabled, told_at);
         match (before, enabled) {
             (_, 0) => self.stack.with(|engine| engine.mask_card_irq()),
             (0, _) => self.listen(),
@@ -117,20 +129,21 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// command to a function fails.
     ///
     /// # Errors
-    /// Another card has taken the place of this one. If the host has no card interrupt, also:
-    /// polling the card failed.
+    /// [`Error::Changed`]: another card has taken the place of this one, or this one was brought up
+    /// again, so that no function may interrupt until [`enable`](Self::enable). If the host has no
+    /// card interrupt, also: polling the card failed.
     pub async fn wait(&mut self) -> Result<(), IoError> {
-        if !self.is_there() {
-            return Err(Error::Changed.into());
-        }
         loop {
+            if !self.is_there() || self.stack.io_resets() != self.told_at {
+                return Err(Error::Changed.into());
+            }
             Reported { stack: self.stack }.await;
             if B::Host::CARD_IRQ {
                 return Ok(());
             }
             // If the future is dropped here, the card's request remains: the next future polls at
             // once.
-            let asks = self.look().await? & self.enabled != 0;
+            let asks = self.look().await? & self.enabled() != 0;
             let (shortest_ns, longest_ns) = self.stack.card_irq_looks_ns();
             if asks {
                 self.period_ns = (self.period_ns / 2).max(shortest_ns);
@@ -168,17 +181,18 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// functions whose interrupt is disabled. If the interrupt of only one function is enabled,
     /// returns that function and sends no command.
     pub async fn pending(&mut self) -> Result<u8, IoError> {
-        if self.enabled.is_power_of_two() {
-            return Ok(self.enabled);
+        let enabled = self.enabled();
+        if enabled.is_power_of_two() {
+            return Ok(enabled);
         }
-        Ok(self.look().await? & self.enabled)
+        Ok(self.look().await? & enabled)
     }
 
     /// Enables the interrupt again, after the driver has cleared the causes in the functions. A new
     /// or remaining cause is reported again.
     pub fn ack(&mut self) {
         // A report of the next card is for that card's handle.
-        if self.is_there() && self.stack.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
+        if self.is_there() && self.stack.with(|engine| engine.take_card_irq()) && self.enabled() != 0 {
             self.listen();
         }
     }
