@@ -1,5 +1,6 @@
-//! Tests that every file of tests belongs to a test program: Cargo compiles no file only because it
-//! exists.
+//! Tests of what Cargo does not check: that every file of tests belongs to a test program, since
+//! Cargo compiles no file only because it exists, and that the examples have a queue of timers that
+//! works where they wait.
 
 use std::fs::{read_dir, read_to_string};
 use std::path::Path;
@@ -39,4 +40,37 @@ fn each_file_of_tests_is_in_a_program() {
         }
     }
     assert!(crates >= 4, "{crates} crates");
+}
+
+/// Returns the names of embassy-time's timers that this program uses.
+fn timers(source: &str) -> Vec<&str> {
+    let imported = source.lines().filter(|line| line.contains("embassy_time::"));
+    let words = imported.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words
+        .filter(|word| ["Timer", "Ticker", "Delay", "with_timeout", "with_deadline"].contains(word))
+        .collect()
+}
+
+/// Tests that an example with `block_on` and timers of embassy-time has a queue of timers that takes
+/// any waker: the queue without a feature panics outside of embassy's executor.
+#[test]
+fn an_example_that_waits_outside_of_an_executor_has_a_queue_for_its_timers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut with_timers = 0;
+    for of in ["examples", "examples/boards"] {
+        for entry in read_dir(root.join(of)).unwrap() {
+            let folder = entry.unwrap().path();
+            let Ok(source) = read_to_string(folder.join("src/main.rs")) else { continue };
+            let timers = timers(&source);
+            if timers.is_empty() || !source.contains(".block_on(") {
+                continue;
+            }
+            with_timers += 1;
+            let manifest = read_to_string(folder.join("Cargo.toml")).unwrap();
+            let mut lines = manifest.lines().filter(|line| line.starts_with("embassy-time = "));
+            let queue = lines.any(|line| line.contains("generic-queue-"));
+            assert!(queue, "{}: generic-queue-8 of embassy-time is missing; {timers:?}", folder.display());
+        }
+    }
+    assert!(with_timers >= 1, "no example was found");
 }
