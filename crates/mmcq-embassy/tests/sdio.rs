@@ -8,13 +8,14 @@ use mmcq::card::{Options, bring_up_io};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::Width;
 use mmcq::sdio::bluetooth::{self, TypeA};
-use mmcq::sdio::{CardInterrupt, Function, IoError};
+use mmcq::sdio::{CardInterrupt, Chain, Function, IoError};
 use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use mmcq_sim::card::io::{IoProfile, type_a};
 use mmcq_sim::slot::Controller;
 use sdio::sdio::SdioCard;
-use tasks::{Hanging, MockTime, drive, exclusive};
+use std::cell::Cell;
+use tasks::{Hanging, MockTime, drive, exclusive, join};
 use world::World;
 
 const PACKETS: u64 = 10;
@@ -153,4 +154,62 @@ fn a_bus_that_does_not_tell_of_the_interrupt_is_no_storm() {
             assert!((90..200).contains(&took_ms), "{took_ms} ms for ten looks");
         },
     );
+}
+
+/// Tests a bus without card interrupt that carries a command every `pause_ns`: the card is polled at
+/// the same intervals as on a bus without traffic.
+fn looks_beside_commands(pause_ns: Option<u64>) {
+    let _alone = exclusive();
+    let (world, _handle) = world();
+    let below = world.stack_with(Clock::<1>::TIMER);
+    let mut buffer = Aligned::<A4, _>([0u8; 2048]);
+    let mailbox = Mailbox::new(&mut buffer);
+    let bus = Hanging::new(Bus::new(below, memory(2048)));
+    bus.deaf.set(true);
+    let (host, mut runner) = mailbox.connect(bus).unwrap();
+    let stack: Stack<(CriticalSection, _), 4> =
+        Stack::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
+    drive(
+        &world,
+        below,
+        [
+            Box::pin(async { Clock::<1>::run(below).await }),
+            Box::pin(async { Clock::<2>::run(&stack).await }),
+            Box::pin(async { runner.run(&stack).await }),
+        ],
+        async {
+            let card = bring_up_io(&stack, memory(512), Options::DEFAULT).await.0.expect("an I/O card");
+            let function = Function::new(&stack, &card, 1).unwrap();
+            function.enable().await.unwrap();
+            let mut irq = CardInterrupt::new(&stack, &card);
+            irq.enable(1).await.unwrap();
+            let began = MockTime::now();
+            let took_ms = || (MockTime::now() - began).as_millis();
+            let looks = Cell::new(0);
+            let listen = async {
+                while looks.get() < 10 {
+                    irq.wait().await.unwrap();
+                    irq.ack();
+                    looks.set(looks.get() + 1);
+                }
+            };
+            let command = async {
+                while looks.get() < 10 {
+                    function.read_u8(0x13, Chain::Last).await.unwrap();
+                    if let Some(pause_ns) = pause_ns {
+                        stack.pause(pause_ns).await.unwrap();
+                    }
+                    assert!(took_ms() < 500, "{} looks in half a second, {pause_ns:?}", looks.get());
+                }
+            };
+            join(listen, command).await;
+            assert!((90..200).contains(&took_ms()), "{} ms for ten looks, {pause_ns:?}", took_ms());
+        },
+    );
+}
+
+#[test]
+fn commands_do_not_put_off_the_looks_at_the_interrupt() {
+    looks_beside_commands(Some(2_000_000));
+    looks_beside_commands(None);
 }

@@ -6,7 +6,7 @@ use aligned::{A4, Aligned};
 use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::{Context, Poll};
-use embassy_time::{Duration, Timer};
+use embassy_time::{Duration, Instant, Timer};
 use mmcq::host::{Cause, Direction, Done, Fault, Stage, Width};
 use mmcq::task::{Platform, Stack};
 use sdio::{BusWidth, MmcBus, MmcError};
@@ -20,11 +20,13 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Runner<'m, 'b, B> {
     mailbox: &'m Mailbox<'b>,
     bus: B,
+    /// When the card is polled next, if its bus has no card interrupt.
+    look_at: Option<Instant>,
 }
 
 impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     pub(super) fn new(mailbox: &'m Mailbox<'b>, bus: B) -> Self {
-        Runner { mailbox, bus }
+        Runner { mailbox, bus, look_at: None }
     }
 
     /// Carries out phases and bus operations, in a task of its own, as long as the stack is used.
@@ -60,25 +62,25 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     /// Waits for work. Returns the next work and the buffer; `None` if the card requests attention
     /// instead.
     async fn next(&mut self) -> Option<(Job, Loan<'m, 'b>)> {
-        let (mailbox, bus) = (self.mailbox, &mut self.bus);
+        let (mailbox, bus, look_at) = (self.mailbox, &mut self.bus, &mut self.look_at);
         let mut event = pin!(async {
             if bus.wait_for_event().await.is_err() {
                 // The bus cannot wait for the card interrupt. Poll the card at intervals, not as
-                // fast as the bus can.
-                Timer::after(LOOK).await;
+                // fast as the bus can. Work in between does not put off the poll.
+                Timer::at(*look_at.get_or_insert_with(|| Instant::now() + LOOK)).await;
             }
+            *look_at = None;
         });
         // Call `wait_for_event` only when the engine has enabled the card interrupt: some buses
-        // enable it by this call.
+        // enable it by this call. A request for attention goes before the next work, which may
+        // never cease; until the engine has enabled the interrupt again, only work is done.
         poll_fn(|context| {
-            if let Some(job) = mailbox.take(context) {
-                return Poll::Ready(Some(job));
+            mailbox.listen(context.waker());
+            if mailbox.with(|inner| inner.card_irq_on) && event.as_mut().poll(context).is_ready() {
+                mailbox.with(|inner| (inner.card_irq_on, inner.card_irq) = (false, true));
+                return Poll::Ready(None);
             }
-            if !mailbox.with(|inner| inner.card_irq_on) || event.as_mut().poll(context).is_pending() {
-                return Poll::Pending;
-            }
-            mailbox.with(|inner| (inner.card_irq_on, inner.card_irq) = (false, true));
-            Poll::Ready(None)
+            mailbox.take(context).map_or(Poll::Pending, |job| Poll::Ready(Some(job)))
         })
         .await
     }
