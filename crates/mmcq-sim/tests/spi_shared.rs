@@ -254,6 +254,30 @@ fn a_request_waits_for_the_bus() {
     assert!(rig.bus.try_borrow_mut().is_ok(), "the bus is free again");
 }
 
+/// Checks that a stack that is dropped in the middle of a request deselects its card, which
+/// otherwise would answer to the bytes for the other device.
+#[test]
+fn a_stack_that_goes_leaves_the_bus_to_the_other_device() {
+    let rig = Rig::new(Habits::USUAL);
+    rig.bring_up();
+    let now_ns = rig.line.time.now();
+    NOW_NS.set(now_ns);
+    let request = Request::new(Kind::Read { lba: 7, blocks: 8 }, buffer(8));
+    rig.stack.with(|engine| engine.submit(request, now_ns)).unwrap();
+    assert!(
+        (0..1_000).any(|_| {
+            rig.turn();
+            rig.line.slot.borrow().is_selected()
+        }),
+        "the request begins"
+    );
+    let Rig { line, bus, stack, .. } = rig;
+    drop(stack);
+    assert!(bus.try_borrow_mut().is_ok(), "the bus is free");
+    assert!(!line.slot.borrow().is_selected(), "the card is still selected");
+    assert!(!line.slot.borrow().drives(), "the card has let go of its line");
+}
+
 /// Checks a user that never releases the bus: for the stack this is a controller that hangs, and
 /// each request ends with an error in bounded time.
 #[test]

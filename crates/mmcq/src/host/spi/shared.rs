@@ -47,8 +47,10 @@ impl<'a, B: SpiBus> BusLease for &'a RefCell<B> {
 /// clock. The closure `clock` sets it in hertz, rounded down. All devices use SPI mode 0, or the
 /// closure sets the mode too.
 ///
+/// A port that is dropped deselects its card, so that the other devices can use the bus.
+///
 /// [`Stack::turn`]: crate::task::Stack::turn
-pub struct SharedHalPort<L: BusLease, C, F> {
+pub struct SharedHalPort<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> {
     bus: L,
     lease: Option<L::Lease>,
     select: C,
@@ -108,6 +110,14 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
         }
         if !self.selected {
             self.lease = None;
+        }
+    }
+}
+
+impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> Drop for SharedHalPort<L, C, F> {
+    fn drop(&mut self) {
+        if self.selected {
+            self.select(false);
         }
     }
 }
