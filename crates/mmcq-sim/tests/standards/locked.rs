@@ -6,7 +6,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::protect::{LockOp, lock};
 use mmcq::card::{self, Options};
 use mmcq::engine::{Error, Irreversible, RecoveryStep};
-use mmcq::host::sdhci;
+use mmcq::host::{Caps, Timing, sdhci};
 use mmcq::spec::response::R1;
 use mmcq_sim::card::Card;
 use mmcq_sim::card::medium::{Fill, Medium};
@@ -183,6 +183,42 @@ fn a_card_that_lost_its_supply_is_opened_again_or_told_as_locked() {
             rig.ills.borrow_mut().brown_out = true;
             assert_eq!(rig.one(rig.read(800, 1)).result.map(|_| ()), expected, "{name}");
         }
+    }
+}
+
+/// Checks eMMC devices in DDR timings, where CMD16 and CMD42 are illegal: an operation is refused and
+/// sends nothing. After a bring-up without these timings it works.
+#[test]
+fn an_emmc_in_a_ddr_timing_is_not_locked() {
+    const ES: u16 = Caps::timing_bit(Timing::Hs400Es);
+    const DDR: u16 = ES | Caps::timing_bit(Timing::Hs400) | Caps::timing_bit(Timing::Ddr52);
+    for (name, without, timing) in [
+        ("emmc-4g-old", 0, Timing::Ddr52),
+        ("emmc-51-full", ES, Timing::Hs400),
+        ("emmc-51-full", 0, Timing::Hs400Es),
+    ] {
+        let options = Options::DEFAULT.without(without);
+        let rig = rig::Rig::built(rig::card(name), true, SdhciConfig::GENERIC_4_20, options);
+        assert_eq!(rig.found.timing, timing);
+        let sent = rig.ills.borrow().commands;
+        let set = LockOp::SetPassword(WORD, SURE);
+        let (result, block) = rig.drive(lock(rig.stack, &rig.found, rig::buffer(1, 0), set));
+        assert_eq!(result, Err(Error::Unsupported), "{timing:?}");
+        assert!(block.iter().all(|&byte| byte == 0), "{timing:?}");
+        assert_eq!(rig.ills.borrow().commands, sent, "{timing:?}");
+        rig.one(rig.read(8, 1)).result.unwrap();
+
+        let options = Options::DEFAULT.without(DDR);
+        let (found, block) = rig.drive(card::bring_up(rig.stack, rig::buffer(1, 0), options));
+        let found = found.unwrap();
+        let (result, block) = rig.drive(lock(rig.stack, &found, block, set));
+        assert_eq!(result, Ok(()), "{timing:?}");
+        let (result, block) = rig.drive(lock(rig.stack, &found, block, LockOp::Lock(WORD, SURE)));
+        assert_eq!(result, Ok(()), "{timing:?}");
+        assert_eq!(rig.one(rig.read(8, 1)).result.map(|_| ()), Err(Error::Locked));
+        let unlock = unlock(RIGHT);
+        rig.drive(card::bring_up(rig.stack, block, unlock)).0.unwrap();
+        rig.one(rig.read(8, 1)).result.unwrap();
     }
 }
 

@@ -146,7 +146,9 @@ const LOCK_NS: u64 = 1_000_000_000;
 /// Locks, unlocks or erases the card by CMD42. The password is cleared from `block` (512 bytes)
 /// before `block` is returned. [`Error::Locked`]: the operation failed, and the card is (still)
 /// locked. [`Error::Card`], or [`Error::Protocol`] with [`Breach::StaysOpen`]: the operation
-/// failed, and the card is unlocked. After any other error the card may be locked or unlocked.
+/// failed, and the card is unlocked. [`Error::Unsupported`]: nothing was sent, since the card is an
+/// eMMC in DDR52 or HS400, where CMD42 is illegal; bring it up [without](super::Options::without)
+/// these timings first. After any other error the card may be locked or unlocked.
 ///
 /// No other request may be in the queue. After the card was locked, requests fail with
 /// [`Error::Locked`].
@@ -159,6 +161,9 @@ pub async fn lock<B: Platform, const N: usize>(
     let given = block.len_bytes();
     if given < BLOCK_BYTES {
         return (Err(Error::Buffer { needed: BLOCK_BYTES, given }), block);
+    }
+    if matches!(card.family, Family::Emmc(_)) && stack.with(|engine| engine.bus().ddr) {
+        return (Err(Error::Unsupported), block);
     }
     let mut session = Session::with(stack, block, card);
     let result = told(&mut session, &op).await.map_err(|Failed| session.error);

@@ -226,7 +226,7 @@ impl EmmcCard {
                 self.r1(index)
             }
             38 => self.erase_command(arg, now_ns),
-            42 => self.receive(42, Transfer::Lock, self.block_len),
+            42 if !ddr => self.receive(42, Transfer::Lock, self.block_len),
             _ => self.illegal(),
         }
     }
