@@ -163,6 +163,34 @@ fn a_supervisor_that_ends_while_a_rest_begins_leaves_a_card_that_works() {
     assert!(stopping > 0);
 }
 
+/// Checks a supervisor that replaces one which has made the card slower: the program has only the
+/// card as it was brought up, but a rest ends at the present clock, and nothing is tuned.
+#[test]
+fn a_later_supervisor_knows_that_the_card_is_slower() {
+    for name in ["sdxc-128g-uhs", "emmc-hs200"] {
+        let upkeep = Box::leak(Box::new(Upkeep::DEFAULT.rest(CLOCK_OFF).retune_every_ns(Some(1_000 * MS))));
+        let rig = Rig::with(name, Options::DEFAULT.upkeep(upkeep));
+        rig.ills.borrow_mut().reads_up_to_hz = Some(60_000_000);
+        for _ in 0..64 {
+            read(&rig);
+        }
+        let slow_hz = clock_hz(&rig);
+        assert!(rig.taken(RecoveryStep::Slower) > 0 && slow_hz <= 60_000_000, "{name}: {:?}", rig.trace());
+        let before = rig.stats();
+        rig.leave();
+        rig.keep();
+        for _ in 0..20 {
+            pause(&rig);
+            assert_eq!(clock_hz(&rig), 0, "{name}");
+            read(&rig);
+            assert_eq!(clock_hz(&rig), slow_hz, "{name}");
+        }
+        let after = rig.stats();
+        assert_eq!((after.faults, after.tunings), (before.faults, before.tunings), "{name}");
+        rig.checked();
+    }
+}
+
 thread_local! {
     /// The stack whose queue is filled when the supervisor's waker is cloned, and how many clones
     /// come before that.

@@ -169,9 +169,12 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         let helper = Helper(stack);
         let mut session = Session::new(stack, scratch);
         session.urgent = true;
-        if let Some(target) = stack.with(|engine| engine.card_params().copied()) {
+        let (target, mode) = stack.with(|engine| (engine.card_params().copied(), engine.switched_on().mode));
+        if let Some(target) = target {
             // The card may have been initialised again since the caller saw it.
             card.params = target;
+            (card.timing, card.width, card.clock_hz) =
+                mode.unwrap_or((card.timing, card.width, card.clock_hz));
         }
         // Timings that were too fast earlier stay excluded, as long as the slot has the same card.
         let mut slower = speed::no_faster(options, &card);

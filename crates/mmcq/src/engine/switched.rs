@@ -13,7 +13,7 @@
 use super::blockers::Blockers;
 use super::lane::Lane;
 use super::{Engine, FlushBy};
-use crate::host::{Direction, Host};
+use crate::host::{Direction, Host, Timing, Width};
 use crate::sched::packs::Packs;
 use crate::sched::{Lanes, Profile};
 
@@ -24,10 +24,15 @@ pub(crate) struct SwitchedOn {
     pub cache: Option<FlushBy>,
     /// Whether the card reports packs that fail.
     pub packs: bool,
+    /// The mode of a card that was initialised again since its bring-up.
+    pub mode: Option<Mode>,
 }
 
+/// Timing, width and clock in hertz of a card.
+pub(crate) type Mode = (Timing, Width, u32);
+
 impl SwitchedOn {
-    pub const NOTHING: SwitchedOn = SwitchedOn { cache: None, packs: false };
+    pub const NOTHING: SwitchedOn = SwitchedOn { cache: None, packs: false, mode: None };
 }
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -51,6 +56,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         SwitchedOn {
             cache: flush.filter(|flush| matches!(flush, FlushBy::SdCache { .. })),
             packs: self.lane.packs().is_some_and(used),
+            mode: self.supervisor.upkeep().mode(),
         }
     }
 

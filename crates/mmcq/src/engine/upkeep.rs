@@ -11,9 +11,10 @@ use super::bus::Bus;
 use super::record::Record;
 use super::slot::NONE;
 use super::supervisor::Supervisor;
+use super::switched::Mode;
 use super::timers::{NEVER, Timers};
 use super::{Count, Engine, ServiceRequest};
-use crate::host::Host;
+use crate::host::{Host, Timing, Width};
 use crate::sched::Profile;
 
 /// Length of a pause that counts as quiet: longer than what most clients need between two requests.
@@ -49,6 +50,11 @@ pub(super) struct Upkeep {
     rest_after_ns: u64,
     /// The time from which the pause before a rest is counted.
     rest_from_ns: u64,
+    /// The timing, the width and the clock in hertz after the card was initialised again. The clock
+    /// is 0 if the card was not initialised again since its bring-up.
+    timing: Timing,
+    width: Width,
+    clock_hz: u32,
 }
 
 impl Upkeep {
@@ -67,11 +73,25 @@ impl Upkeep {
             tune_soon: false,
             rest_after_ns: NEVER,
             rest_from_ns: 0,
+            timing: Timing::Legacy,
+            width: Width::W1,
+            clock_hz: 0,
         }
+    }
+
+    /// Returns the mode of a card that was initialised again since its bring-up.
+    pub fn mode(&self) -> Option<Mode> {
+        (self.clock_hz != 0).then_some((self.timing, self.width, self.clock_hz))
+    }
+
+    /// Notes the mode of a card that was initialised again, for the next supervisor.
+    pub fn set_mode(&mut self, mode: Mode) {
+        (self.timing, self.width, self.clock_hz) = mode;
     }
 
     /// Clears what was planned: another card may be in the slot, with other tunings and exceptions.
     pub fn forget(&mut self) {
+        self.clock_hz = 0;
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
 

@@ -116,6 +116,11 @@ impl Wire {
         core::mem::take(&mut self.doubted)
     }
 
+    /// Returns timing, width and clock as they were set last.
+    pub fn mode(&self) -> (Timing, Width, u32) {
+        (self.timing, self.width, self.clock_hz)
+    }
+
     /// Returns the bus settings. The clock is the requested one; the driver may have rounded it
     /// down.
     pub fn as_set(&self) -> Bus {

@@ -281,6 +281,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.set_card(Some(target));
                 self.blockers.refresh_quirks(&self.card);
                 if help.loses_state() {
+                    self.supervisor.upkeep_mut().set_mode(self.bus.wire().mode());
                     self.lane.disarm_unrestored(&mut self.blockers);
                     self.services.memory_mut().area_mut().initialised();
                     if help != ServiceRequest::Slower {
