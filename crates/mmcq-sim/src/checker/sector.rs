@@ -314,9 +314,10 @@ impl Sector {
     }
 
     /// Records that each complete write of this sector that was not flushed may now be on the card,
-    /// or not, or torn.
+    /// or not, or torn. What a read has shown of a write that is under way may be gone as well.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
+            entry.shown = false;
             if let Fate::Done(n) | Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) | Fate::Shown(n) =
                 entry.fate
             {

@@ -62,6 +62,22 @@ fn a_failed_write_that_was_seen_may_be_gone_after_a_reset() {
     assert_eq!(reads(&mut judge, &[&old, &bytes(next, 3)]), [LOST, Ok(())]);
 }
 
+/// Checks that a write which a read has shown before its answer may be gone after a loss, whether
+/// transfers stay open or not.
+#[test]
+fn a_write_that_was_seen_before_its_answer_may_be_gone_after_a_loss() {
+    for lose in [Checker::supply_lost_open, Checker::supply_lost, Checker::cache_gave_up] {
+        let mut judge = judge(false);
+        let old = done(&mut judge, Asked::Write { durable: true });
+        let new = judge.submit(Asked::Write { durable: true }, 3, 1, 0);
+        assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
+        assert_eq!(read(&mut judge, 3, &bytes(old, 3)), LOST);
+        lose(&mut judge);
+        judge.answered(new, Answer::Failed(0), &[]).unwrap();
+        assert_eq!(reads(&mut judge, &[&bytes(old, 3), &bytes(new, 3)]), [Ok(()), LOST]);
+    }
+}
+
 #[test]
 fn a_failed_write_does_not_come_after_a_flush() {
     let mut judge = judge(false);
