@@ -24,7 +24,7 @@ const LATENCY: &str = "interrupt to cleared";
 const COUNTER: &str = "counter";
 
 #[test]
-fn the_first_setting_is_fitted_and_the_others_are_predicted_within_8_percent() {
+fn what_is_not_fitted_is_predicted_within_3_percent() {
     let published = rows().iter().filter(|row| row.published.is_some());
     let (wakes, published): (Vec<&Row>, Vec<&Row>) = published.partition(|row| row.unit == "/s");
     assert_eq!((published.len(), wakes.len()), (6, 2));
@@ -32,9 +32,10 @@ fn the_first_setting_is_fitted_and_the_others_are_predicted_within_8_percent() {
     assert!(wakes.iter().all(|row| !row.fitted && row.error_percent().unwrap().abs() < 0.5), "{wakes:?}");
     for row in published {
         let error = row.error_percent().unwrap().abs();
-        let bound = if row.fitted { 0.3 } else { 8.0 };
+        let bound = if row.fitted { 0.3 } else { 3.4 };
         assert!(error <= bound, "{row:?}: {error:.1} %");
-        assert_eq!(row.fitted, row.setting == "thread+tasklet");
+        let latency = row.setting == "async" && row.cell == LATENCY;
+        assert_eq!(row.fitted, row.setting == "thread+tasklet" || latency);
     }
     // The bus clock is stopped while a tasklet is late; without a tasklet it is hardly ever
     // stopped.
@@ -44,19 +45,25 @@ fn the_first_setting_is_fitted_and_the_others_are_predicted_within_8_percent() {
 
 #[test]
 fn ours_reaches_its_figures() {
-    assert!(row("mmcq", LATENCY).model <= 112.0 && row("mmcq", COUNTER).model >= 192.0);
+    assert!(row("mmcq", LATENCY).model <= 112.0 && row("mmcq", COUNTER).model >= 191.0);
     assert!(row("mmcq-own", LATENCY).model <= 70.0 && row("mmcq-own", COUNTER).model >= 205.0);
     // Reading INTx costs one more command.
     let more = row("mmcq asks", LATENCY).model - row("mmcq", LATENCY).model;
-    assert!((more - 41.4).abs() < 0.1, "issue, CMD52, interrupt, end: {more}");
-    assert!(rows().iter().all(|row| row.cell != "with thief: packets lost" || row.model == 0.0));
+    assert!((more - 44.0).abs() < 0.1, "issue, CMD52, interrupt, end: {more}");
+    // The card keeps four packets, 16 ms: a driver in a thread loses one now and then, one in the
+    // interrupt never.
+    for row in rows().iter().filter(|row| row.cell == "with thief: packets lost") {
+        let most = if row.setting.starts_with("thread") { 1.0 } else { 0.0 };
+        assert!(row.model <= most, "{row:?}");
+    }
 }
 
 #[test]
 fn the_thief_holds_up_threads_and_not_the_interrupt() {
     let percentile = |setting| row(setting, "with thief: p99.9").model;
     for setting in ["thread+tasklet", "thread", "thread+spin"] {
-        assert!((5_000.0..20_000.0).contains(&percentile(setting)), "{setting}");
+        // Published: "often 10 or 20 ms".
+        assert!((19_000.0..21_000.0).contains(&percentile(setting)), "{setting}");
     }
     for setting in ["async", "mmcq", "mmcq-own", "mmcq dma"] {
         assert!(percentile(setting) < 1.1 * row(setting, LATENCY).model, "{setting}");
@@ -87,8 +94,8 @@ fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
             assert!(!cell.starts_with("CMD52, 0.4 MHz") || of(cell, policy) == of(cell, other), "{cell}");
         }
     }
-    // Clocks at which 104 bus cycles take as long as leaving: 11 and 83.6 us, 3.5 and 14 us.
-    for (cpu, leave_mhz, sleep_mhz) in [("ARM926", 9.45, 1.244), ("fast CPU", 29.7, 7.43)] {
+    // Clocks at which 104 bus cycles take as long as leaving: 11 and 81 us, 3.5 and 14 us.
+    for (cpu, leave_mhz, sleep_mhz) in [("ARM926", 9.45, 1.284), ("fast CPU", 29.7, 7.43)] {
         let cell = format!("spinning pays from, {cpu}");
         for (policy, mhz) in [("policy or leave", leave_mhz), ("policy or sleep", sleep_mhz)] {
             // The controller's next slower clock, 50 MHz divided by the next whole number, must be

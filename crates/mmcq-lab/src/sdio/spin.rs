@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn the_crossover_is_where_a_command_takes_as_long_as_leaving() {
         let board = Board::load(NAME).unwrap();
-        // 104 clocks take as long as leaving (11 us) at 9.45 MHz, and as long as sleeping (83.6 us)
-        // at 1.24 MHz.
+        // 104 clocks take as long as leaving (11 us) at 9.45 MHz, and as long as sleeping (81 us)
+        // at 1.28 MHz.
         assert_eq!(crossover(&board, board.cost, false).unwrap(), 6);
-        assert_eq!(crossover(&board, board.cost, true).unwrap(), 41);
+        assert_eq!(crossover(&board, board.cost, true).unwrap(), 40);
     }
 }
