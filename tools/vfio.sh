@@ -4,7 +4,8 @@
 # writes and reads it, and serves it to NBD clients. Then this computer compares the card's image
 # byte for byte. Every failure (no reader, a dead one, no card, the wrong driver, no permission and
 # others) must give one line that names it. After a program is killed in the middle of a read, the
-# reader must still work. A server whose card is removed must end.
+# reader must still work. A server whose card is removed must end. The test of open transfers must find
+# that QEMU's SDHCI can keep none open.
 #
 # Needs qemu-system-x86_64, nbdcopy and nbdinfo, which tools/install-judges.sh installs, and the
 # kernel, which tools/debian-kernel.sh fetches. MMCQ: path of the program; if it is not set, the
@@ -121,6 +122,10 @@ for by in "" --by-calls; do
   does read mmcq vfio $reader $by read --lba 4096 --blocks $blocks /tmp/back
   cmp /data /tmp/back && echo "compared: what was read is what was written" || wrong "what was read is not what was written"
 done
+# QEMU's SDHCI can keep no transfer open. The test must find that in each way, also where the data are lost without an error.
+mmcq --quiet vfio $reader stream-test --write --lba 4096 --blocks 2100 >/tmp/report 2>&1; code=$?
+[ $code = 1 ] && [ $(grep -c "do not switch on" /tmp/report) = 3 ] || wrong "the test of open transfers ended with $code: $(cat /tmp/report)"
+sed -n '/^stream-test/,$p' /tmp/report | sed 's/^/tested: /'
 # Kills a program that reads the whole card, in the middle of it.
 mmcq vfio $reader read /tmp/all >/tmp/victim 2>&1 &
 victim=$!

@@ -186,11 +186,15 @@ impl Controller {
                 let driver = match config.buffers {
                     SdmmcBuffers::Double => {
                         let list = lend!(sdmmc::Pieces::new());
-                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Kind::Stm32Sdmmc)
+                        let open = engine && platform.leaves_open();
+                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup)
+                            .map(|host| Kind::Stm32Sdmmc(sdmmc::OpenStm32Sdmmc::new(host, open)))
                     }
                     SdmmcBuffers::List => {
                         let list = lend!(sdmmc::Pieces::new());
-                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Kind::Stm32SdmmcList)
+                        let open = engine && platform.leaves_open();
+                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup)
+                            .map(|host| Kind::Stm32SdmmcList(sdmmc::OpenStm32Sdmmc::new(host, open)))
                     }
                 };
                 (Controller::Stm32Sdmmc(model, port), driver.map_err(|e| e.to_string())?)
@@ -382,9 +386,9 @@ enum Kind {
         Box<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
     ),
     /// Driver for ST's SDMMC with DMA to a single buffer.
-    Stm32Sdmmc(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, 1>),
+    Stm32Sdmmc(sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, 1>),
     /// Driver for ST's SDMMC with DMA to a list of buffers.
-    Stm32SdmmcList(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, MSHC_DESCRIPTORS>),
+    Stm32SdmmcList(sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, MSHC_DESCRIPTORS>),
 }
 
 impl Driver {

@@ -183,16 +183,17 @@ fn what_cannot_be_tested_is_refused() {
 fn a_right_designware_passes_and_each_mistake_fails() {
     let poll = MshcConfig { ignores_poll: true, ..MshcConfig::PCI };
     let carrier = MshcConfig { carries_nothing: true, ..MshcConfig::PCI };
-    let all: [(_, fn(u64, u32) -> StreamTest, _); 4] = [
-        (MshcConfig::PCI, StreamTest::reads, true),
-        (MshcConfig::PCI, StreamTest::writes, true),
-        (poll, StreamTest::reads, false),
-        (carrier, StreamTest::writes, false),
+    let all = [
+        (MshcConfig::PCI, false, true),
+        (MshcConfig::PCI, true, true),
+        (poll, false, false),
+        (carrier, true, false),
     ];
-    for (config, test, right) in all {
+    for (config, writes, right) in all {
         let rig = open_mshc::Rig::new((config, "sdhc-16g-hs"), BOTH);
         let blocks = 8192;
         fill(&rig.stack, &rig.model, &rig.time, rig.base, u64::from(blocks));
+        let test = if writes { StreamTest::writes } else { StreamTest::reads };
         let told = told(&rig.stack, &rig.model, &rig.time, test(rig.base, blocks), aligned());
         let verdict = told.verdict.unwrap();
         assert_eq!(verdict.may_be_switched_on(), right, "{}", told.text());

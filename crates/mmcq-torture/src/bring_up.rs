@@ -367,6 +367,7 @@ fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults
         Host::Smhc => drive(slot, Machine::smhc(setup, card, at, 0), options, again),
         Host::DesignWare => drive(slot, Machine::designware(setup, card, at, 0), options, again),
         Host::OpenDesignWare => drive(slot, Machine::open_designware(setup, card, at, 0), options, again),
+        Host::OpenSdmmc => drive(slot, Machine::open_sdmmc(setup, card, at, 0), options, again),
         Host::Sdmmc(Chip::H7) => drive(slot, Machine::sdmmc(setup, card, at, 0), options, again),
         Host::Sdmmc(chip) => drive(slot, Machine::sdmmc_with_list(chip, setup, card, at, 0), options, again),
         Host::Spi if slot.kind == Kind::Lean => {

@@ -172,6 +172,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         Host::Sdmmc(Chip::H7) => "ST's SDMMC, version 2, one buffer",
         Host::Sdmmc(Chip::U5) => "ST's SDMMC, version 2, a list of buffers",
         Host::Sdmmc(Chip::N6) => "ST's SDMMC, version 3, a list of buffers",
+        Host::OpenSdmmc => "ST's SDMMC, version 2, which leaves writes open",
         Host::Spi => "an SPI bus of the card's own",
     };
     let place = match setup.place {

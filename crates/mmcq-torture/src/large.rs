@@ -36,7 +36,9 @@ pub fn draw(seed: u64) -> Case {
     let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: None };
     let mut case = match host(random) {
         Host::Sdhci => Case::draw(seed, &wishes),
-        open @ (Host::Open(_) | Host::OpenDesignWare | Host::Reader) => streams::draw_on(open, seed),
+        open @ (Host::Open(_) | Host::OpenDesignWare | Host::OpenSdmmc | Host::Reader) => {
+            streams::draw_on(open, seed)
+        }
         other => hosts::draw_on(other, seed, &wishes),
     };
     case.operations.truncate(2 * OPERATIONS as usize);

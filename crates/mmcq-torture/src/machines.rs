@@ -72,6 +72,9 @@ pub type OpenHostDriver =
 /// Driver of ST's SDMMC, with the parts of its board.
 pub type SdmmcDriver<const PIECES: usize> =
     Meddled<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>>;
+/// Driver of ST's SDMMC that leaves writes open, with the parts of its board.
+pub type OpenSdmmcDriver =
+    Meddled<Surrounded<sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>;
 
 impl Model for Sdhci {
     fn wrongs(&self) -> (u64, String) {
@@ -142,6 +145,10 @@ const SPI_HZ: u32 = 25_000_000;
 /// Highest card clock in Hz with a mobile storage host that does not use modes above high speed.
 const HOST_HZ: u32 = 52_000_000;
 const SDMMC_HZ: u32 = 200_000_000;
+
+/// Time in ns that an old controller which leaves transfers open needs for the reset of a circuit, or
+/// until the last data of a read are in memory: longer than the response to a CMD12.
+const SLOW_NS: u32 = 20_000;
 
 /// Size and alignment in bytes of a page in bus addresses.
 const PAGE: u64 = 4096;
@@ -292,8 +299,11 @@ impl Machine<(NoLock, OpenDriver)> {
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let emmc = !setup.is_removable();
-        let (powered, driver, leased) = with_driver(configs(setup, emmc), setup, card, faults, now_ns)?;
+        let (mut model, driver) = configs(setup, !setup.is_removable());
+        if setup.old_host {
+            model.reset_ns = SLOW_NS.into();
+        }
+        let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
         let host = Streams::new(driver, StreamConfig::NONE.reads(true).writes(writes));
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
@@ -347,8 +357,10 @@ impl Machine<(NoLock, OpenHostDriver)> {
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
+        let [old, new] = DESIGN_WARE;
+        let slow = MshcConfig { memory_ns: SLOW_NS, ..old };
         let (powered, host, leased) =
-            mshc_driver::<DesignWareLayout>(DESIGN_WARE, setup, card, faults, now_ns)?;
+            mshc_driver::<DesignWareLayout>([slow, new], setup, card, faults, now_ns)?;
         let (scrap, lent) = lease(&SCRAPS, Scrap::new);
         let open = OpenTransfers::NONE.reads(true).writes(true);
         let host = told(mshc::OpenDesignWare::new(host, scrap, open))?;
@@ -436,6 +448,23 @@ impl Machine<(NoLock, SdmmcDriver<LISTED>)> {
     }
 }
 
+impl Machine<(NoLock, OpenSdmmcDriver)> {
+    /// Makes a machine with an SDMMC of ST that leaves writes open; its power comes on at `now_ns`.
+    pub fn open_sdmmc(
+        setup: &Setup,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (list, leased) = lease(&SINGLES, Pieces::new);
+        let (powered, host, board) = sdmmc_driver(Chip::H7, list, setup, card, faults, now_ns)?;
+        let host = sdmmc::OpenStm32Sdmmc::new(host, true);
+        let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
+        Ok(powered.machine(stack, true, leased))
+    }
+}
+
 impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
     fn stm32(
         chip: Chip,
@@ -445,31 +474,46 @@ impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let base = match chip {
-            Chip::H7 => Stm32SdmmcConfig::H7,
-            Chip::U5 => Stm32SdmmcConfig::U5,
-            Chip::N6 => Stm32SdmmcConfig::N6,
-        };
-        let config = Stm32SdmmcConfig { data_end_after_busy: setup.busy == BusyBy::Interrupt, ..base };
-        let build = |memory, card| Stm32Sdmmc::new(config, memory, card);
-        let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
-        let soldered = !setup.is_removable();
-        let board =
-            Board { signal18_fixed: soldered, ..Board::new(powered.model.clone(), powered.time.clone()) };
-        let driver = sdmmc::Stm32SdmmcConfig::new(config.kernel_hz)
-            .max_clock_hz(SDMMC_HZ)
-            .high_speed(true)
-            .busy_after_data(config.data_end_after_busy)
-            .signal18(!soldered)
-            .signal18_fixed(soldered)
-            .fixed(soldered)
-            .width(if soldered { Width::W8 } else { Width::W4 });
-        let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
-        let host = told(sdmmc::Stm32Sdmmc::new(port, memory, board.clone(), list, driver))?;
+        let (powered, host, board) = sdmmc_driver(chip, list, setup, card, faults, now_ns)?;
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
+}
+
+/// An SDMMC of ST with its driver and its board, before the engine takes the driver.
+type WithSdmmcDriver<const PIECES: usize> =
+    (Powered<Stm32Sdmmc>, sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board);
+
+fn sdmmc_driver<const PIECES: usize>(
+    chip: Chip,
+    list: &'static mut Pieces<PIECES>,
+    setup: &Setup,
+    card: Box<dyn Card>,
+    faults: &Faults,
+    now_ns: u64,
+) -> Result<WithSdmmcDriver<PIECES>, String> {
+    let base = match chip {
+        Chip::H7 => Stm32SdmmcConfig::H7,
+        Chip::U5 => Stm32SdmmcConfig::U5,
+        Chip::N6 => Stm32SdmmcConfig::N6,
+    };
+    let config = Stm32SdmmcConfig { data_end_after_busy: setup.busy == BusyBy::Interrupt, ..base };
+    let build = |memory, card| Stm32Sdmmc::new(config, memory, card);
+    let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
+    let soldered = !setup.is_removable();
+    let board = Board { signal18_fixed: soldered, ..Board::new(powered.model.clone(), powered.time.clone()) };
+    let driver = sdmmc::Stm32SdmmcConfig::new(config.kernel_hz)
+        .max_clock_hz(SDMMC_HZ)
+        .high_speed(true)
+        .busy_after_data(config.data_end_after_busy)
+        .signal18(!soldered)
+        .signal18_fixed(soldered)
+        .fixed(soldered)
+        .width(if soldered { Width::W8 } else { Width::W4 });
+    let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
+    let host = told(sdmmc::Stm32Sdmmc::new(port, memory, board.clone(), list, driver))?;
+    Ok((powered, host, board))
 }
 
 impl<P: Profile> Machine<(NoLock, Spi<Wire>, P)> {

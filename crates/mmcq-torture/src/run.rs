@@ -162,25 +162,25 @@ impl Run<'_> {
             self.bench.is_shifted = self.case.setup.bounce;
             let (case, faults) = (self.case, self.faults);
             let setup = &case.setup;
+            macro_rules! lives {
+                ($machine:ident) => {
+                    self.lives(Machine::$machine(setup, card, faults, now_ns), now_ns, trace)
+                };
+            }
             let off = match setup.host {
                 Host::Sdhci => self.sdhci(card, now_ns, trace),
                 Host::Open(writes) => {
                     self.lives(Machine::open(setup, writes, card, faults, now_ns), now_ns, trace)
                 }
-                Host::Reader => self.lives(Machine::reader(setup, card, faults, now_ns), now_ns, trace),
-                Host::Smhc => self.lives(Machine::smhc(setup, card, faults, now_ns), now_ns, trace),
-                Host::DesignWare => {
-                    self.lives(Machine::designware(setup, card, faults, now_ns), now_ns, trace)
-                }
-                Host::OpenDesignWare => {
-                    self.lives(Machine::open_designware(setup, card, faults, now_ns), now_ns, trace)
-                }
-                Host::Sdmmc(Chip::H7) => {
-                    self.lives(Machine::sdmmc(setup, card, faults, now_ns), now_ns, trace)
-                }
+                Host::Reader => lives!(reader),
+                Host::Smhc => lives!(smhc),
+                Host::DesignWare => lives!(designware),
+                Host::OpenDesignWare => lives!(open_designware),
+                Host::Sdmmc(Chip::H7) => lives!(sdmmc),
                 Host::Sdmmc(chip) => {
                     self.lives(Machine::sdmmc_with_list(chip, setup, card, faults, now_ns), now_ns, trace)
                 }
+                Host::OpenSdmmc => lives!(open_sdmmc),
                 Host::Spi => self.lives(Machine::spi(setup, Fifo, card, faults, now_ns), now_ns, trace),
             }?;
             let end = off.end;

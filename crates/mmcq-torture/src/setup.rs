@@ -69,6 +69,8 @@ pub enum Host {
     OpenDesignWare,
     /// ST's SDMMC of this chip.
     Sdmmc(Chip),
+    /// ST's SDMMC, version 2 with a single buffer, which leaves writes open.
+    OpenSdmmc,
     /// A card in SPI mode on its own bus, without an SD controller. Transfers stay open.
     Spi,
 }
@@ -239,7 +241,7 @@ impl Setup {
     /// its end.
     #[must_use]
     pub fn leaves_open(&self) -> bool {
-        matches!(self.host, Host::Reader | Host::Open(_) | Host::OpenDesignWare | Host::Spi)
+        matches!(self.host, Host::Reader | Host::Open(_) | Host::OpenDesignWare | Host::OpenSdmmc | Host::Spi)
     }
 
     /// Returns the quirks that the driver needs for this machine.

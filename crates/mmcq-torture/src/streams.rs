@@ -1,4 +1,5 @@
-//! Random cases on controllers that leave transfers open: a card reader, an SDHCI or a DesignWare.
+//! Random cases on controllers that leave transfers open: a card reader, an SDHCI, a DesignWare or
+//! ST's SDMMC.
 //! The next request continues an open transfer, and a write is answered before the card sees the
 //! end of the transfer. Clients pause for longer than the engine keeps a transfer open. Cards are
 //! removed and inserted.
@@ -7,7 +8,7 @@
 //! an open transfer such a fault can strike a write after its answer, and the next flush reports
 //! it. The checker has no rule for a write that fails after its answer.
 
-use super::case::{Case, Host, Luck, Operation, Wishes};
+use super::case::{BusyBy, Case, Host, Luck, Operation, Wishes};
 use super::hosts::meddles;
 use super::machine::Keeps;
 use super::run::CARDS;
@@ -52,8 +53,8 @@ pub fn draw(seed: u64) -> Case {
 pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
-    // An SDHCI and a DesignWare take any card. No eMMC has an SPI mode, nor fits a reader's slot.
-    let any = matches!(host, Host::Open(_) | Host::OpenDesignWare);
+    // Only the reader and an SPI bus do not take any card. No eMMC has an SPI mode, nor fits a reader's slot.
+    let any = !matches!(host, Host::Reader | Host::Spi);
     let card = CARDS.iter().position(|card| *card == name && !any);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
@@ -73,8 +74,13 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
         }
     }
-    if host == Host::OpenDesignWare {
+    if matches!(host, Host::OpenDesignWare | Host::OpenSdmmc) {
         case.setup.meddles = meddles(seed);
+    }
+    if host == Host::OpenSdmmc {
+        // The controller does not report a removed card, and keeps writes open only if the end of
+        // busy interrupts.
+        (case.visit, case.setup.busy) = (None, BusyBy::Interrupt);
     }
     if matches!(host, Host::Open(_)) {
         in_pages(&mut case.operations, random);
@@ -84,12 +90,13 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     case
 }
 
-/// Draws the controller: in 2 of 5 cases the card reader, in 2 an SDHCI, in 1 a DesignWare.
+/// Draws the controller: in 2 of 5 cases an SDHCI, in each other the reader, a DesignWare or ST's.
 fn host(random: &mut Stream) -> Host {
     match random.below(5) {
         0 => Host::Open(OpenWrites::Gap),
         1 => Host::Open(OpenWrites::Carrier),
         2 => Host::OpenDesignWare,
+        3 => Host::OpenSdmmc,
         _ => Host::Reader,
     }
 }

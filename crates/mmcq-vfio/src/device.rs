@@ -11,7 +11,7 @@ use crate::memory::{self, Memory};
 use crate::sysfs::Sysfs;
 use crate::takeover::{self, Function};
 use crate::window::{self, Window};
-use mmcq::host::sdhci::SdhciConfig;
+use mmcq::host::sdhci::{SdhciConfig, StreamConfig};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -47,6 +47,9 @@ pub struct Options {
     pub by_calls: bool,
     /// Settings of the SDHCI driver for this controller.
     pub config: SdhciConfig,
+    /// Which transfers the driver keeps open. The default is none, since this has to be tried on
+    /// each controller ([`stream_test`](mmcq::block::stream_test)).
+    pub streams: StreamConfig,
 }
 
 /// An open PCI device. No other program can use the device until this value is dropped; from then

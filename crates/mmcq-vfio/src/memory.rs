@@ -100,14 +100,17 @@ impl Memory {
         Ok(first)
     }
 
-    fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+    /// Takes a part whose offset is a multiple of `align`.
+    fn take(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let needed = bytes.max(1).checked_next_multiple_of(ALIGN)?;
         let mut parts = self.parts.borrow_mut();
         // Finds the first gap that is large enough; the last gap reaches to the end of the memory.
         let ends = std::iter::once(0).chain(parts.iter().map(Part::end));
         let gaps = ends.zip(parts.iter().map(|part| part.start).chain([BYTES]));
-        let (place, start) =
-            gaps.enumerate().find_map(|(at, (from, to))| (to - from >= needed).then_some((at, from)))?;
+        let (place, start) = gaps.enumerate().find_map(|(at, (from, to))| {
+            let start = from.checked_next_multiple_of(align)?;
+            (to.checked_sub(start)? >= needed).then_some((at, start))
+        })?;
         parts.insert(place, Part { start, bytes: bytes.max(1) });
         // SAFETY: the gap is inside the mapping.
         Some(unsafe { self.base.add(start) })
@@ -131,7 +134,13 @@ impl Memory {
     /// Gives out a part for a request; `None` if no free range is that large. The content is
     /// arbitrary.
     pub fn carve(&self, bytes: u32) -> Option<DmaBuf> {
-        let part = self.take(bytes as usize)?;
+        self.carve_aligned(bytes, ALIGN as u32)
+    }
+
+    /// Gives out a part as [`carve`](Self::carve) does, whose bus address is a multiple of `align`
+    /// (at most 2 MiB).
+    pub fn carve_aligned(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
+        let part = self.take(bytes as usize, (align as usize).max(ALIGN))?;
         // SAFETY: the memory is initialised by the kernel and never unmapped, and `take` returns
         // only memory that is not given out.
         Some(unsafe { DmaBuf::from_raw(part, bytes) })
@@ -140,7 +149,7 @@ impl Memory {
     /// Moves a value into the memory for ever. Returns `None` if there is no room.
     pub(crate) fn place<T>(&self, value: T) -> Option<&'static mut T> {
         const { assert!(align_of::<T>() <= ALIGN) };
-        let part = self.take(size_of::<T>())?.cast::<T>();
+        let part = self.take(size_of::<T>(), ALIGN)?.cast::<T>();
         // SAFETY: `take` aligns the part, and it is large enough and never unmapped. No buffer is
         // made of it, so it never comes back.
         unsafe {
@@ -225,6 +234,19 @@ mod tests {
         a.fill(1);
         b.fill(2);
         assert!(a.iter().all(|&byte| byte == 1) && *number == 0x1234_5678);
+    }
+
+    #[test]
+    fn a_part_begins_where_it_is_asked_to() {
+        let memory = memory();
+        let (first, large) =
+            (memory.carve(512).unwrap(), memory.carve_aligned(512 << 10, 512 << 10).unwrap());
+        let next = memory.carve(512).unwrap();
+        let base = memory.mapped().base;
+        let at = |part: &DmaBuf| part.as_non_null().addr().get() - base;
+        assert_eq!((at(&first), at(&large), at(&next)), (0, 512 << 10, 4096));
+        assert!(memory.carve_aligned(512 << 10, 2 << 20).is_none());
+        assert!(memory.give_back(large) && memory.carve(1 << 20).is_some());
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::sysfs::Sysfs;
 use crate::window::Window;
 use mmcq::card::{self, Card, Event, Family, SCRATCH_BYTES};
 use mmcq::engine::{self, Claim, DmaBuf, SlotSet};
-use mmcq::host::sdhci::regs::{INT_SIGNAL, INT_STATUS};
-use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
+use mmcq::host::sdhci::regs::{CAPABILITIES, CAPABILITIES_2, INT_SIGNAL, INT_STATUS, VERSION};
+use mmcq::host::sdhci::{Sdhci, Streams, Table, TransferMode};
 use mmcq::host::{BusOp, Regs};
 use mmcq::task::{Lock, Timer};
 use std::cell::{Cell, RefCell};
@@ -47,7 +47,7 @@ const EVENTS_MAX: u32 = 4;
 const TURNS_MAX: u32 = 16;
 
 /// The type of a reader's stack.
-pub type Stack = mmcq::task::Stack<(Alone, Sdhci<Window, Mapped, DESCRIPTORS>), SLOTS>;
+pub type Stack = mmcq::task::Stack<(Alone, Streams<Window, Mapped, DESCRIPTORS>), SLOTS>;
 
 /// A lock for a stack that only one thread can reach; it locks nothing.
 #[derive(Debug)]
@@ -115,6 +115,8 @@ pub struct Reader {
     card: Cell<Option<Card>>,
     ext_csd: Cell<Option<[u8; 512]>>,
     interrupts: Cell<u64>,
+    /// End of the present [`pause`](Self::pause).
+    pause_ends: Cell<Option<Instant>>,
 }
 
 impl Reader {
@@ -129,6 +131,7 @@ impl Reader {
             .ok_or_else(|| Error::Registers { address, what: "no memory for its descriptors".to_owned() })?;
         // The driver checks first whether the device is an SDHCI controller.
         let host = Sdhci::new(window, memory.mapped(), table, options.config).map_err(refused)?;
+        let host = Streams::new(host, options.streams);
         let interrupt = device.interrupt()?;
         device.connect()?;
         let stack = Stack::new(Alone(PhantomData), TIMER, host, engine::Config::DEFAULT);
@@ -143,6 +146,7 @@ impl Reader {
             card: Cell::new(None),
             ext_csd: Cell::new(None),
             interrupts: Cell::new(0),
+            pause_ends: Cell::new(None),
         })
     }
 
@@ -161,8 +165,20 @@ impl Reader {
     pub fn way(&self) -> (TransferMode, bool) {
         self.stack().with(|engine| {
             let Some(host) = engine.host() else { return (TransferMode::Pio, false) };
+            let host = host.controller();
             // SAFETY: no register is accessed.
             (host.transfer_mode(), unsafe { host.regs() }.is_mapped())
+        })
+    }
+
+    /// Returns the registers Capabilities (64 bits) and Host Controller Version.
+    pub fn capabilities(&self) -> (u64, u16) {
+        self.stack().with(|engine| {
+            let Some(host) = engine.host() else { return (0, 0) };
+            // SAFETY: registers without side effects are read.
+            let regs = unsafe { host.controller().regs() };
+            let words = [CAPABILITIES_2, CAPABILITIES].map(|at| u64::from(regs.read32(at)));
+            (words[0] << 32 | words[1], regs.read16(VERSION))
         })
     }
 
@@ -186,19 +202,25 @@ impl Reader {
     /// Returns a buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all of them
     /// (about fifteen) are in use.
     pub fn buffer(&self) -> Option<DmaBuf> {
-        self.carve(PIECE_BYTES)
+        self.carve(PIECE_BYTES, 1)
+    }
+
+    /// Returns a buffer of `bytes` whose bus address is a multiple of `bytes`, a power of two up to
+    /// 512 KiB; `None` if no such memory is free.
+    pub fn aligned_buffer(&self, bytes: u32) -> Option<DmaBuf> {
+        self.carve(bytes, bytes)
     }
 
     /// Gives out a part of the memory. If none is free, it first takes back the buffers of
     /// abandoned requests.
-    fn carve(&self, bytes: u32) -> Option<DmaBuf> {
-        let carved = self.memory.carve(bytes).or_else(|| {
+    fn carve(&self, bytes: u32, align: u32) -> Option<DmaBuf> {
+        let carved = self.memory.carve_aligned(bytes, align).or_else(|| {
             for &claim in &*self.claims.borrow() {
                 if let Some(left) = self.stack().with(|engine| engine.reclaim(claim)) {
                     self.memory.give_back(left);
                 }
             }
-            self.memory.carve(bytes)
+            self.memory.carve_aligned(bytes, align)
         })?;
         let (claim, mut claims) = (carved.claim(), self.claims.borrow_mut());
         if !claims.contains(&claim) {
@@ -214,7 +236,7 @@ impl Reader {
 
     fn scratch(&self) -> DmaBuf {
         // The call that gets an empty buffer refuses it, with an error that says why.
-        self.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
+        self.carve(SCRATCH_BYTES, 1).unwrap_or(DmaBuf::EMPTY)
     }
 
     /// Brings the card up, and supervises it from then on: the supervisor tunes it again, switches
@@ -294,10 +316,23 @@ impl Reader {
         awake(future, keep, || self.sleep(if leaving.get() { LEAVE_LOOK } else { QUIET }))
     }
 
+    /// Waits this long, in a future that [`run`](Self::run) runs. Only one pause can be under way.
+    pub async fn pause(&self, time: Duration) {
+        let ends = Instant::now() + time;
+        poll_fn(|_| {
+            let over = Instant::now() >= ends;
+            self.pause_ends.set((!over).then_some(ends));
+            if over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     /// Sleeps until the controller interrupts, a deadline has come, or `at_most` has passed; then
     /// handles the interrupt.
     fn sleep(&self, at_most: Duration) -> Result<(), Error> {
-        let due = self.due().min(at_most);
+        let pause =
+            self.pause_ends.get().map_or(QUIET, |ends| ends.saturating_duration_since(Instant::now()));
+        let due = self.due().min(at_most).min(pause);
         if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
             self.served(|| self.stack().on_irq())
         } else {
@@ -358,7 +393,7 @@ impl Reader {
         self.stack().with(|engine| {
             let Some(host) = engine.host() else { return false };
             // SAFETY: two status registers are read, and reading changes neither.
-            let regs = unsafe { host.regs() };
+            let regs = unsafe { host.controller().regs() };
             let status = regs.read32(INT_STATUS);
             status != u32::MAX && status & regs.read32(INT_SIGNAL) != 0
         })

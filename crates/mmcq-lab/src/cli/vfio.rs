@@ -1,12 +1,14 @@
 //! `mmcq vfio`: runs the same driver and engine on a real card reader.
 
+mod stream_test;
+
 use super::form::Form;
 use super::serve::{ENDING, Listen};
 use super::{Error, card, print};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use mmcq::card::Card;
 use mmcq::engine::{self, BLOCK_BYTES, DmaBuf, Kind, Request};
-use mmcq::host::sdhci::{SdhciConfig, SdhciQuirks};
+use mmcq::host::sdhci::{OpenWrites, SdhciConfig, SdhciQuirks, StreamConfig};
 use mmcq_lab::registers::{self, Field};
 use mmcq_lab::serve;
 use mmcq_vfio::{Address, Options, PIECE_BYTES, Reader, Stack};
@@ -35,6 +37,7 @@ const DEPTH: usize = 8;
   mmcq vfio 0000:00:04.0 info
   mmcq vfio 0000:00:04.0 read --lba 0 --blocks 2048 first-mebibyte.img
   mmcq vfio 0000:00:04.0 write --lba 2048 data.img --write
+  mmcq vfio 0000:00:04.0 stream-test >report.txt
   mmcq vfio 0000:00:04.0 serve --socket card.sock
   nbdinfo 'nbd+unix:///card?socket=card.sock'
 Back to the system's driver: cd /sys/bus/pci && echo > devices/ADDRESS/driver_override &&
@@ -55,6 +58,9 @@ pub struct Vfio {
     /// vfio.enable_unsafe_noiommu_mode=1 and a large page
     #[arg(long, global = true)]
     noiommu: bool,
+    /// Keep transfers open in this way; may be given twice. Test it first (stream-test)
+    #[arg(long, value_name = "WAY", global = true)]
+    open: Vec<Way>,
     #[command(subcommand)]
     action: Action,
 }
@@ -91,6 +97,9 @@ enum Action {
         #[arg(long)]
         write: bool,
     },
+    /// Test whether this reader can keep transfers open, and how much faster the card is then; print
+    /// a report. Reads only, unless --write is given
+    StreamTest(stream_test::Test),
     /// Serve the card as a network block device (NBD), as `mmcq serve` does with an image; INT and
     /// TERM flush and end
     Serve {
@@ -100,6 +109,33 @@ enum Action {
         #[command(flatten)]
         listen: Listen,
     },
+}
+
+/// A way to keep transfers open on an SDHCI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// Reads, by stops of SDMA
+    Reads,
+    /// Writes, by stops of SDMA and at the block gap
+    Gap,
+    /// Writes, as the data of a CMD13
+    Carrier,
+}
+
+impl Way {
+    /// Returns the driver's setting with this way alone.
+    fn config(self) -> StreamConfig {
+        self.with(StreamConfig::NONE)
+    }
+
+    /// Returns the setting with this way switched on.
+    fn with(self, config: StreamConfig) -> StreamConfig {
+        match self {
+            Way::Reads => config.reads(true),
+            Way::Gap => config.writes(OpenWrites::Gap),
+            Way::Carrier => config.writes(OpenWrites::Carrier),
+        }
+    }
 }
 
 /// File whose content is written to the card; it is checked before the reader is opened.
@@ -120,7 +156,8 @@ impl Vfio {
             config.quirks = config.quirks.with(quirk);
         }
         let (slot, noiommu, by_calls) = (self.slot, self.noiommu, self.by_calls);
-        let options = Options { slot, noiommu, by_calls, config };
+        let streams = self.open.iter().fold(StreamConfig::NONE, |config, way| way.with(config));
+        let options = Options { slot, noiommu, by_calls, config, streams };
         let begin = || -> Result<(Reader, Card), Error> {
             let mut reader = Reader::open(address, options).map_err(Error::input)?;
             let card = reader.bring_up(mmcq::card::Options::DEFAULT).map_err(Error::input)?;
@@ -159,6 +196,7 @@ impl Vfio {
                 copy(&reader, lba, &mut source, &file)?;
                 reader.close().map_err(run)?;
             }
+            Action::StreamTest(test) => return test.run(address, options),
             Action::Serve { write, listen } => {
                 let (reader, _) = begin()?;
                 reader.enable_extended_ops().map_err(Error::input)?;
@@ -218,10 +256,12 @@ fn inside(lba: u64, blocks: u64, card: &Card) -> Result<(), Error> {
 fn info(reader: &Reader, card: &Card) -> Result<Vec<Field>, Error> {
     let (mode, mapped) = reader.way();
     let (vendor, device) = reader.device().id();
+    let (capabilities, version) = reader.capabilities();
     let field = |field: &str, value: String| Field { register: "reader", field: field.to_owned(), value };
     let mut fields = vec![
         field("PCI", format!("{vendor:04x}:{device:04x} at {}", reader.device().address())),
         field("registers", if mapped { "mapped" } else { "by system calls" }.to_owned()),
+        field("capabilities", format!("{capabilities:016x}, version {version:04x}")),
         field("data", format!("{mode:?}")),
         field("interrupt", format!("{:?}", reader.interrupts().0)),
     ];

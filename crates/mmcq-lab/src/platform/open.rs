@@ -11,7 +11,7 @@ pub enum Continue {
     No,
     /// The driver leaves reads and writes open in the best way for the controller. Stops of SDMA
     /// (on an SDHCI) or a ring of descriptors (on DesignWare's controller) keep reads open; the
-    /// data of a CMD13 (a carrier) keep writes open.
+    /// data of a CMD13 (a carrier) keep writes open. On ST's SDMMC only writes stay open.
     Yes,
     /// The driver leaves only reads open, not writes.
     Reads,
@@ -30,7 +30,10 @@ impl Continue {
             Value::Boolean(false) => Ok(Continue::No),
             Value::Boolean(true) => Ok(Continue::Yes),
             Value::String(word) if word == "reads" => Ok(Continue::Reads),
-            Value::String(word) if word == "gap" && !matches!(controller, ControllerConfig::Mshc(_)) => {
+            Value::String(word)
+                if word == "gap"
+                    && !matches!(controller, ControllerConfig::Mshc(_) | ControllerConfig::Stm32Sdmmc(_)) =>
+            {
                 Ok(Continue::Gap)
             }
             other => Err(error(place, other, "true, false, \"reads\", or on an SDHCI \"gap\"")),
@@ -44,7 +47,7 @@ impl ControllerConfig {
     pub(super) fn continues_data(&self, told: Option<Continue>) -> bool {
         match self {
             ControllerConfig::Rtsx(_) => true,
-            ControllerConfig::Stm32Sdmmc(_) => false,
+            ControllerConfig::Stm32Sdmmc(config) => config.data_end_after_busy && told == Some(Continue::Yes),
             ControllerConfig::Mshc(config) if config.layout == Layout::Smhc => false,
             ControllerConfig::Sdhci(_) | ControllerConfig::Mshc(_) => {
                 told.is_some_and(|told| told != Continue::No)
@@ -57,6 +60,19 @@ impl ControllerConfig {
 mod tests {
     use super::Continue;
     use crate::platform::Platform;
+
+    #[test]
+    fn sts_board_leaves_writes_open_when_it_is_told_so() {
+        let told = |changes: &[&str]| {
+            let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
+            Platform::load_with("stm32h7-sdmmc", &changes).unwrap().leaves_open()
+        };
+        let busy = "controller.data_end_after_busy=true";
+        assert!(told(&[busy, "driver.continue_data=true"]));
+        assert!(!told(&[busy]) && !told(&[busy, "driver.continue_data=\"reads\""]));
+        // The board as it is ends a write before the card's busy.
+        assert!(!told(&["driver.continue_data=true"]));
+    }
 
     #[test]
     fn designwares_board_leaves_transfers_open_when_it_is_told_so() {

@@ -216,7 +216,7 @@ impl Sdhci {
             }
             let goes_on = self.dat.rest().is_some() || self.dat.more_blocks();
             let early = self.config.mistakes.boundary_told_early && self.dat.read;
-            if early && (next + self.dat.block as u64) % boundary == 0 {
+            if early && (next + self.dat.block as u64).is_multiple_of(boundary) {
                 self.dma_news(now);
             }
             if next % boundary == 0 && goes_on {
