@@ -17,7 +17,7 @@ fn a_depth_that_no_job_reaches_is_said_by_each_command() {
         format!("report job.fio {scene} -o page.html"),
         format!("trace job.fio {scene} --for 1ms --no-list --svg x.svg"),
         format!("sweep job.fio {scene} --over setting=none,mmcq"),
-        format!("compare --platform hsq-sprd --settings none,mmcq --no-interval --load job.fio"),
+        "compare --platform hsq-sprd --settings none,mmcq --no-interval --load job.fio".to_owned(),
         "check b.toml".to_owned(),
     ] {
         let output = job_folder::mmcq(folder.path(), &line);

@@ -276,13 +276,16 @@ enum Section {
     Skipped,
 }
 
+/// Options with their values, in order.
+type Given = Vec<(String, String)>;
+
 struct Reader<'a> {
     sources: &'a dyn Sources,
     global: Job,
     section: Section,
     /// Options of `[global]` in a further job file, which only the jobs of that file have: lines,
     /// and options with their values. `None`: the first job file.
-    own_global: Option<(Vec<String>, Vec<(String, String)>)>,
+    own_global: Option<(Vec<String>, Given)>,
     /// Whether the next job waits for the end of all jobs before it.
     is_walled: bool,
     out: JobFile,
