@@ -254,6 +254,32 @@ fn a_run_ends_at_the_end_of_the_card() {
     }
 }
 
+/// Checks that the card's last block comes in time, also if it was in the FIFO before its request.
+#[test]
+fn the_last_block_comes_whenever_it_is_asked_for() {
+    for place in MODELS {
+        let rig = Rig::new(place, BOTH);
+        rig.write_at(rig.end - 2, 1, 0x11);
+        rig.write_at(rig.end - 1, 1, 0x22);
+        // Reads that stay open in pauses.
+        for _ in 0..8 {
+            for lba in rig.base..rig.base + 8 {
+                rig.finish(rig.submit(Kind::Read { lba, blocks: 1 }, memory(1)));
+                timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + 400_000).unwrap();
+            }
+        }
+        for pause_ns in [0, 10_000, 400_000] {
+            let from = rig.time.now();
+            rig.reads_at(rig.end - 2, 1, 0x11);
+            timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + pause_ns).unwrap();
+            rig.reads_at(rig.end - 1, 1, 0x22);
+            assert!(rig.time.now() - from < 50_000_000, "{place:?}, {pause_ns} ns");
+        }
+        assert_eq!(rig.faults(), 0, "{place:?}");
+        rig.checked();
+    }
+}
+
 /// Checks that requests between two parts of an open transfer find the controller as usual: nothing
 /// of the open transfer is left in its registers.
 #[test]

@@ -297,10 +297,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the collected transfer continues the open one.
+    /// Returns whether the collected transfer continues the open one. A read of the card's last
+    /// block does not, where only CMD12 ends a transfer: the card sends nothing more after it, and
+    /// a DMA that has taken the block in advance may wait for the next one for ever.
     pub(super) fn continues(&self, open: Open) -> bool {
+        let last = self.card.target().is_none_or(|target| self.batch.end() >= target.sectors);
+        let starves = last && open.direction == Direction::Read && self.bus.host().caps().open_until_stopped;
         open.direction == self.batch.direction()
             && open.next == self.batch.lba()
+            && !starves
             && !self.bus.wire().is_doubted()
             && self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
