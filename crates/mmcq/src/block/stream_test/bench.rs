@@ -58,7 +58,7 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
     }
 
     /// Executes all cases that fit the test's blocks and the buffer.
-    pub(super) async fn cases(
+    pub(super) async fn run_cases(
         &mut self,
         report: &mut impl FnMut(&StreamResult),
     ) -> Result<StreamVerdict, Error> {
@@ -79,7 +79,7 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
                 verdict.left_out += 1;
                 continue;
             }
-            let result = self.case(case).await?;
+            let result = self.run_case(case).await?;
             verdict.count(result.outcome);
             report(&result);
         }
@@ -87,7 +87,7 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
     }
 
     /// Executes a case: with closed transfers, then with open ones.
-    async fn case(&mut self, case: StreamCase) -> Result<StreamResult, Error> {
+    async fn run_case(&mut self, case: StreamCase) -> Result<StreamResult, Error> {
         let write = case.direction == Direction::Write;
         let closed = self.run(&case).await.map_err(|(_, error)| error)?;
         let mut steady = !write || closed.wrong.is_none();

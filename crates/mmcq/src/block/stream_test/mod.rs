@@ -76,7 +76,7 @@ pub async fn stream_test<B: Platform, const N: usize>(
     let before = stack.with(|engine| engine.set_stays_open(StaysOpen::Never));
     let _setting = Setting { stack, before };
     let mut bench = Bench::new(stack, test, buf, pause);
-    let verdict = bench.cases(&mut report).await;
+    let verdict = bench.run_cases(&mut report).await;
     (verdict, bench.into_buffer())
 }
 
