@@ -397,22 +397,3 @@ fn a_controller_that_cannot_is_left_after_two_failures() {
         assert_eq!(rig.memory.violations(), Vec::<String>::new());
     }
 }
-
-/// Checks an open read that comes to the card's last block, with blocks ahead in the FIFO: behind
-/// that block nothing comes that could show the end, so it is read by a transfer of its own.
-#[test]
-fn the_last_block_of_the_card_is_not_part_of_an_open_read() {
-    for model in MODELS {
-        let rig = Rig::new(model, BOTH);
-        for round in 0..4 {
-            for lba in rig.end - 12..rig.end {
-                let before_ns = rig.time.now();
-                rig.finish(rig.submit(Kind::Read { lba, blocks: 1 }, memory(1)));
-                assert!(rig.time.now() - before_ns < 50_000_000, "round {round}: block {lba} took too long");
-                timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + 50_000).unwrap();
-            }
-        }
-        assert_eq!(rig.faults(), 0);
-        rig.checked();
-    }
-}

@@ -309,10 +309,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.bus.wire().is_doubted()
             && self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
-            // A controller may see the end of a part only when the card sends more; behind the last
-            // block it sends nothing.
-            && (!self.bus.host().caps().open_until_stopped
-                || self.card.target().is_some_and(|t| self.batch.end() < t.sectors))
     }
 
     /// Decides about an open transfer whose data are over, while the card waits for more. Returns
