@@ -6,7 +6,7 @@ use crate::{cases, timed};
 use mmcq::advance::{Costs, WaitStrategy};
 use mmcq::block::BlockDevice;
 use mmcq::card;
-use mmcq::engine::{Abilities, Config, DmaBuf, Error, Handshake, Kind, Request, SlotId};
+use mmcq::engine::{Abilities, Config, DmaBuf, Error, Handshake, Kind, Request, SlotId, StaysOpen};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::host::{BusOp, Direction, Dma, DmaError, Regs};
 use mmcq::sched::{Choice, Policy, SdTaskQueue, Waiting};
@@ -258,6 +258,7 @@ const WAYS: &[Way] = &[
     ("takes", |stack| {
         stack.with(|engine| {
             assert!(!engine.take_card_irq() && !engine.take_retune() && !engine.take_continue_lost());
+            assert_eq!(engine.set_stays_open(StaysOpen::Always), StaysOpen::Never);
             assert!(engine.take_service_request().is_none() && !engine.dismiss_supervisor());
             assert!(engine.set_service_waker(Some(Waker::noop().clone())).is_some());
             assert!(engine.set_card_irq_waker(Some(Waker::noop().clone())).is_some());
