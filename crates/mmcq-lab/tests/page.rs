@@ -181,7 +181,7 @@ fn a_full_disk_leaves_what_was_there() {
         "compare a.json b.json --report",
         "sweep job.fio --over seed=1..2 --report",
         "reproduce fair --report",
-        "torture --mode swap --card sdsc-1g --report",
+        "torture --mode queues --ios 500 --report",
     ] {
         // The shell limits each file to 2 KiB.
         let script = "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"";
@@ -316,7 +316,6 @@ fn lists_leave_a_page_too() {
             6,
         ),
         ("reproduce fair", "Nothing was published", 1),
-        ("torture --mode swap --card sdsc-1g", "No promise was broken", 1),
         ("torture --mode queues --ios 500", "No promise was broken", 1),
     ] {
         folder.well(&format!("{line} --report page.html"));

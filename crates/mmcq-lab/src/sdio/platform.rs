@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn the_policy_is_told_what_leaving_costs() {
         let costs = Board::load(NAME).unwrap().cost.advance();
-        assert_eq!((costs.interrupt_ns, costs.deferred_ns, costs.thread_ns), (11_000, 12_000, 83_600));
+        assert_eq!((costs.interrupt_ns, costs.deferred_ns, costs.thread_ns), (11_000, 12_000, 81_000));
         // Cache maintenance of 6 us costs as much as FIFO words of 0.22 us for 110 bytes.
         assert_eq!(costs.dma_from_bytes(), Some(110));
     }
