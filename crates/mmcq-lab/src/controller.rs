@@ -426,7 +426,6 @@ unsafe impl Host for Driver {
     const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
-    const HOLDS_BACK: bool = true;
     const DEFERS_BY_REQUEST: bool = true;
 
     mmcq::forward_host!(driver! => caps goes_on_with is_prompt map unmap start start_fast start_concurrent

@@ -145,14 +145,6 @@ fn tag_order_starves_and_fifo_order_does_not() {
         let mean = |setting| find(&rows, &format!("rand read iops avg{card}"), setting).model;
         assert!(mean("hsq-fifo") > mean("none") && mean("hsq-tag") > mean("none"), "{card}");
     }
-    // The reviewer's three loads: this stack is not slower than the software queue.
-    for cell in ["seq read", "seq write", "rand write"] {
-        let of = |setting| find(&rows, cell, setting).model;
-        let queue = of("hsq-tag").max(of("hsq-fifo"));
-        for setting in ["mmcq", "mmcq-own"] {
-            assert!(of(setting) >= 0.995 * queue, "{cell}, {setting}: {} and {queue}", of(setting));
-        }
-    }
     assert!(find(&rows, "rand read p99.99, card B", "none").error_percent().unwrap() < -50.0);
     assert!(fifo::NOTE.contains("another card") && fifo::NOTE.contains("9.5 ms without the queue"));
     let mean = |setting| find(&rows, "rand read iops avg", setting).model;

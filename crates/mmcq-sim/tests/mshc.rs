@@ -12,7 +12,6 @@ use mmcq::host::mshc::{
 use mmcq::host::surroundings::Surrounded;
 use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::card::Card;
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::mshc::{Board, Layout, Mshc, MshcConfig, Port};
@@ -55,15 +54,6 @@ impl<L: MshcLayout> Rig<L> {
         Self::with(timed::card(&timed::profile(card)), model, memory, None)
     }
 
-    /// Returns a rig with the card up whose driver detects the end of busy by an update of the
-    /// clock, and holds commands back, if `told` and if it can.
-    fn up_as(card: Box<dyn Card>, model: MshcConfig, told: bool) -> (Rig<L>, Found) {
-        let driver = setup(&model).busy_by_update(told);
-        let rig = Rig::of(card, model, MemoryConfig::BITS32, None, driver).unwrap();
-        let found = rig.found().unwrap_or_else(|error| panic!("{error}"));
-        (rig, found)
-    }
-
     /// Returns a rig whose clock unit may be stuck at one phase.
     fn with(
         card: Box<dyn Card>,
@@ -71,19 +61,9 @@ impl<L: MshcLayout> Rig<L> {
         memory: MemoryConfig,
         stuck_at: Option<u8>,
     ) -> Result<Rig<L>, MshcInitError> {
-        let driver = setup(&model);
-        Self::of(card, model, memory, stuck_at, driver)
-    }
-
-    fn of(
-        card: Box<dyn Card>,
-        model: MshcConfig,
-        memory: MemoryConfig,
-        stuck_at: Option<u8>,
-        driver: Setup,
-    ) -> Result<Rig<L>, MshcInitError> {
         let time = Time::new();
         let memory = ShadowMemory::new(memory);
+        let driver = setup(&model);
         let model = Rc::new(RefCell::new(Mshc::new(model, memory.clone(), Some(card))));
         let port = Port::new(model.clone(), time.clone(), 100, 50);
         let table = Box::leak(Box::new(Descriptors::new()));
@@ -402,13 +382,9 @@ fn faults_are_recovered_from() {
             (Point::Dma, Strike::Fail),
             (Point::Dma, Strike::Never),
         ];
-        let as_told: &[bool] = if L::DESIGN_WARE { &[false] } else { &[false, true] };
         for (turn, (point, strike)) in strikes.into_iter().enumerate() {
-            for (nth, &told) in cases::one_of(turn, &[3, 20, 41])
-                .iter()
-                .flat_map(|nth| as_told.iter().map(move |told| (*nth, told)))
-            {
-                let (rig, found) = Rig::<L>::up_as(timed::card(&timed::profile("sdsc-1g")), model, told);
+            for &nth in cases::one_of(turn, &[3, 20, 41]) {
+                let (rig, found) = Rig::<L>::up("sdsc-1g", model);
                 let faults = Faults::new(Plan::none().shot(point, nth, strike));
                 rig.model.borrow_mut().set_faults(faults.clone());
                 let before = rig.stack.with(|engine| *engine.stats());
@@ -425,45 +401,6 @@ fn faults_are_recovered_from() {
         }
     }
     everywhere!(test);
-}
-
-/// Checks that the controller holds back what comes after a write, however long the card is busy:
-/// no command is a failure for that, and no poll asks whether the card is ready.
-#[test]
-fn what_comes_after_a_long_busy_is_held_back() {
-    let slow = |name: &str, rate: &str| {
-        let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(path).unwrap();
-        assert!(text.contains(rate));
-        timed::card(&CardProfile::from_toml(&text.replace(rate, "drain_mib_s = 0.2"), name).unwrap())
-    };
-    for (model, name, rate) in [
-        (MshcConfig::H3, "sdhc-16g-hs", "drain_mib_s = 12"),
-        (MshcConfig::A64, "emmc-hs200", "drain_mib_s = 69.7"),
-    ] {
-        let (rig, found) = Rig::<SmhcLayout>::up_as(slow(name, rate), model, true);
-        let base = found.params.sectors / 2;
-        let before = rig.stack.with(|engine| *engine.stats());
-        let write =
-            |n: u64| rig.submit(Kind::Write { lba: base + 1000 * n, blocks: 128 }, filled(128, 1 + n as u8));
-        // Some 300 ms for each of them, once the card's cache is full.
-        let mut ids: Vec<SlotId> = (0..14).map(write).collect();
-        ids.push(rig.submit(Kind::Read { lba: base + 13_000, blocks: 8 }, buffer(8)));
-        let from = rig.time.now();
-        let ends: Vec<_> = ids.into_iter().map(|id| rig.finish(id)).collect();
-        assert!(ends.iter().all(|(result, buf)| *result == Ok(buf.len() as u32)));
-        assert!(ends.last().is_some_and(|(_, buf)| buf.iter().all(|&byte| byte == 14)), "{name}");
-        // One at a time: the status comes when the card is ready.
-        for n in 20..24 {
-            assert!(rig.finish(write(n)).0.is_ok());
-        }
-        assert!(rig.time.now() - from > 1_000_000_000, "{name} was not busy for long");
-        let after = rig.stack.with(|engine| *engine.stats());
-        assert_eq!((after.faults, after.busy_polls), (before.faults, before.busy_polls), "{name}");
-        assert_eq!(after.recovery_steps, before.recovery_steps, "{name}");
-        rig.drive(BlockDevice::new(&rig.stack).flush()).unwrap();
-        rig.checked();
-    }
 }
 
 #[test]

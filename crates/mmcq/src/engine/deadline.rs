@@ -12,7 +12,7 @@ use crate::sched::{Lanes, Profile};
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns how long the transfer of reads or writes in progress may take; `None`: what is in
     /// progress is not polled before its deadline.
-    pub fn patience_ns<H: Host, const N: usize, P: Profile>(
+    pub fn patience_ns<H, const N: usize, P: Profile>(
         &self,
         bus: &Bus<H>,
         card: &Card,
@@ -23,8 +23,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
         let (direction, blocks) = (batch.direction(), batch.blocks());
         let transfers = P::RECOVERS && matches!(self.stage(), Stage::Main) && !self.has_control();
-        let own_ns = || card.plan().times_ns(direction, blocks, bus.wire().data_ns(blocks)).1;
-        transfers.then(|| later(own_ns(), bus.held_back_ns(card)))
+        transfers.then(|| card.plan().times_ns(direction, blocks, bus.wire().data_ns(blocks)).1)
     }
 
     /// Polls the controller during a transfer of reads or writes, long before the card has had its

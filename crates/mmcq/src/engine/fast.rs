@@ -282,7 +282,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         message!(trace, "answered {:#010x}", status);
         self.bus.note_end(now_ns);
-        self.bus.note_busy();
         let kind = self.blockers.fast_kind();
         if self.slots.is_settling() {
             self.durability.settled(&mut self.slots, &mut self.incident, &self.order, Ok(()));

@@ -88,10 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.bus.note_end(now_ns);
             }
             match result {
-                Ok(done) => {
-                    self.bus.note_busy();
-                    self.phase_done(done, now_ns);
-                }
+                Ok(done) => self.phase_done(done, now_ns),
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }

@@ -317,8 +317,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if Self::EARLY {
             self.lane.early_mut().begin();
         }
-        let held_ns = self.bus.held_back_ns(&self.card);
-        self.timers.give_up_at(later(later(later(now_ns, limit_ns), held_ns), SLACK_NS));
+        self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
     }
 
     pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {

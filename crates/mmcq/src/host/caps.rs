@@ -53,10 +53,6 @@ pub struct Caps {
     pub concurrent_command: bool,
     /// How the controller detects the end of busy.
     pub busy: BusyDetect,
-    /// Whether the phase of a CMD24 or CMD25 ends with its data, although
-    /// [`busy`](Self::busy) is `Interrupt`: the controller holds the next command back until the
-    /// card is no longer busy.
-    pub holds_back: bool,
     /// Longest busy that the controller's own timer can wait for, in nanoseconds.
     pub max_busy_ns: u64,
     /// Largest number of segments in a transfer.
@@ -103,7 +99,6 @@ setters!(Caps {
     open_until_stopped: bool,
     concurrent_command: bool,
     busy: BusyDetect,
-    holds_back: bool,
     max_busy_ns: u64,
     max_segments: u16,
     max_segment_bytes: u32,
@@ -133,7 +128,6 @@ impl Caps {
         open_until_stopped: false,
         concurrent_command: false,
         busy: BusyDetect::Status,
-        holds_back: false,
         max_busy_ns: 0,
         max_segments: 0,
         max_segment_bytes: 0,

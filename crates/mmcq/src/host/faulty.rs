@@ -378,7 +378,6 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
     const CONTINUES_BY_REQUEST: bool = H::CONTINUES_BY_REQUEST;
     const ONE_LINE: bool = H::ONE_LINE;
-    const HOLDS_BACK: bool = H::HOLDS_BACK;
 
     crate::forward_host!(self.inner => caps goes_on_with is_prompt map command_hangs isolate dat0_busy dat_levels retune_ns
         supply_ma write_protected take_waker);

@@ -40,7 +40,6 @@ macro_rules! forward_host {
         const CONTINUES_BY_REQUEST: bool = <$host as $crate::host::Host>::CONTINUES_BY_REQUEST;
         const CONCURRENT: bool = <$host as $crate::host::Host>::CONCURRENT;
         const EARLY_R1: bool = <$host as $crate::host::Host>::EARLY_R1;
-        const HOLDS_BACK: bool = <$host as $crate::host::Host>::HOLDS_BACK;
         const CARD_IRQ: bool = <$host as $crate::host::Host>::CARD_IRQ;
         const ONE_LINE: bool = <$host as $crate::host::Host>::ONE_LINE;
         const WAKES: bool = <$host as $crate::host::Host>::WAKES;

@@ -226,9 +226,6 @@ pub unsafe trait Host {
     /// calls it is not linked.
     const EARLY_R1: bool = false;
 
-    /// Whether [`Caps::holds_back`] may be set. If false, the engine's code for it is not linked.
-    const HOLDS_BACK: bool = false;
-
     /// Whether the controller signals the card interrupt ([`card_irq`](Self::card_irq)). If false,
     /// the engine [polls](crate::sdio::CardInterrupt::wait) the card from time to time instead.
     const CARD_IRQ: bool = false;

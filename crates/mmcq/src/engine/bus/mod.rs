@@ -3,7 +3,6 @@
 //! a phase, hands over the memory when it starts the phase, and handles the result.
 
 mod wire;
-use super::card::Card;
 use crate::host::{Auto, Host, Phase, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 use wire::Wire;
@@ -25,11 +24,6 @@ const START_TIMEOUT_NS: u64 = 500_000_000;
 /// Longest time for which the engine repeats a start that was refused because the CMD line was in
 /// use: the slowest command uses the line no longer than this.
 const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
-
-/// Index of CMD24, which writes one block.
-const WRITE_BLOCK: u8 = 24;
-/// Index of CMD25, which writes several blocks.
-const WRITE_MULTIPLE_BLOCK: u8 = 25;
 
 /// A phase that ended, well or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +58,6 @@ pub(super) enum Outcome {
 pub(super) struct Bus<H> {
     /// Whether `phase` could not be started yet, and has been refused since `began_ns`.
     blocked: bool,
-    /// Whether the card may still be busy with the data of the last phase, so that the controller
-    /// holds the next command back.
-    behind: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
     /// When the controller got the phase.
@@ -79,15 +70,7 @@ pub(super) struct Bus<H> {
 
 impl<H> Bus<H> {
     pub const fn new(host: H) -> Self {
-        Bus {
-            blocked: false,
-            behind: false,
-            phase: NO_PHASE,
-            began_ns: 0,
-            wire: Wire::UNSET,
-            last: None,
-            host,
-        }
+        Bus { blocked: false, phase: NO_PHASE, began_ns: 0, wire: Wire::UNSET, last: None, host }
     }
 
     #[inline(always)]
@@ -163,7 +146,7 @@ impl<H> Bus<H> {
     /// Notes that the phase has failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
-        (self.blocked, self.behind) = (false, false);
+        self.blocked = false;
     }
 
     #[inline(always)]
@@ -195,26 +178,6 @@ impl<H> Bus<H> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Notes for a controller that holds commands back whether the phase that ended was a write of
-    /// blocks.
-    #[inline(always)]
-    pub fn note_busy(&mut self) {
-        if H::HOLDS_BACK {
-            let writes = matches!(self.phase.command.index, WRITE_BLOCK | WRITE_MULTIPLE_BLOCK);
-            self.behind = writes && self.phase.data.is_some() && self.host.caps().holds_back;
-        }
-    }
-
-    /// Returns for how long the controller may hold the phase back, given the longest busy of a
-    /// write.
-    #[inline(always)]
-    pub fn held_back_ns(&self, card: &Card) -> u64 {
-        match card.target() {
-            Some(target) if H::HOLDS_BACK && self.behind => target.write_timeout_ns,
-            _ => 0,
-        }
-    }
-
     /// Starts the prepared phase on the controller, with this memory for its data.
     #[inline(always)]
     pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {

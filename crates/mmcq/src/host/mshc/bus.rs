@@ -10,16 +10,12 @@ use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 /// Longest time that a reset or a change of the clock takes, in nanoseconds.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Longest busy of a card after a write that an operation waits for, in nanoseconds.
-const BUSY_LIMIT_NS: u64 = 1_000_000_000;
 /// Largest number of stages of an operation, plus one for the check that no stage is left.
-const STAGES_MAX: u32 = 9;
+const STAGES_MAX: u32 = 8;
 
 /// The event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Waits for the end of the card's busy, before the operation itself begins.
-    Busy,
     /// Waits for the supply to rise.
     Ramp,
     /// Waits for the reset bits to read 0.
@@ -103,11 +99,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         if first {
             self.bus.stage = None;
-            let resets = matches!(op, BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll);
-            if self.behind && !resets && self.dat0_low() {
-                self.bus.stage = Some(Stage::Busy);
-                self.bus.until_ns = now_ns.saturating_add(BUSY_LIMIT_NS);
-            } else if !self.begin(op, now_ns) {
+            if !self.begin(op, now_ns) {
                 return Step::Failed;
             }
         }
@@ -125,11 +117,6 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             }
             self.bus.stage = None;
             match stage {
-                Stage::Busy => {
-                    if !self.begin(op, now_ns) {
-                        return Step::Failed;
-                    }
-                }
                 Stage::Ramp => self.reset(now_ns),
                 Stage::Reset if L::DESIGN_WARE => self.enter(Stage::Requests, now_ns),
                 Stage::Requests => {
@@ -250,7 +237,6 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     fn is_over(&self, stage: Stage, now_ns: u64) -> bool {
         let clear = |offset: u16, bits: u32| self.regs.read32(offset) & bits == 0;
         match stage {
-            Stage::Busy => !self.dat0_low(),
             Stage::Ramp => now_ns >= self.bus.until_ns,
             Stage::Reset => {
                 clear(L::AT.control, CONTROL_RESETS) && (!L::DESIGN_WARE || clear(L::AT.dma_mode, DMA_RESET))
@@ -263,7 +249,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
 
     /// Resets the whole controller: command and data circuits, FIFO, DMA.
     fn reset(&mut self, now_ns: u64) {
-        (self.active, self.behind) = (None, false);
+        self.active = None;
         (self.bus.waits, self.bus.switches) = (false, false);
         self.regs.write32(L::AT.mask, 0);
         self.regs.write32(L::AT.control, CONTROL_RESETS);

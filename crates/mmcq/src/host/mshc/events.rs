@@ -90,8 +90,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.regs.write32(L::AT.dma_enable, DMA_RECEIVED | DMA_BUS_ERROR | DMA_NORMAL | DMA_ABNORMAL);
             return None;
         }
-        self.behind = self.caps.holds_back && active.writes_blocks;
-        if !self.behind && self.await_busy(active) {
+        if self.await_busy(active) {
             return None;
         }
         let (response, stop) = self.answers(active);

@@ -30,9 +30,7 @@
 //! bit 13 of the command register, as Linux's driver does: an SMHC then sends the command only when
 //! DAT0 is high. With that bit, an SMHC also holds back a command that only changes the clock; A64
 //! and later can mask DAT0 during that time. A board may use the wait to detect the end of busy
-//! ([`MshcConfig::busy_by_update`]): the driver sends a clock change that changes nothing. After
-//! CMD24 and CMD25 it sends none, but sets bit 13 for the next command, whatever that is: so a
-//! write that waits is on the wire as soon as the card can take it ([`Caps::holds_back`]).
+//! ([`MshcConfig::busy_by_update`]): the driver sends a clock change that changes nothing.
 //!
 //! Not supported: HS400, automatic CMD23, and card interrupts, since QEMU's model raises one with
 //! each transfer. The platform code handles clock tree, reset lines and pins of the SoC. The data
@@ -117,9 +115,6 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     read_room: u32,
     active: Option<Active>,
     bus: Bus,
-    /// Whether the card may still be busy with the blocks of the last write, so that the controller
-    /// must hold the next command back.
-    behind: bool,
     /// Whether data have failed and the controller was not reset since; the DMA may still be
     /// transferring them.
     dirty: bool,
@@ -153,8 +148,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 !L::DESIGN_WARE,
                 if !L::DESIGN_WARE && config.sample_delay { true } else { board.taps() != 0 },
             )?
-            .busy(if told { BusyDetect::Interrupt } else { BusyDetect::Level })
-            .holds_back(told);
+            .busy(if told { BusyDetect::Interrupt } else { BusyDetect::Level });
         if regs.read32(L::AT.status) == u32::MAX && regs.read32(L::AT.control) == u32::MAX {
             return Err(MshcInitError::Gone);
         }
@@ -187,7 +181,6 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             read_room: 0,
             active: None,
             bus: Bus::new(),
-            behind: false,
             dirty: false,
             stale: false,
             keeps_r1: L::DESIGN_WARE,
@@ -273,8 +266,6 @@ fn fifo_words(config: &MshcConfig, own: u32) -> Result<u32, MshcInitError> {
 unsafe impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
     for Mshc<L, R, D, S, DESCRIPTORS>
 {
-    const HOLDS_BACK: bool = !L::DESIGN_WARE;
-
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -37,8 +37,6 @@ pub(super) struct Active {
     pub(super) cursor: Cursor,
     /// Whether the driver has already waited for the end of busy.
     pub(super) waited: bool,
-    /// Whether the phase writes blocks, by CMD24 or CMD25.
-    pub(super) writes_blocks: bool,
     /// Whether all words of the tuning block matched the pattern so far.
     pub(super) right: bool,
 }
@@ -72,7 +70,6 @@ impl Active {
             left_bytes: 0,
             cursor: Cursor::default(),
             waited: false,
-            writes_blocks: false,
             right: true,
         }
     }
@@ -151,7 +148,6 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         let active = Active {
             stops,
             hears: stops && !self.keeps_r1,
-            writes_blocks: phase.data.is_some() && matches!(phase.command.index, 24 | 25),
             left_bytes: if matches!(work, Work::Cpu(_) | Work::Tune(_)) { bytes } else { 0 },
             ..Active::new(phase.command.resp, work)
         };
@@ -164,9 +160,6 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             command |= COMMAND_DATA | COMMAND_WAITS;
             command |= if data.direction == Direction::Write { COMMAND_WRITE } else { 0 };
             command |= if stops { COMMAND_AUTO_STOP } else { 0 };
-        }
-        if self.behind && command & COMMAND_ABORTS == 0 {
-            command |= COMMAND_WAITS;
         }
         // Status bits that are set now belong to an earlier phase.
         self.regs.write32(L::AT.raw, u32::MAX);

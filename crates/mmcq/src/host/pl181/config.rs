@@ -81,7 +81,6 @@ impl Pl181Config {
             no_count: false,
             continue_data: false,
             open_until_stopped: false,
-            holds_back: false,
             concurrent_command: false,
             busy: BusyDetect::Status,
             max_busy_ns: 0,

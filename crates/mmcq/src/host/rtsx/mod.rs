@@ -217,7 +217,6 @@ fn caps(config: &RtsxConfig) -> Caps {
         no_count: false,
         continue_data: config.continue_data,
         open_until_stopped: false,
-        holds_back: false,
         concurrent_command: false,
         busy: if config.busy_after_data { BusyDetect::Interrupt } else { BusyDetect::Response },
         max_busy_ns: CHECK_NS,

@@ -185,7 +185,6 @@ fn caps(config: &S3cSdiConfig, slowest_hz: u32, fastest_hz: u32) -> Caps {
         no_count: false,
         continue_data: false,
         open_until_stopped: false,
-        holds_back: false,
         concurrent_command: false,
         busy: BusyDetect::Status,
         max_busy_ns: u64::from(TIMER_MAX) * 1_000_000_000 / u64::from(fastest_hz.max(1)),

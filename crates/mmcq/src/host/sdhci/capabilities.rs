@@ -175,7 +175,6 @@ impl Model {
             no_count: quirks.has(SdhciQuirks::NO_CMD23),
             continue_data: false,
             open_until_stopped: false,
-            holds_back: false,
             // After a failed command during data, the driver resets only the CMD circuit.
             concurrent_command: !quirks.has(SdhciQuirks::RESET_CMD_DATA_TOGETHER),
             busy: self.busy,

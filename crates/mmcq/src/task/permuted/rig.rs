@@ -260,7 +260,6 @@ impl<const N: usize> Rig<N> {
             no_count: false,
             continue_data: false,
             open_until_stopped: false,
-            holds_back: false,
             busy: BusyDetect::Interrupt,
             max_busy_ns: 1_000_000_000,
             max_segments: 16,
