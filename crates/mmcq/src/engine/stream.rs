@@ -301,8 +301,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// block does not, where only CMD12 ends a transfer: the card sends nothing more after it, and
     /// a DMA that has taken the block in advance may wait for the next one for ever.
     pub(super) fn continues(&self, open: Open) -> bool {
-        let last = self.card.target().is_none_or(|target| self.batch.end() >= target.sectors);
-        let starves = last && open.direction == Direction::Read && self.bus.host().caps().open_until_stopped;
+        let starves = H::CONTINUES_BY_REQUEST
+            && open.direction == Direction::Read
+            && self.bus.host().caps().open_until_stopped
+            && self.card.target().is_none_or(|target| self.batch.end() >= target.sectors);
         open.direction == self.batch.direction()
             && open.next == self.batch.lba()
             && !starves
