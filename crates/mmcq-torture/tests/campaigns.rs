@@ -11,7 +11,7 @@ use mmcq_torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
 use mmcq_torture::shrink::shrink;
 use mmcq_torture::sweep::kinds;
 use mmcq_torture::workloads::{NAMES, VISITS, workload};
-use mmcq_torture::{aimed, corners, exhaustive, hosts, presence, queue_sweep, queues};
+use mmcq_torture::{aimed, corners, exhaustive, hosts, presence, queue_sweep, queues, streams};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -201,6 +201,10 @@ fn runs_that_failed_once_stay_good() {
             assert_eq!(outcome.violation, None, "seed {seed}");
         }
     }
+    // A status that was lost between two pieces of a write made the engine write durable writes
+    // again that waited for their flush alone, over younger data.
+    let outcome = run(&streams::draw(25_517), &mut bench, None);
+    assert_eq!(outcome.violation, None);
 }
 
 /// Checks cases of the campaign of queues that broke a promise in the past.

@@ -40,6 +40,21 @@ impl<const N: usize> Batch<N> {
     }
 }
 
+impl<const N: usize> Slots<N> {
+    /// Restarts writes of which some blocks are written while the others still wait. A write that
+    /// waits for its flush alone is none of them: its status has come, and younger writes of the
+    /// same blocks may have followed it.
+    #[cold]
+    pub fn restart_waiting_pieces(&mut self) {
+        for index in bits(self.queued_writes()) {
+            let slot = self.at_mut(index);
+            if slot.moved_blocks() != 0 && slot.result().is_ok() && !slot.awaits_flush() {
+                slot.restart();
+            }
+        }
+    }
+}
+
 impl Incident {
     /// Marks these writes, whose result is unknown, to be written once more. Writes that were
     /// written a second time already end with an error.

@@ -18,7 +18,7 @@ use super::super::card::Card;
 use super::super::concurrent::Turn;
 use super::super::lane::Lane;
 use super::super::record::Record;
-use super::super::slot::{NONE, Slots, bits};
+use super::super::slot::NONE;
 use super::super::timers::{NEVER, Timers, later};
 use super::{Chosen, Engine};
 use crate::host::{Direction, Host};
@@ -26,19 +26,6 @@ use crate::sched::tasks::Step;
 use crate::sched::{Lanes, Profile};
 use crate::spec::command::Command;
 use crate::spec::response::R1;
-
-impl<const N: usize> Slots<N> {
-    /// Restarts writes of which some blocks are written while the others still wait.
-    #[cold]
-    pub fn restart_waiting_pieces(&mut self) {
-        for index in bits(self.queued_writes()) {
-            let slot = self.at_mut(index);
-            if slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.restart();
-            }
-        }
-    }
-}
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns CMD13 that reads which tasks are ready, if it is time for that.
