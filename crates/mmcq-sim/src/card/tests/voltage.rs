@@ -47,6 +47,18 @@ fn lines_go_up_within_a_millisecond_and_not_at_once() {
     assert!(!host.card.switching_voltage(host.now_ns + 200_000));
 }
 
+/// Tests that the lines are still high at the end bit of the response: a host that judges them there
+/// takes a good card for one that does not switch.
+#[test]
+fn lines_go_low_after_the_response_and_not_with_it() {
+    let mut host = ready();
+    host.short(11, 0);
+    // The card got CMD11 at `now_ns`; 8 clocks, the response and two clocks follow at 400 kHz.
+    let low_ns = host.now_ns + (8 + 48 + 2) * 2_500;
+    assert!(!host.card.switching_voltage(low_ns - 1));
+    assert!(host.card.switching_voltage(low_ns));
+}
+
 #[test]
 fn nothing_is_answered_while_lines_are_low() {
     let mut host = ready();
