@@ -61,6 +61,7 @@ static void done(struct mmcq_request *request, int32_t code)
 	command->status = mmcq_ko_status(code);
 	if (request->op != MMCQ_READ)
 		atomic_dec(&command->host->changes);
+	mmcq_ko_count_end(command->host, command->polled);
 	here = in_hardirq() && !command->entries && command->cpu == raw_smp_processor_id();
 	mmcq_ko_unmap_request(rq);
 	/* The controller has no descriptors, and there was no room for the mapping: Linux sends the
@@ -68,6 +69,10 @@ static void done(struct mmcq_request *request, int32_t code)
 	if (code == MMCQ_E_FULL) {
 		blk_mq_requeue_request(rq, false);
 		blk_mq_delay_kick_requeue_list(rq->q, AGAIN_MS);
+		return;
+	}
+	if (command->polled) {
+		mmcq_ko_complete_polled(command);
 		return;
 	}
 	/* A request of one piece that ends on the CPU that submitted it is completed at once,
@@ -102,6 +107,7 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 		return BLK_STS_IOERR;
 	command->request = (struct mmcq_request) { .lba = blk_rq_pos(rq), .blocks = blk_rq_sectors(rq), .done = done };
 	command->host = disk->host;
+	command->polled = hctx->type == HCTX_TYPE_POLL;
 	command->cpu = raw_smp_processor_id();
 	command->count = command->entries = 0;
 	if (!op_of(rq, &command->request.op))
@@ -111,11 +117,13 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	blk_mq_start_request(rq);
 	if (command->request.op != MMCQ_READ)
 		atomic_inc(&disk->host->changes);
+	mmcq_ko_count_begin(disk->host, command->polled);
 	code = mmcq_submit(disk->host->number, &command->request);
 	if (code) {
 		mmcq_ko_note(disk->host, code);
 		if (command->request.op != MMCQ_READ)
 			atomic_dec(&disk->host->changes);
+		mmcq_ko_count_end(disk->host, command->polled);
 		mmcq_ko_unmap_request(rq);
 	}
 	return mmcq_ko_status(code);
@@ -133,7 +141,9 @@ static enum blk_eh_timer_return timed_out(struct request *rq)
 	return BLK_EH_RESET_TIMER;
 }
 
-static const struct blk_mq_ops queue_ops = { .queue_rq = queue_rq, .complete = complete_rq, .timeout = timed_out };
+static const struct blk_mq_ops queue_ops = {
+	.queue_rq = queue_rq, .complete = complete_rq, .timeout = timed_out, .map_queues = mmcq_ko_map_queues, .poll = mmcq_ko_poll,
+};
 
 static void free_disk(struct gendisk *gendisk)
 {
@@ -182,6 +192,7 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 		 * user may still choose one. */
 		.cmd_size = sizeof(struct command), .flags = BLK_MQ_F_SHOULD_MERGE | BLK_MQ_F_NO_SCHED_BY_DEFAULT,
 	};
+	mmcq_ko_add_poll_queues(&disk->tags);
 	error = blk_mq_alloc_tag_set(&disk->tags);
 	if (error)
 		goto no_tags;
