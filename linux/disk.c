@@ -207,6 +207,7 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 	disk->gendisk->fops = &disk_ops;
 	set_disk_ro(disk->gendisk, card->read_only);
 	set_capacity(disk->gendisk, card->blocks);
+	mmcq_ko_wake_for(host, disk->gendisk->queue);
 	WRITE_ONCE(host->disk, disk);
 	error = device_add_disk(&host->pci->dev, disk->gendisk, NULL);
 	if (error)
@@ -296,24 +297,33 @@ static bool is_same(const struct mmcq_card *card, const struct disk *disk)
 	       card->volatile_cache == before->volatile_cache && card->discard_blocks == before->discard_blocks && card->zeroes == before->zeroes;
 }
 
-/* Brings up the card after the machine slept. If it is the same card as before, its disk is used
- * again; otherwise the disk goes on refusing requests, and the next look at the slot removes it. */
-void mmcq_ko_wake(struct host *host)
+/* Brings up the card after the controller was closed. Returns true if it is the disk's card. */
+bool mmcq_ko_is_back(struct host *host)
 {
 	struct disk *disk = host->disk;
 	struct mmcq_card card = {};
 	int i;
 
+	/* Card detection may take some milliseconds after the controller was off. */
+	for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
+		msleep(TRY_MS);
+	/* A disk whose card was out before has no blocks, and stays out: the look makes a new one. */
+	if (!get_capacity(disk->gendisk) || bring_up(host, &card) || !is_same(&card, disk))
+		return false;
+	/* Events from before are about the bring-up of this card. */
+	WRITE_ONCE(host->went, false);
+	return true;
+}
+
+/* Brings up the card after the machine slept. If it is the same card as before, its disk is used
+ * again; otherwise the disk goes on refusing requests, and the next look at the slot removes it. */
+void mmcq_ko_wake(struct host *host)
+{
+	struct disk *disk = host->disk;
+
 	mutex_lock(&host->looking);
 	if (disk && host->frozen) {
-		/* Card detection may take some milliseconds after the controller was off. */
-		for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
-			msleep(TRY_MS);
-		/* A disk whose card was out before the sleep has no blocks, and stays out: the look
-		 * makes a new one. */
-		if (get_capacity(disk->gendisk) && !bring_up(host, &card) && is_same(&card, disk)) {
-			/* Events from before are about the bring-up of this card. */
-			WRITE_ONCE(host->went, false);
+		if (mmcq_ko_is_back(host)) {
 			WRITE_ONCE(disk->refuses, false);
 			dev_info(&host->pci->dev, "the card is back\n");
 		}
@@ -357,24 +367,30 @@ static void card_went(struct host *host)
 	dev_info(&host->pci->dev, "the card is out\n");
 }
 
-void mmcq_ko_look(struct work_struct *work)
+static void look(struct host *host)
 {
-	struct host *host = container_of(work, struct host, look);
-
-	mutex_lock(&host->looking);
-	if (READ_ONCE(host->leaving)) {
-		mutex_unlock(&host->looking);
+	if (READ_ONCE(host->leaving))
 		return;
-	}
 	if (READ_ONCE(host->went) || mmcq_card_present(host->number) != 1)
 		card_went(host);
 	/* The disk itself refuses requests from here on. */
 	WRITE_ONCE(host->went, false);
-	if (READ_ONCE(host->stopped)) {
-		mutex_unlock(&host->looking);
+	if (READ_ONCE(host->stopped))
 		return;
-	}
 	if (mmcq_card_present(host->number) == 1 && (!host->disk || host->disk->refuses))
 		card_came(host);
+}
+
+void mmcq_ko_look(struct work_struct *work)
+{
+	struct host *host = container_of(work, struct host, look);
+
+	/* Before the mutex, which runtime_resume takes. */
+	mmcq_ko_stay_awake(host);
+	mutex_lock(&host->looking);
+	look(host);
 	mutex_unlock(&host->looking);
+	mmcq_ko_may_sleep(host);
+	/* For mmcq_ko_look_soon. */
+	mmcq_ko_may_sleep(host);
 }

@@ -172,6 +172,18 @@ const struct kind *mmcq_ko_reader(const struct pci_dev *pci);
 
 /* pci.c */
 void mmcq_ko_note(struct host *host, int32_t code);
+void mmcq_ko_look_soon(struct host *host);
+void mmcq_ko_cancel_look(struct host *host);
+int32_t mmcq_ko_open(struct host *host);
+int32_t mmcq_ko_close(struct host *host);
+
+/* power.c */
+extern const struct dev_pm_ops mmcq_ko_pm_ops;
+void mmcq_ko_allow_sleep(struct host *host);
+void mmcq_ko_forbid_sleep(struct host *host);
+void mmcq_ko_stay_awake(struct host *host);
+void mmcq_ko_may_sleep(struct host *host);
+void mmcq_ko_wake_for(struct host *host, struct request_queue *queue);
 
 /* poll.c */
 void mmcq_ko_prepare_poll(struct host *host, struct mmcq_platform *platform);
@@ -189,6 +201,7 @@ void mmcq_ko_look(struct work_struct *work);
 void mmcq_ko_remove_disk(struct host *host);
 void mmcq_ko_freeze(struct host *host);
 void mmcq_ko_wake(struct host *host);
+bool mmcq_ko_is_back(struct host *host);
 blk_status_t mmcq_ko_status(int32_t code);
 int32_t mmcq_ko_flushed(struct host *host, int *told, int32_t code);
 

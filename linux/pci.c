@@ -5,6 +5,7 @@
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
+#include <linux/pm_runtime.h>
 #include <linux/seq_file.h>
 #include "host.h"
 
@@ -86,12 +87,24 @@ static void wait(void *context, const mmcq_idle *idle)
 		usleep_range(20, 100);
 }
 
-/* Schedules a look at the slot. While the machine goes to sleep or wakes up, the look waits: it may
+/* Schedules a look at the slot; any context may do so. While the machine goes to sleep or wakes up, the look waits: it may
  * remove a disk, which waits for threads that are frozen then. */
-static void look_soon(struct host *host)
+void mmcq_ko_look_soon(struct host *host)
 {
-	if (!READ_ONCE(host->leaving))
-		queue_work(system_freezable_wq, &host->look);
+	if (READ_ONCE(host->leaving))
+		return;
+	/* A look that is to come keeps the controller awake. */
+	pm_runtime_get(&host->pci->dev);
+	if (!queue_work(system_freezable_wq, &host->look))
+		pm_runtime_put_noidle(&host->pci->dev);
+}
+
+/* Waits for the look at the slot, or prevents it. Not in runtime_suspend and runtime_resume, for
+ * which the look waits. */
+void mmcq_ko_cancel_look(struct host *host)
+{
+	if (cancel_work_sync(&host->look))
+		pm_runtime_put_noidle(&host->pci->dev);
 }
 
 /* Handles results of the library that concern the whole slot. */
@@ -110,7 +123,7 @@ void mmcq_ko_note(struct host *host, int32_t code)
 	case MMCQ_E_CHANGED:
 		/* The library has lost the card, perhaps without an event of the slot's switch. */
 		WRITE_ONCE(host->went, true);
-		look_soon(host);
+		mmcq_ko_look_soon(host);
 		break;
 	default:
 		break;
@@ -123,7 +136,7 @@ static void card_event(void *context, int32_t present)
 
 	if (!present)
 		WRITE_ONCE(host->went, true);
-	look_soon(host);
+	mmcq_ko_look_soon(host);
 }
 
 void mmcq_panic(void)
@@ -243,8 +256,9 @@ static int state_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(state);
 
-/* ---- Probe, remove, suspend, resume, shutdown ---- */
-static int32_t open_library(struct host *host)
+/* ---- Probe, remove, shutdown ---- */
+/* Opens the controller in the library. */
+int32_t mmcq_ko_open(struct host *host)
 {
 	struct mmcq_platform platform = {
 		.context = host, .base = (void __force *)host->registers, .lock = lock, .unlock = unlock, .now_ns = now_ns, .set_alarm = set_alarm,
@@ -265,7 +279,7 @@ static void set_line(struct host *host, bool on)
 }
 
 /* Switches interrupt and alarm off, and then closes the controller in the library. */
-static int32_t close_library(struct host *host)
+int32_t mmcq_ko_close(struct host *host)
 {
 	int32_t code;
 
@@ -275,8 +289,6 @@ static int32_t close_library(struct host *host)
 	set_line(host, false);
 	synchronize_irq(host->irq);
 	hrtimer_cancel(&host->timer);
-	/* An interrupt may have scheduled a look before. */
-	cancel_work_sync(&host->look);
 	code = mmcq_close(host->number);
 	writel(0, host->registers + host->kind->enable);
 	set_line(host, true);
@@ -338,7 +350,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	host->irq = pci_irq_vector(pci, 0);
 	/* No look before the interrupt is there; the first one is scheduled below. */
 	host->leaving = true;
-	code = open_library(host);
+	code = mmcq_ko_open(host);
 	if (code) {
 		error = -ENODEV;
 		if (code == MMCQ_E_ARGUMENT)
@@ -350,13 +362,14 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	error = request_irq(host->irq, on_irq, IRQF_SHARED, KBUILD_MODNAME, host);
 	if (error) {
 		dev_err(device, error == -EBUSY ? "the interrupt is another driver's\n" : "the interrupt cannot be had: %d\n", error);
-		close_library(host);
+		mmcq_ko_close(host);
 		goto not_open;
 	}
 	snprintf(name, sizeof(name), "%u", host->number);
 	host->debug = debugfs_create_file(name, 0444, debug_root, host, &state_fops);
 	WRITE_ONCE(host->leaving, false);
-	look_soon(host);
+	mmcq_ko_look_soon(host);
+	mmcq_ko_allow_sleep(host);
 	return 0;
 not_open:
 	pci_free_irq_vectors(pci);
@@ -370,13 +383,16 @@ static void gone(struct pci_dev *pci)
 	struct host *host = pci_get_drvdata(pci);
 	int32_t code;
 
+	mmcq_ko_forbid_sleep(host);
 	WRITE_ONCE(host->leaving, true);
 	debugfs_remove(host->debug);
-	cancel_work_sync(&host->look);
+	mmcq_ko_cancel_look(host);
 	mutex_lock(&host->looking);
 	mmcq_ko_remove_disk(host);
 	mutex_unlock(&host->looking);
-	code = close_library(host);
+	code = mmcq_ko_close(host);
+	/* An interrupt may have scheduled a look before. */
+	mmcq_ko_cancel_look(host);
 	/* Its list is empty: all requests have ended. */
 	cancel_work_sync(&host->complete);
 	free_irq(host->irq, host);
@@ -388,54 +404,21 @@ static void gone(struct pci_dev *pci)
 		clear_bit(host->number, &numbers);
 }
 
-static int suspend(struct device *device)
-{
-	struct host *host = dev_get_drvdata(device);
-
-	WRITE_ONCE(host->leaving, true);
-	cancel_work_sync(&host->look);
-	mmcq_ko_freeze(host);
-	/* Flushes the card's cache, announces to the card that its supply will be switched off, and
-	 * closes the controller. */
-	if (close_library(host) == MMCQ_E_CACHE_LOST)
-		atomic_inc(&host->losses);
-	return 0;
-}
-
-static int resume(struct device *device)
-{
-	struct host *host = dev_get_drvdata(device);
-	int32_t code;
-
-	WRITE_ONCE(host->silent, false);
-	code = open_library(host);
-	if (code)
-		dev_err(device, "the controller has not come back: %s\n", mmcq_error_name(code));
-	WRITE_ONCE(host->leaving, false);
-	/* Another card, or none, is a matter of the look at the slot, which comes when the machine
-	 * is awake. */
-	mmcq_ko_wake(host);
-	look_soon(host);
-	return 0;
-}
-
 /* Flushes the card's cache before the machine is switched off or restarts. */
 static void shutdown(struct pci_dev *pci)
 {
 	struct host *host = pci_get_drvdata(pci);
 
 	WRITE_ONCE(host->leaving, true);
-	cancel_work_sync(&host->look);
+	mmcq_ko_cancel_look(host);
 	if (host->disk && !host->disk->refuses)
 		mmcq_flush(host->number);
 }
 
-static DEFINE_SIMPLE_DEV_PM_OPS(pm_ops, suspend, resume);
-
 static const struct pci_device_id no_ids[] = { {} };
 
 static struct pci_driver driver = {
-	.name = "mmcq", .id_table = no_ids, .probe = probe, .remove = gone, .shutdown = shutdown, .driver.pm = pm_sleep_ptr(&pm_ops),
+	.name = "mmcq", .id_table = no_ids, .probe = probe, .remove = gone, .shutdown = shutdown, .driver.pm = pm_ptr(&mmcq_ko_pm_ops),
 };
 
 static int add_ids(const char *text)
