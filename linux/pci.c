@@ -303,7 +303,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	struct host *host = devm_kzalloc(device, sizeof(*host), GFP_KERNEL);
 	const struct kind *kind = mmcq_ko_reader(pci) ?: &sdhci;
 	int error;
-	int32_t code;
+	int32_t code = MMCQ_OK;
 	char name[8];
 
 	if (!host)
@@ -362,7 +362,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	error = request_irq(host->irq, on_irq, IRQF_SHARED, KBUILD_MODNAME, host);
 	if (error) {
 		dev_err(device, error == -EBUSY ? "the interrupt is another driver's\n" : "the interrupt cannot be had: %d\n", error);
-		mmcq_ko_close(host);
+		code = mmcq_ko_close(host);
 		goto not_open;
 	}
 	snprintf(name, sizeof(name), "%u", host->number);
@@ -374,7 +374,10 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 not_open:
 	pci_free_irq_vectors(pci);
 no_irq:
-	clear_bit(host->number, &numbers);
+	/* As in `gone`; the memory for descriptors is freed before the device is disabled. */
+	pci_clear_master(pci);
+	if (code != MMCQ_E_STATE)
+		clear_bit(host->number, &numbers);
 	return error;
 }
 
