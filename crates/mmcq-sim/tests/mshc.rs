@@ -366,7 +366,8 @@ fn a_large_fifo_is_emptied_by_the_cpu() {
     let model = MshcConfig { fifo_words: 1024, ..MshcConfig::RK3399 };
     let rig = Rig::<DesignWareLayout>::try_new("sdhc-16g-hs", model, memory).unwrap();
     rig.found().unwrap();
-    for blocks in 1..=13 {
+    // Eight blocks are a whole cache line, which DMA moves.
+    for blocks in (1..=13).filter(|blocks| blocks % 8 != 0) {
         let id = rig.submit(Kind::Write { lba: 77, blocks }, filled(blocks as usize, 0x5a));
         rig.finish(id).0.unwrap();
         let (result, buf) = rig.finish(rig.submit(Kind::Read { lba: 77, blocks }, buffer(blocks as usize)));
