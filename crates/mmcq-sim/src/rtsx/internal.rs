@@ -20,9 +20,9 @@ impl Registers {
     /// Makes the registers of a chip that no driver uses, as Linux's driver leaves them.
     pub fn new(config: &RtsxConfig) -> Self {
         let mut registers = Registers(Box::new([0; BYTES]), Box::new([0; 256]));
-        let (left, link) = as_linux_left_it(config.device);
-        left.into_iter().for_each(|(at, value)| registers.put(at, value));
-        link.into_iter().for_each(|(at, value)| registers.1[at] = value);
+        let left = as_linux_left_it(config.device);
+        left.registers.into_iter().for_each(|(at, value)| registers.put(at, value));
+        left.link.into_iter().for_each(|(at, value)| registers.1[at] = value);
         registers.put(pads::VERSION, config.version);
         registers.put(clk::CLK_DIV, 0x10);
         registers.put(sd::CFG3, sd::RESPONSE_TIMEOUT);

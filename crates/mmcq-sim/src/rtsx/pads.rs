@@ -48,9 +48,15 @@ impl Needs {
     }
 }
 
-/// Registers and link registers as Linux's driver leaves a chip: the pads without supply, CMD and
-/// DAT pulled down, 3.3 V.
-pub(super) fn as_linux_left_it(device: u16) -> ([(u16, u8); 10], [(usize, u16); 2]) {
+/// Values of registers, and of registers of the link.
+pub(super) struct Left {
+    pub registers: [(u16, u8); 10],
+    pub link: [(usize, u16); 2],
+}
+
+/// Returns the registers as Linux's driver leaves a chip: the pads without supply, CMD and DAT
+/// pulled down, 3.3 V.
+pub(super) fn as_linux_left_it(device: u16) -> Left {
     let (gate, drive) = match device {
         0x5209 => (pads::GATE_MASK, 1),
         0x5229 => (0, 1),
@@ -69,7 +75,7 @@ pub(super) fn as_linux_left_it(device: u16) -> ([(u16, u8); 10], [(usize, u16); 
         (pads::LDO, pads::LDO_33V),
         (card::PWR_CTL, 0x0f),
     ];
-    (registers, [(phy::TUNE, tune), (phy::BACR, phy::BASIC | 2)])
+    Left { registers, link: [(phy::TUNE, tune), (phy::BACR, phy::BASIC | 2)] }
 }
 
 impl Rtsx {
