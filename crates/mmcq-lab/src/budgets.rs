@@ -324,7 +324,7 @@ fn from_folder_of(file: &Path, path: &Path) -> PathBuf {
 }
 
 /// Returns the text of the file of budgets `file` for this job in this scene; without a job file,
-/// for these options of fio. The limits are the job's present figures with a margin of a tenth.
+/// for these options of fio. The limits are the job's present figures with this room.
 ///
 /// # Errors
 /// The job does not run; the error is one line.
@@ -332,8 +332,10 @@ pub fn skeleton(
     file: &Path,
     job: Option<&Path>,
     options: &[String],
+    room_percent: f64,
     scene: &Scene,
 ) -> Result<String, String> {
+    let (least, most) = (1.0 - room_percent / 100.0, 1.0 + room_percent / 100.0);
     let name = job.map_or_else(|| "jobs by options".to_owned(), |job| job.display().to_string());
     let parsed = match job {
         Some(job) => fio::parse_file(job, &fio::System),
@@ -357,8 +359,8 @@ pub fn skeleton(
         }
     };
     let mut text = format!(
-        "# Budgets, for `mmcq check`: what the load has now, with a tenth of room. `mmcq check --figures` lists\n\
-         # what a budget can name.\n[[run]]\n{load}\nplatform = {}\n",
+        "# Budgets, for `mmcq check`: what the load has now, with {room_percent} % of room. `mmcq check --figures`\n\
+         # lists what a budget can name.\n[[run]]\n{load}\nplatform = {}\n",
         quoted(board_or_card(&scene.platform))
     );
     text += &match &scene.card {
@@ -382,16 +384,16 @@ pub fn skeleton(
     };
     let first = rows.first().cloned().unwrap_or_default();
     text +=
-        &format!("\n[run.least]\nrun_mib_s = {}\n\n[run.most]\n", number(0.9 * value(&first, "run_mib_s")));
+        &format!("\n[run.least]\nrun_mib_s = {}\n\n[run.most]\n", number(least * value(&first, "run_mib_s")));
     text += &format!("{FAILED} = 0\n");
     for name in ["interrupts_per_io", "context_switches_per_io"] {
-        text += &format!("{name} = {}\n", number(1.1 * value(&first, name)));
+        text += &format!("{name} = {}\n", number(most * value(&first, name)));
     }
     for row in &rows {
         let direction = row.iter().find(|(name, _)| name == "direction").and_then(|(_, of)| of.as_str());
         for name in ["lat_mean_us", "lat_p99_us"] {
             let direction = direction.unwrap_or_default();
-            text += &format!("{direction}_{name} = {}\n", number(1.1 * value(row, name)));
+            text += &format!("{direction}_{name} = {}\n", number(most * value(row, name)));
         }
     }
     Ok(text)
