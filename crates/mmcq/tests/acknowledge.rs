@@ -368,6 +368,23 @@ fn firmware_that_cannot_recover_waits_for_the_status() {
     assert_eq!(bench.finish(id), Ok(4096));
 }
 
+/// Tests an error of a piece, which the card reports in the response to the next piece: the write has
+/// failed, also with a profile that does not recover.
+fn piece_that_fails<P: Profile>(policy: P) -> Result<u32, Error> {
+    let mut bench = with(BusyDetect::Interrupt, Acknowledge::Programmed, policy);
+    let id = bench.submit(Kind::Write { lba: 0, blocks: 128 });
+    // The first piece of 64 blocks ends, and the next one begins.
+    bench.interrupt();
+    bench.world.borrow_mut().next_status = R1::ERROR;
+    bench.finish(id)
+}
+
+#[test]
+fn a_write_in_pieces_has_the_error_of_each_piece() {
+    assert!(piece_that_fails(Lean(Fifo)).is_err());
+    assert!(piece_that_fails(Fifo).is_err());
+}
+
 #[test]
 fn an_engine_that_is_suspended_asks_at_once() {
     let mut bench = bench(BusyDetect::Interrupt);

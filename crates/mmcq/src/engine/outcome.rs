@@ -367,7 +367,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();
-        if P::RECOVERS && self.batch.direction() == Direction::Write && !self.lane.has_control() {
+        if self.batch.direction() == Direction::Write && !self.lane.has_control() {
             for &index in self.batch.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
