@@ -317,3 +317,40 @@ fn an_earlier_report_may_have_marks_of_comments_in_names() {
     let output = folder.mmcq("check --baseline old.json");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Checks that a job that fails makes no file of budgets.
+#[test]
+fn a_job_that_fails_gets_no_budgets() {
+    let folder = Folder::new();
+    folder.file("bad.fio", "[global]\nsize=1m\n[b]\nrw=randwrite\nbs=513\n");
+    let output = folder.mmcq("new budgets b.toml --job bad.fio");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("bad.fio: ") && text.contains("multiples of 512"), "{text}");
+    assert!(!folder.0.path().join("b.toml").exists());
+    // A job that only flushes, or that trims nothing, has no figure of a direction.
+    let null = "new budgets n.toml -- --name=n --ioengine=null --rw=read --size=64k";
+    assert!(folder.mmcq(null).status.success());
+    let check = folder.mmcq("check n.toml");
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+}
+
+/// Checks that job files among options, and cards that a change names, are found from another
+/// folder.
+#[test]
+fn all_paths_count_from_the_folder_of_the_budgets() {
+    let folder = Folder::new();
+    assert!(folder.mmcq("new card mine.toml --like emmc-hs200").status.success());
+    std::fs::create_dir(folder.0.path().join("sub")).unwrap();
+    let given =
+        "[[run]]\noptions = [\"../job.fio\"]\nset = [\"card=../mine.toml\"]\n[run.least]\nrun_mib_s = 0.1\n";
+    folder.file("sub/given.toml", given);
+    let made = folder.mmcq("new budgets sub/made.toml --set card=mine.toml -- job.fio");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = std::fs::read_to_string(folder.0.path().join("sub/made.toml")).unwrap();
+    assert!(text.contains("options = [\"../job.fio\"]") && text.contains("\"card=../mine.toml\""), "{text}");
+    for file in ["sub/given.toml", "sub/made.toml"] {
+        let output = folder.mmcq(&format!("check {file}"));
+        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
