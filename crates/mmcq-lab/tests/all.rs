@@ -26,6 +26,7 @@ mod exec;
 mod fio_fuzz;
 mod fio_live;
 mod fio_offsets;
+mod fio_options;
 #[cfg(target_os = "linux")]
 mod fio_pairs;
 mod fio_reports;
@@ -44,6 +45,7 @@ mod linux_requests;
 mod literal;
 mod never;
 mod noted;
+mod outputs;
 mod page;
 #[cfg(target_os = "linux")]
 mod programs;

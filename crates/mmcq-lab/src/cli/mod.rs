@@ -313,8 +313,14 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns the jobs in a file or, without a file, those of options in the form of fio or iozone.
+/// Returns the jobs in a file or, without a file, those of options in the form of fio or iozone. A
+/// command that calls this writes no report of fio, so it refuses fio's option `--output`.
 fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
+    Ok(jobs_with_output(file, options)?.without_output()?)
+}
+
+/// Returns the jobs as [`jobs`] does, and accepts fio's option `--output`.
+fn jobs_with_output(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
         Some(path) if options.is_empty() && path.as_os_str() == "-" => {
             let mut text = Vec::new();

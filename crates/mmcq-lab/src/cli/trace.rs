@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::function::Function;
-use super::page::Place;
+use super::page::{Files, Place};
 use super::{Error, voice};
 use clap::{ArgGroup, Args, ValueEnum};
 use mmcq_lab::runner::{self, RunError};
@@ -13,7 +13,7 @@ use mmcq_lab::sdio::stacked;
 use mmcq_lab::trace::{self, Capture, Clk, Dump, Head, Start, Window, WindowError, perfetto, picture, steps};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Record a window of a run: every bit on the bus, interrupts, cores, requests
@@ -144,20 +144,12 @@ impl Trace {
 
     /// Checks that the output files can be written and are all different.
     fn ready(&self) -> Result<Places, Error> {
-        let mut known: Vec<(&str, PathBuf)> = Vec::new();
+        let mut files = Files::default().reads_scene(&self.scene);
+        if let Some(job) = &self.job {
+            files = files.reads("JOB.fio", job);
+        }
         let mut ready = |option: &'static str, path: &Option<PathBuf>| {
-            let Some(path) = path else { return Ok(None) };
-            let place = Place::new(option, path)?;
-            // A device such as /dev/null may be given twice.
-            let Some(file) = file(path) else { return Ok(Some(place)) };
-            if let Some((other, _)) = known.iter().find(|(_, known)| *known == file) {
-                let path = path.display();
-                return Err(Error::Input(format!(
-                    "{option} {path}: {other} writes the same file; expected another"
-                )));
-            }
-            known.push((option, file));
-            Ok(Some(place))
+            path.as_ref().map(|path| files.place(option, path)).transpose()
         };
         #[cfg(feature = "fst")]
         let fst = (Dump::Fst, ready("--fst", &self.fst)?);
@@ -277,15 +269,6 @@ fn failed(error: RunError) -> Error {
         RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
         other => Error::input(other),
     }
-}
-
-/// Returns the full path of an ordinary file that exists or can be made; `None` for a device.
-fn file(path: &Path) -> Option<PathBuf> {
-    if path.exists() {
-        return path.canonicalize().ok().filter(|file| file.is_file());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// Output files that the user asked for.

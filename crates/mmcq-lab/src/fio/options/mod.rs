@@ -158,12 +158,16 @@ mod tests {
                 }
             }
         }
-        let job = std::fs::read_to_string(source.join("fio/job.rs")).expect("the job");
-        let fields =
-            job.split_once("pub struct Job {").expect("a job").1.split_once("\n}").expect("its end").0;
-        let names = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':'));
+        let fields = |file: &str, item: &str| -> Vec<String> {
+            let text = std::fs::read_to_string(source.join(file)).expect("a file");
+            let fields = text.split_once(item).expect("an item").1.split_once("\n}").expect("its end").0;
+            let names = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':'));
+            names.map(|(name, _)| name.to_owned()).collect()
+        };
+        let mut names = fields("fio/job.rs", "pub struct Job {");
+        names.extend(fields("fio/parse.rs", "pub struct JobFile {"));
         let mut seen = 0;
-        for (name, _) in names {
+        for name in names {
             let is_read = text.match_indices(&format!(".{name}")).any(|(at, found)| {
                 let after = text[at + found.len()..].trim_start_matches(' ');
                 let part = text[at + found.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
