@@ -143,7 +143,11 @@ typedef struct mmcq_platform {
      *   your handler calls mmcq_on_irq, and then broadcasts with the mutex held;
      * - mask interrupts, WFI if mmcq_may_sleep(idle), unmask: between mmcq_may_sleep and WFI no
      *   handler may run;
-     * - with interrupts masked all the time: WFI. */
+     * - with interrupts masked all the time: WFI.
+     * A thread may wait for work that a thread of lower priority has begun and not finished. Under
+     * a scheduler with priorities `wait` must therefore let all other threads run: by the
+     * semaphore or the condition variable with a limit of a millisecond, not by spinning and not
+     * by WFI. */
     void (*wait)(void *context, const mmcq_idle *idle);
     /* Memory for DMA. All three are NULL where the controller sees memory as the CPU does, at the
      * same addresses and without caches.
@@ -225,10 +229,10 @@ typedef struct mmcq_platform {
 /* MMCQ_RTSX: defined where the library was built with feature `rtsx`. */
 #ifdef MMCQ_RTSX
 #define MMCQ_DMA_ALIGN 1024
-#define MMCQ_DMA_BYTES ((16 * (MMCQ_PIECES + 1) + 1023) / 1024 * 1024 + 4096)
+#define MMCQ_DMA_BYTES ((16UL * (MMCQ_PIECES + 1) + 1023) / 1024 * 1024 + 4096)
 #else
 #define MMCQ_DMA_ALIGN 128
-#define MMCQ_DMA_BYTES ((16 * (MMCQ_PIECES + 1) + 127) / 128 * 128 + 1024)
+#define MMCQ_DMA_BYTES ((16UL * (MMCQ_PIECES + 1) + 127) / 128 * 128 + 1024)
 #endif
 
 /* The card that mmcq_bring_up has found. */
@@ -442,7 +446,7 @@ typedef struct mmcq_io_card {
     uint32_t clock_hz;           /* clock of the bus, in hertz */
     uint16_t vendor, product;    /* from the card's tuples; 0: the tuples have none */
     uint16_t max_block_bytes[7]; /* largest block size of functions 1 to 7 */
-    uint8_t interface[7];        /* standard interface code: 2 Bluetooth Type-A, 7 wireless LAN */
+    uint8_t interface_code[7];   /* standard interface code: 2 Bluetooth Type-A, 7 wireless LAN */
     uint8_t functions;           /* number of functions */
     uint8_t width;               /* number of data lines: 1 or 4 */
 } mmcq_io_card;

@@ -106,7 +106,7 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         }
         None => Ok(()),
     };
-    platform.set_alarm(None);
+    stack.with(|_| platform.set_alarm(None));
     // SAFETY: the caller promises that no other call is in progress; the supervisor has ended.
     unsafe { place.close(platform) };
     code::of(result)

@@ -35,7 +35,7 @@ pub struct mmcq_io_card {
     pub vendor: u16,
     pub product: u16,
     pub max_block_bytes: [u16; FUNCTIONS],
-    pub interface: [u8; FUNCTIONS],
+    pub interface_code: [u8; FUNCTIONS],
     pub functions: u8,
     pub width: u8,
 }
@@ -202,7 +202,7 @@ fn described(found: &IoCard) -> mmcq_io_card {
     for (index, function) in found.functions.iter().enumerate() {
         if let Some(function) = function {
             card.max_block_bytes[index] = function.extension.max_block_bytes;
-            card.interface[index] = function.fbr.class;
+            card.interface_code[index] = function.fbr.class;
         }
     }
     card

@@ -328,7 +328,7 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
     writeln!(expected, "mmcq_rpmb_frames {}", size_of::<mmcq_rpmb_frames>()).unwrap();
     fields!(mmcq_rpmb_frames: out back reliable ask);
     fields!(mmcq_rpmb: key nonces memory memory_bytes);
-    fields!(mmcq_io_card: blocks clock_hz vendor product max_block_bytes interface functions width);
+    fields!(mmcq_io_card: blocks clock_hz vendor product max_block_bytes interface_code functions width);
     writeln!(expected, "mmcq_io_request {}", size_of::<mmcq_io_request>()).unwrap();
     fields!(mmcq_io_request: function op address how bytes memory done context);
     writeln!(expected, "partitions {MMCQ_BOOT_1} {MMCQ_BOOT_2} {MMCQ_GENERAL_1} {MMCQ_GENERAL_4}").unwrap();

@@ -7,7 +7,15 @@ static int ended;
 static int32_t ended_as;
 static uint8_t memory[64 * 512] __attribute__((aligned(64)));
 
-static void lock(void *context) { (void)context; }
+static int locked;
+static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
+static void unlock(void *context) { (void)context; locked--; }
+/* mmcq.h promises the lock for each alarm, also for the last one, in mmcq_close. */
+static void alarm_with_lock(void *context, uint64_t at_ns) {
+    if (!locked)
+        wrong = 1, puts("an alarm was set without the lock");
+    set_alarm(context, at_ns);
+}
 static void done(mmcq_request *request, int32_t code) { (void)request; ended = 1, ended_as = code; }
 
 static int32_t submitted(void *board, uint32_t op, uint64_t lba, uint32_t blocks) {
@@ -31,7 +39,8 @@ static void reads(void *board, uint64_t lba, uint32_t blocks, int byte) {
 int main(int argc, char **argv) {
     void *board = board_open(argc > 1 ? argv[1] : "sdhc-16g-hs");
     mmcq_platform platform = {
-        .context = board, .read = board_read, .write = board_write, .lock = lock, .unlock = lock, .now_ns = board_now_ns, .set_alarm = set_alarm,
+        .context = board, .read = board_read, .write = board_write, .lock = lock, .unlock = unlock, .now_ns = board_now_ns,
+        .set_alarm = alarm_with_lock,
         .wait = wait_for_it, .map = board_map, .unmap = board_unmap, .sync = board_sync,
     };
     mmcq_card card;

@@ -36,7 +36,7 @@ int main(int count, char **arguments) {
     EQUALS(card.functions, 1);
     EQUALS(card.vendor, 0x0104);
     EQUALS(card.product, 0x00c5);
-    EQUALS(card.interface[0], 2);
+    EQUALS(card.interface_code[0], 2);
     EQUALS(card.max_block_bytes[0], 512);
     EQUALS(card.blocks, 0);
     IS(mmcq_read(0, 0, 1, packet), MMCQ_E_NO_CARD); /* the card has no memory */

@@ -39,7 +39,7 @@ int main(void) {
     FIELD(mmcq_rpmb_frames, out); FIELD(mmcq_rpmb_frames, back); FIELD(mmcq_rpmb_frames, reliable); FIELD(mmcq_rpmb_frames, ask);
     FIELD(mmcq_rpmb, key); FIELD(mmcq_rpmb, nonces); FIELD(mmcq_rpmb, memory); FIELD(mmcq_rpmb, memory_bytes);
     FIELD(mmcq_io_card, blocks); FIELD(mmcq_io_card, clock_hz); FIELD(mmcq_io_card, vendor);
-    FIELD(mmcq_io_card, product); FIELD(mmcq_io_card, max_block_bytes); FIELD(mmcq_io_card, interface);
+    FIELD(mmcq_io_card, product); FIELD(mmcq_io_card, max_block_bytes); FIELD(mmcq_io_card, interface_code);
     FIELD(mmcq_io_card, functions); FIELD(mmcq_io_card, width);
     printf("mmcq_io_request %zu\n", sizeof(mmcq_io_request));
     FIELD(mmcq_io_request, function); FIELD(mmcq_io_request, op); FIELD(mmcq_io_request, address);

@@ -24,6 +24,8 @@ const POWER_OFF_NS: u64 = 2 * MS_NS;
 const POWER_UP_NS: u64 = 2 * MS_NS;
 /// Time for 74 clocks at 400 kHz, in nanoseconds.
 const CLOCKS_74_NS: u64 = MS_NS / 2;
+/// Time from the response to CMD11 until the lines are judged, in nanoseconds.
+const SWITCH_LOW_NS: u64 = MS_NS;
 /// Time with the clock off during the voltage switch, in nanoseconds [SD 4.2.4.2].
 const SWITCH_OFF_NS: u64 = 10 * MS_NS;
 /// Time from the clock at 1.8 V until DAT is high, in nanoseconds.
@@ -237,6 +239,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
     async fn switch_voltage(&mut self, command: Command) -> Result<[u32; 4], MmcError> {
         let words = self.command(command, COMMAND_NS).await?;
         let hz = self.stack.with(|engine| engine.caps().clock_hz.0).max(400_000);
+        // The card pulls the lines low some clocks after its response.
+        self.pause(SWITCH_LOW_NS).await?;
         if self.dat_levels() != 0 {
             return Err(MmcError::Signaling);
         }

@@ -169,11 +169,17 @@ unsafe impl Port for SpiPort<'_, '_> {
 
     fn stop(&mut self) -> bool {
         self.into = None;
-        self.mailbox.with(|inner| {
-            (inner.job, inner.done) = (None, None);
+        let unbegun = self.mailbox.with(|inner| {
+            inner.done = None;
             // If the runner is carrying out the exchange, it has the mailbox's own buffer.
             inner.stopped = inner.buffer.is_none();
+            inner.job.take()
         });
+        // The next exchange sets what this one would have set.
+        if let Some(job) = unbegun {
+            self.clock_hz = self.clock_hz.or(job.clock_hz);
+            self.select = self.select.or(job.select);
+        }
         true
     }
 

@@ -260,7 +260,9 @@ fn a_port_stops_an_exchange_that_waits_for_its_runner() {
     let wire = Shared::<Wire>::default();
     let (mut buffer, mut others) = ([0; 512], [0; 512]);
     let (mailbox, idle) = (SpiMailbox::new(&mut buffer), SpiMailbox::new(&mut others));
-    let (mut port, mut runner) = mailbox.connect(Bus(wire.clone()), Pin(Rc::default()), |_, _| ()).unwrap();
+    let levels = Shared::<Vec<bool>>::default();
+    let clock = |bus: &mut Bus, hz| bus.0.borrow_mut().clocks.push(hz);
+    let (mut port, mut runner) = mailbox.connect(Bus(wire.clone()), Pin(levels.clone()), clock).unwrap();
     // The runner tells a stack of the end; that of another mailbox hears it without effect.
     let (other, _) = idle.connect(Bus(wire.clone()), Pin(Rc::default()), |_, _| ()).unwrap();
     let stack = ready(other);
@@ -274,16 +276,21 @@ fn a_port_stops_an_exchange_that_waits_for_its_runner() {
     let receive = || Exchange::Receive(unsafe { Segment::new(memory, 512, 0) });
     wire.borrow_mut().comes.extend([0; 512]);
 
+    port.clock(400_000);
+    port.select(true);
     port.exchange(receive());
     assert_eq!(port.done(), Progress::Going);
     assert!(port.stop());
     turn();
+    assert!(wire.borrow().clocks.is_empty() && levels.borrow().is_empty());
     assert_eq!((wire.borrow().transfers, port.done()), (0, Progress::Going), "there is no exchange");
     port.exchange(receive());
     turn();
     // SAFETY: the port has not reported the end yet, and copies only then.
     assert_eq!(unsafe { memory.read() }, 0x11);
     assert_eq!(port.done(), Progress::Done);
+    // Clock and chip select of the exchange that was stopped are set before the next one.
+    assert_eq!((&wire.borrow().clocks[..], &levels.borrow()[..]), (&[400_000][..], &[false][..]));
     // SAFETY: the exchange has ended.
     assert_eq!(unsafe { memory.read() }, 0, "a later exchange works");
 }

@@ -353,7 +353,7 @@ fn from_folder_of(file: &Path, path: &Path) -> PathBuf {
 }
 
 /// Returns the text of the file of budgets `file` for this job in this scene; without a job file,
-/// for these options of fio. The limits are the job's present figures with a margin of a tenth.
+/// for these options of fio. The limits are the job's present figures with this room.
 ///
 /// # Errors
 /// The job does not run; the error is one line.
@@ -361,8 +361,10 @@ pub fn skeleton(
     file: &Path,
     job: Option<&Path>,
     options: &[String],
+    room_percent: f64,
     scene: &Scene,
 ) -> Result<String, String> {
+    let (least, most) = (1.0 - room_percent / 100.0, 1.0 + room_percent / 100.0);
     let name = job.map_or_else(|| "jobs by options".to_owned(), |job| job.display().to_string());
     let sources = Beside { folder: Path::new(""), read: RefCell::default() };
     let parsed = match job {
@@ -396,8 +398,8 @@ pub fn skeleton(
         }
     };
     let mut text = format!(
-        "# Budgets, for `mmcq check`: what the load has now, with a tenth of room. `mmcq check --figures` lists\n\
-         # what a budget can name.\n[[run]]\n{load}\nplatform = {}\n",
+        "# Budgets, for `mmcq check`: what the load has now, with {room_percent} % of room. `mmcq check --figures`\n\
+         # lists what a budget can name.\n[[run]]\n{load}\nplatform = {}\n",
         quoted(board_or_card(&scene.platform))
     );
     text += &match &scene.card {
@@ -426,15 +428,16 @@ pub fn skeleton(
         value.map_or(String::new(), |value| format!("{of}{name} = {}\n", number(room * value)))
     };
     let first = rows.first().cloned().unwrap_or_default();
-    text += &format!("\n[run.least]\n{}\n[run.most]\n{FAILED} = 0\n", budget(&first, ("", "run_mib_s"), 0.9));
+    text +=
+        &format!("\n[run.least]\n{}\n[run.most]\n{FAILED} = 0\n", budget(&first, ("", "run_mib_s"), least));
     for name in ["interrupts_per_io", "context_switches_per_io"] {
-        text += &budget(&first, ("", name), 1.1);
+        text += &budget(&first, ("", name), most);
     }
     for row in &rows {
         let direction = row.iter().find(|(name, _)| name == "direction").and_then(|(_, of)| of.as_str());
         let Some(direction) = direction.filter(|of| DIRECTIONS.contains(of)) else { continue };
         for name in ["lat_mean_us", "lat_p99_us"] {
-            text += &budget(row, (&format!("{direction}_"), name), 1.1);
+            text += &budget(row, (&format!("{direction}_"), name), most);
         }
     }
     Ok(text)

@@ -18,6 +18,7 @@
 
 mod change;
 mod controller;
+pub mod drivers;
 mod files;
 mod open;
 mod scheduler;

@@ -1,6 +1,8 @@
 //! Scene of a run: board, card, stack, seed, and changed values.
 
+use crate::board::BoardError;
 use crate::fio::{self, JobFile, Note, ParseError, Worker};
+use crate::params::{self, Param};
 use crate::platform::{JOB, Platform, PlatformError};
 use crate::runner::{self, Setting};
 use clap::Args;
@@ -158,6 +160,16 @@ impl Scene {
     pub fn ran_on(&self, platform: &Platform) -> String {
         let (card, setting) = (self.card_of(platform), self.setting.name());
         format!("platform {}, card {card}, setting {setting}, seed {}", platform.name, self.seed)
+    }
+
+    /// Returns every value of board and card, after the changes.
+    ///
+    /// # Errors
+    /// The board or the card cannot be read, or a change is wrong.
+    pub fn params(&self) -> Result<Vec<Param>, BoardError> {
+        let of_board: Vec<String> =
+            self.set.iter().filter(|change| !change.starts_with(JOB)).cloned().collect();
+        params::all(&self.platform, self.card.as_deref(), &of_board)
     }
 
     /// Returns the name of the card in the slot.

@@ -195,6 +195,16 @@ fn new_budgets_are_of_the_scene_that_was_given() {
     assert!(text.contains(head), "{text}");
     assert_eq!(folder.mmcq("check b.toml").status.code(), Some(0));
     assert_eq!(folder.mmcq("new budgets c.toml --job job.fio --platform moon").status.code(), Some(2));
+    // A tenth of room, or as much as is wanted.
+    let rate = |file: &str, room: &str| {
+        assert!(folder.mmcq(&format!("new budgets {file} --job job.fio {room}")).status.success());
+        let text = std::fs::read_to_string(folder.0.path().join(file)).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("run_mib_s = ")).map(str::to_owned);
+        line.and_then(|rate| rate.parse::<f64>().ok()).unwrap()
+    };
+    let (tenth, three) = (rate("ten.toml", ""), rate("three.toml", "--room 3%"));
+    assert!((three / tenth - 0.97 / 0.9).abs() < 0.001, "{tenth} {three}");
+    assert_eq!(folder.mmcq("new budgets d.toml --job job.fio --room 100%").status.code(), Some(2));
 }
 
 #[test]

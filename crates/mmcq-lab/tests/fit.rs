@@ -264,7 +264,7 @@ fn bad_figures_are_refused_with_their_place() {
         ("--measured one.csv", "--measured: 1 figure for 5 free values"),
         ("--measured column.csv", "column.csv:2: column colour: unknown"),
         ("--measured option.csv", "option.csv:2: unknown option 'sb'"),
-        ("--measured nothing.csv", "nothing.csv:2: no mib_s"),
+        ("--measured nothing.csv", "nothing.csv:2: no mib_s, mb_s or iops"),
         ("--measured short.csv", "short.csv:2: 2 cells; expected 3"),
         ("--measured none.txt", "none.txt: no figures; expected fio's JSON"),
         ("--measured table.txt", "table.txt:1: column swrite: unknown"),

@@ -100,7 +100,18 @@ fn every_key_is_listed_and_can_be_looked_for() {
     let row: serde_json::Value = serde_json::from_str(&rows).unwrap();
     assert_eq!((&row["key"], &row["unit"]), (&"cost.job_wake_us".into(), &"us".into()));
     assert_eq!((&row["value"], &row["range"]), (&20.into(), &serde_json::json!([15.0, 25.0])));
-    assert!(refused("params no.such.key").contains("no key and no meaning of one contains it"));
+    let (rows, _) = well("params prior --json --platform hsq-sprd");
+    let priors: Vec<serde_json::Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert!(priors.iter().any(|row| row["kind"] == "prior" && row["key"] == "cost.job_wake_us"), "{rows}");
+    // What a report names as such is in that list.
+    let (why, _) = well("why jobs/quickstart.fio --platform hsq-sprd --set job.size=1m");
+    let said = why.lines().find(|line| line.contains("are priors")).unwrap_or_else(|| panic!("{why}"));
+    let count: usize = said.split(' ').next().unwrap().parse().unwrap();
+    assert!((5..=priors.len()).contains(&count), "{said}");
+    assert!(
+        refused("params no.such.key")
+            .contains("no kind has this name, no key and no meaning of one contains it")
+    );
     assert!(
         refused("params --set card.nothing=1")
             .contains("the card's file has no such key; the nearest is card.")
@@ -193,6 +204,15 @@ fn what_is_printed_is_also_for_programs() {
     let keys = ["group", "name", "value", "unit"];
     assert!(why.iter().all(|row| keys.iter().all(|key| row.get(key).is_some())), "{why:?}");
     assert!(refused("platforms nothing-like-it").contains("lists all"));
+    // By the driver of Linux that a controller has.
+    let driver = &objects("platforms dwcmshc --json")[0];
+    assert_eq!(
+        (&driver["kind"], &driver["name"]),
+        (&"driver".into(), &"sdhci-of-dwcmshc".into()),
+        "{driver}"
+    );
+    assert!(driver["description"].as_str().unwrap().starts_with("begin with generic: "), "{driver}");
+    assert!(well("platforms rtsx-pci").0.contains("begin with stream-rtsx: "));
     assert!(refused("rn").contains("did you mean run?"));
     assert!(refused("run jobs/quickstart.fio --seed -1").contains("a whole number from 0"));
 }

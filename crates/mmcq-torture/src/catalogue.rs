@@ -300,17 +300,18 @@ The columns:
 - **Failure**: what goes wrong.
 - **Response**: what the stack does.
 - **Proved by**: a fault and how it was tried, or the test that is named.
-  - *swept*: the fault struck once at each event of thirteen workloads, until a run ended without
-    it. Then it struck for good, from each of four chosen events on.
-  - *lasting*: the fault struck for good alone.
-  - *by campaign*: the runs of this command. `always`: random runs in which memory, order and
-    names of slots are looked at all the time. `clock`: the same, as the nanoseconds pass 32 bits.
-    `programs`: all programs of three operations with all cuts. `swap`, `bounce`: another card, or
-    the same one many times, at each event.
+  - *swept*: in each of thirteen workloads the fault struck once: in the first run at its first
+    possible event, in the next run at the second, until a workload ended before that event. In
+    four more runs of each workload it struck at every event from the 1st, 2nd, 4th or 10th on.
+  - *lasting*: only the runs in which it struck at every event.
+  - *by campaign*: the runs of this command. `always`: random runs; during all of a run the checker
+    checks memory, order and the names of slots. `clock`: the same, but the clock passes 2^32 ns in
+    the run. `programs`: all programs of three operations with all cuts. `swap`: at each event
+    another card is put in. `bounce`: at each event the same card loses contact many times.
 - **Once**: runs in which it struck once (all runs of a campaign).
 - **Worst** after it: the most that such a run took longer than without the fault, in virtual
   milliseconds, from the first request after bring-up to the last answer.
-- **Stays**: runs in which it struck again and again from one event on.
+- **Stays**: runs in which it struck at every event from one event on.
 - **Worst** after it: the same of these runs.
 
 ";
@@ -356,9 +357,10 @@ without the fault, and is at most one speed slower; the last column is the worst
 milliseconds. What is lost before a speed is chosen is asked again, or bring-up begins again from
 power-up, at most three times. A lost interrupt of a card that is busy is missed after 250 ms.
 
-The last three columns are of runs with two of these faults, 300 pairs at random for each row, where
-both struck. Such a bring-up may end without a card, within four seconds more. *Stuck*: the
-next bring-up ended without a card too, or the first took longer.
+The last three columns are of runs with two of these faults. For each row 300 pairs were tried at
+random; the pairs of which both struck are counted. Such a bring-up may find no card, but it ends at
+most four seconds later than one without faults. *Stuck*: it ended later, or the next bring-up found
+no card either.
 
 ";
 

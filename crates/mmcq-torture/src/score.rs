@@ -49,8 +49,8 @@ pub struct Score {
     pub struck: BTreeMap<(Point, String), u64>,
     /// Number of broken promises, by kind.
     pub broken: [u64; Fault::COUNT],
-    /// The first broken promises, each with its case; only one of those whose texts differ only in
-    /// digits.
+    /// At most eight broken promises, each with its case. Of several whose texts differ only in
+    /// digits, one is stored.
     pub failures: Vec<(Case, Violation)>,
     /// Cost of recovery from each fault of the catalogue that struck once, alone or followed by a
     /// second fault, by name.

@@ -10,6 +10,7 @@ use crate::interrupt::{Interrupt, Kind};
 use crate::memory::{Mapped, Memory};
 use crate::sysfs::Sysfs;
 use crate::window::Window;
+use mmcq::card::power::Off;
 use mmcq::card::{self, Card, Event, Family, SCRATCH_BYTES};
 use mmcq::engine::{self, Claim, DmaBuf, SlotSet};
 use mmcq::host::sdhci::regs::{CAPABILITIES, CAPABILITIES_2, INT_SIGNAL, INT_STATUS, VERSION};
@@ -421,10 +422,20 @@ impl Reader {
         Ok(())
     }
 
-    /// Switches the card off and releases the controller.
-    pub fn close(self) -> Result<(), Error> {
-        let address = self.device.address();
-        let off = self.run(self.stack().bus(BusOp::PowerOff))?;
+    /// Flushes and switches off the card, and releases the controller. An error of the card comes
+    /// from the flush: written data may be lost.
+    pub fn close(mut self) -> Result<(), Error> {
+        let (address, card) = (self.device.address(), self.card.get());
+        self.dismiss()?;
+        let off = match card {
+            Some(card) => {
+                let off = card::power::power_off(self.stack(), &card, self.scratch(), Off::Short);
+                let (result, scratch) = self.run(off)?;
+                self.give_back(scratch);
+                result
+            }
+            None => self.run(self.stack().bus(BusOp::PowerOff))?,
+        };
         off.map_err(|error| Error::Card { address, error })
     }
 }

@@ -33,7 +33,8 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     /// `stack` is the stack whose engine has the other half.
     ///
     /// On a bus whose `wait_for_event` fails, the card interrupt is reported every 10 ms while it
-    /// is enabled, and the code that waits for it polls the card.
+    /// is enabled, and the code that waits for it polls the card. A bus that keeps the trait's own
+    /// `wait_for_event`, which is ready at once, is polled without a pause: let it wait, or fail.
     ///
     /// If this future is dropped, the work in progress is dropped too, and the stack's requests
     /// fail by their deadlines. `run` may be called again afterwards.

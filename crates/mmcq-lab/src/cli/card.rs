@@ -5,7 +5,7 @@ use super::Error;
 use super::form::{self, Form};
 use clap::Args;
 use mmcq_lab::board::{self, Board, Price};
-use mmcq_lab::platform::Platform;
+use mmcq_lab::platform::{Platform, drivers};
 use mmcq_lab::registers::file::{FILE_BYTES_MAX, Registers, is_register_file};
 use mmcq_lab::registers::{self, Field};
 use mmcq_lab::sdio::{self, platform::Board as SdioBoard};
@@ -104,13 +104,15 @@ pub(super) fn as_table(fields: &[Field]) -> String {
 }
 
 /// Text about further cards and boards in the source tree.
-const BESIDES: &str = "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card\n\
+const BESIDES: &str = "Which board for a controller under Linux: its driver says it (mmcq platforms dwcmshc)\n\
+     In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card\n\
      takes the files of those with blocks), and controllers, with a quirk for the simulator's tests\n";
 
 /// List the boards and cards that come with the program
 #[derive(Debug, Args)]
 pub struct Platforms {
-    /// Only names and descriptions that contain this; `mmcq params --platform NAME` lists a board's
+    /// Only names and descriptions that contain this, and the drivers of Linux that have it in
+    /// their name, with the board to begin with; `mmcq params --platform NAME` lists a board's
     /// values
     #[arg(value_name = "TEXT")]
     only: Option<String>,
@@ -137,9 +139,13 @@ impl Platforms {
         rows.push(("card", card.name().to_owned(), format!("{} (reproduce sdio)", card.description())));
         if let Some(only) = &self.only {
             rows.retain(|(_, name, description)| name.contains(only.as_str()) || description.contains(only));
+            rows.extend(drivers::named(only).map(|driver| {
+                let begin = driver.board.map_or(String::new(), |board| format!("begin with {board}: "));
+                ("driver", driver.name.to_owned(), format!("{begin}{}", driver.note))
+            }));
             if rows.is_empty() {
                 return Err(Error::Input(format!(
-                    "{only}: no board or card has it in its name; `mmcq platforms` lists all"
+                    "{only}: no board, card or driver of Linux has it in its name; `mmcq platforms` lists all"
                 )));
             }
         }

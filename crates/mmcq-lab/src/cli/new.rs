@@ -52,6 +52,9 @@ enum What {
         /// Jobs as fio options, with one dash or two
         #[arg(last = true, value_name = "FIO OPTIONS")]
         options: Vec<String>,
+        /// Room between each figure and its budget
+        #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
+        room: f64,
         #[command(flatten)]
         scene: Box<Scene>,
     },
@@ -66,8 +69,8 @@ impl New {
                 (file, with_comments(&text, like), "mmcq card --card")
             }
             What::Job { file } => (file, JOB.to_owned(), "mmcq run"),
-            What::Budgets { file, job, options, scene } => {
-                (file, budgets::skeleton(file, job.as_deref(), options, scene)?, "mmcq check")
+            What::Budgets { file, job, options, room, scene } => {
+                (file, budgets::skeleton(file, job.as_deref(), options, *room, scene)?, "mmcq check")
             }
         };
         if !matches!(self.what, What::Job { .. }) && file.extension().is_none_or(|end| end != "toml") {
@@ -205,6 +208,12 @@ rwmixread=70
 bs=4k
 iodepth=4
 ";
+
+/// Parses the room of a budget in percent, with or without the percent sign.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    number.filter(|n| (0.0..100.0).contains(n)).ok_or_else(|| "expected a share below 100%: 10%".to_owned())
+}
 
 #[cfg(test)]
 mod tests {

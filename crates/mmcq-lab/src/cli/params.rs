@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// this stack, or on Linux itself), board (the board's file), default (the model's own).
 #[derive(Debug, Args)]
 pub struct Params {
-    /// Only keys that contain this
+    /// Only keys that contain this, or values of this kind: `mmcq params prior`
     #[arg(value_name = "TEXT")]
     only: Option<String>,
     /// Board: a name from `mmcq platforms`, or a TOML file
@@ -35,12 +35,15 @@ impl Params {
         let mut all = params::all(&self.platform, self.card.as_deref(), &self.set).map_err(Error::input)?;
         if let Some(only) = &self.only {
             let wanted = only.to_lowercase();
-            let says =
-                |param: &Param| param.key.contains(&wanted) || param.meaning.to_lowercase().contains(&wanted);
+            let says = |param: &Param| {
+                param.kind == wanted
+                    || param.key.contains(&wanted)
+                    || param.meaning.to_lowercase().contains(&wanted)
+            };
             all.retain(says);
             if all.is_empty() {
                 return Err(Error::Input(format!(
-                    "{only}: no key and no meaning of one contains it; `mmcq params` lists all"
+                    "{only}: no kind has this name, no key and no meaning of one contains it; `mmcq params` lists all"
                 )));
             }
         }

@@ -5,6 +5,7 @@ use super::effects::with_effects;
 use super::form::Form;
 use super::load::Load;
 use clap::Args;
+use mmcq_lab::params;
 use mmcq_lab::rate::Rate;
 use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::why::{self, Why};
@@ -54,6 +55,7 @@ impl Explain {
         })?;
         why.rate = self.rates;
         why.title = scene.title(&loaded.platform);
+        why.priors = params::priors(&scene.params().map_err(Error::input)?).len();
         self.form.print(|| why::text(&why), || why::json_lines(&why))?;
         Ok(if why.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }

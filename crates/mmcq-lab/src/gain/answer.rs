@@ -91,7 +91,8 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns the last part of the key, or a short name for the stand-ins.
+    /// Returns the last part of the deciding value's key, or `stand-in` if the difference between
+    /// Linux and its stand-in decides.
     pub fn short(&self) -> &str {
         match self {
             Decides::Value(value) => value.short(),

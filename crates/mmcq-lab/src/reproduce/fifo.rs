@@ -61,7 +61,8 @@ AndroBench: the thread's own figures of five days later, by a file system with e
 it; neither is in the model.
 ";
 
-/// Second card of the experiment, fitted to the published mean without the queue.
+/// Second card of the experiment. Its model is fitted to the mean rate that was published for Linux
+/// without its software queue.
 const CARD_B: &str = "fifo-emmc-b-hs200";
 
 /// The experiment's board with an SDHCI in place of its own controller, so that unmodified Linux

@@ -115,6 +115,9 @@ pub struct Why {
     pub requests: Option<Requests>,
     /// Unit in which the run's rates are shown.
     pub rate: Rate,
+    /// Number of values of board and card that no measurement supports, and on which times and
+    /// rates may depend; 0: none, or they were not counted.
+    pub priors: usize,
 }
 
 /// Times of a run's requests in scheduler, driver and card, and the slowest request.
@@ -215,7 +218,7 @@ impl Why {
     /// can explain something.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let (title, rate) = (title(run.platform, run), Rate::default());
-        let mut why = Why { title, counters, limit, deeper: None, requests: None, rate };
+        let mut why = Why { title, counters, limit, deeper: None, requests: None, rate, priors: 0 };
         if conclusion::waits(&why)
             && let Some(workers) = with_depth_2(run.workers)
         {

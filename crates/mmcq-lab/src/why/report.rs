@@ -323,7 +323,7 @@ fn limit_by(why: &Why) -> Option<String> {
 
 /// Returns the remarks in words, each if it applies: by what the limit goes, a host that broke its
 /// promise to continue data, starts that were held, requests that were not merged, the slowest
-/// request, requests that starved. The conclusion comes last.
+/// request, requests that starved, values without a measurement. The conclusion comes last.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
@@ -331,7 +331,14 @@ fn remarks(why: &Why) -> Vec<String> {
     let said = limit_by(why).into_iter().chain(lost.then(|| broken.to_owned()));
     let said = said.chain(held(why)).chain(unmerged(why));
     let starved = why.requests.iter().filter_map(|requests| requests.starved.clone());
-    said.chain(slowest).chain(starved).chain([why.conclusion()]).collect()
+    let priors = (why.priors > 0).then(|| {
+        format!(
+            "{} values of this board and card are priors, without a measurement: `mmcq params prior` lists \
+             them, `mmcq compare` says which decide",
+            why.priors
+        )
+    });
+    said.chain(slowest).chain(starved).chain(priors).chain([why.conclusion()]).collect()
 }
 
 /// Returns the facts and the remarks as JSON, one object per line.

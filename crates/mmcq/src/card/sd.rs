@@ -249,6 +249,7 @@ pub(super) async fn voltage_switch<B: Platform, const N: usize>(
 ) -> Result<(), Failed> {
     if asks {
         session.status_of(cmd::voltage_switch()).await?;
+        session.pause(limits::VOLTAGE_LINES_LOW_NS).await?;
         if !session.lines_are(0) {
             return Err(Failed);
         }

@@ -331,7 +331,8 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     }
 }
 
-/// Returns the card's present parameters, with what was learned or switched on during the help.
+/// Returns the parameters that the engine has for the card now. They have what the supervisor has
+/// learned or switched on for the engine's request.
 fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardParams, Error> {
     stack.with(|engine| engine.card_params().copied()).ok_or(Error::NoCard)
 }

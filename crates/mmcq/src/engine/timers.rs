@@ -271,7 +271,8 @@ impl Timers {
         self.kept_ns != NEVER
     }
 
-    /// Notes that the controller has been stopped. Returns true if it still used memory before.
+    /// Clears the note that no reset has stopped the controller, so that it may still use the memory
+    /// of its last transfer. Returns true if there was such a note.
     pub fn take_kept(&mut self) -> bool {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }

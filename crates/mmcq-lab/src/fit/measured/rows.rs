@@ -1,8 +1,9 @@
 //! Reads rows as `mmcq sweep` writes them, and a user's tables in that form.
 //!
-//! The columns `direction` and `mib_s` are required. Other measured columns are optional. The axes
-//! are `job.OPTION`, keys of the board or the card, `setting` and `seed`. The column `set` has
-//! changes that all points share. All rows of a file are of one board with one card.
+//! The column `direction` and one of `mib_s`, `mb_s` and `iops` are required. Other measured columns
+//! are optional. The axes are `job.OPTION`, keys of the board or the card, `setting` and `seed`. The
+//! column `set` has changes that all points share. All rows of a file are of one board with one
+//! card.
 
 use super::{Figure, Load, Wanted, What, in_words, job};
 use crate::fio::{Dir, Job, options};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 /// Columns of a row that are ignored: they neither say what ran nor are figures to fit.
 const BESIDE: [&str; 5] = ["point", "version", "job_hash", "config_hash", "name"];
+/// Column with a rate in units of 10^6 bytes in a second; a sweep does not write it.
+const MB_S: &str = "mb_s";
 /// Columns that must be the same in all rows, since a fit has one board with one card.
 const SAME: [&str; 2] = ["platform", "card"];
 
@@ -117,8 +120,8 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
             if SAME.contains(&key.as_str()) || key == "set" {
                 continue;
             }
-            if measures.iter().any(|known| known == key) || BESIDE.contains(&key.as_str()) || plain.is_empty()
-            {
+            let measured = measures.iter().any(|known| known == key) || key == MB_S;
+            if measured || BESIDE.contains(&key.as_str()) || plain.is_empty() {
                 continue;
             }
             match key.as_str() {
@@ -188,6 +191,24 @@ fn jobs(place: &str, of_job: &[(String, String)], wanted: Wanted<'_>) -> Result<
     Ok(jobs)
 }
 
+/// Returns the measured rate in MiB/s, from the first column that has one.
+fn rate(place: &str, row: &Map<String, Value>, jobs: &[Job], dir: Dir) -> Result<f64, String> {
+    let number = |key: &str| row.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
+    let mib_s = number("mib_s").or_else(|| number(MB_S).map(|mb_s| mb_s * 1e6 / f64::from(1 << 20)));
+    if let Some(mib_s) = mib_s {
+        return Ok(mib_s);
+    }
+    let iops = number("iops").ok_or_else(|| {
+        format!("{place}: no mib_s, {MB_S} or iops; expected one of them, a number above 0")
+    })?;
+    let mut sizes = jobs.iter().map(|job| &job.bs[dir.index()]);
+    let first = sizes.next().ok_or_else(|| format!("{place}: no job"))?;
+    if first.min != first.max || !first.split.is_empty() || sizes.any(|size| size != first) {
+        return Err(format!("{place}: iops of blocks of several sizes; expected mib_s or {MB_S}"));
+    }
+    Ok(iops * first.max as f64 / f64::from(1 << 20))
+}
+
 fn figures(
     place: &str,
     row: &Map<String, Value>,
@@ -209,9 +230,33 @@ fn figures(
         block_bytes: first.bs[dir.index()].max,
         measured,
     };
-    let mut figures = vec![figure(What::Rate, number("mib_s")?)];
+    let mut figures = vec![figure(What::Rate, rate(place, row, jobs, dir)?)];
     for percent in wanted.percentiles {
         figures.push(figure(What::Percentile(*percent), number(&format!("lat_p{percent}_us"))?));
     }
     Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_given_in_any_unit() {
+        let rate = |sizes: &str, columns: Value| {
+            let options = [("rw", Some("randread")), ("bs", Some(sizes))];
+            let jobs = [job("row", "own.csv:2", options.into_iter()).unwrap()];
+            rate("own.csv:2", columns.as_object().unwrap(), &jobs, Dir::Read)
+        };
+        let near = |columns| assert!((rate("4k", columns).unwrap() - 10.0).abs() < 1e-9);
+        near(serde_json::json!({ "mib_s": 10, "iops": 7 }));
+        near(serde_json::json!({ "mb_s": 10.48576 }));
+        near(serde_json::json!({ "iops": 2560 }));
+        let refused = |sizes, columns, why: &str| {
+            let said = rate(sizes, columns).unwrap_err();
+            assert!(said.starts_with("own.csv:2: ") && said.contains(why), "{said}");
+        };
+        refused("4k", serde_json::json!({ "iops": 0 }), "no mib_s, mb_s or iops");
+        refused("4k-64k", serde_json::json!({ "iops": 2560 }), "blocks of several sizes");
+    }
 }

@@ -289,7 +289,7 @@ impl Card for IoCard {
         };
         let mode = self.mode();
         let deaf =
-            !mode.hears(&self.bus) || self.voltage.lines_low(now_ns) || !self.power.awake(&self.bus, now_ns);
+            !mode.hears(&self.bus) || self.voltage.is_deaf(now_ns) || !self.power.awake(&self.bus, now_ns);
         let own = if deaf || self.state == State::Ina || self.trouble.locked_up {
             Reply::SILENT
         } else {

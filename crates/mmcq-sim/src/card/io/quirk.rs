@@ -124,7 +124,7 @@ impl IoCard {
     /// Begins the voltage switch after CMD11 was accepted: the card holds its lines low. With the
     /// quirk `breaks_at_1v8` it never releases them.
     pub(super) fn leaves_3v3(&mut self, now_ns: u64) {
-        self.voltage = Voltage::Low;
+        self.voltage = Voltage::begin(&self.bus, now_ns);
         if self.config.quirks.breaks_at_1v8 {
             self.trouble.violate("1.8 V", now_ns);
             self.voltage = Voltage::Failed;

@@ -73,7 +73,7 @@ impl Interfaced for SdCard {
     }
 
     fn hears_nothing(&self, now_ns: u64) -> bool {
-        self.voltage.lines_low(now_ns)
+        self.voltage.is_deaf(now_ns)
     }
 
     fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {

@@ -107,7 +107,7 @@ impl SdCard {
             (11, Ready) if self.switch_agreed => {
                 self.switch_agreed = false;
                 let reply = self.r1(11, now_ns);
-                self.switch_voltage(reply)
+                self.switch_voltage(reply, now_ns)
             }
             (12, Data) => {
                 let beyond = self.reads_past_end();
@@ -264,7 +264,7 @@ impl SdCard {
     }
 
     /// Begins a voltage switch after CMD11 was accepted. Faults may strike each of its stages.
-    fn switch_voltage(&mut self, reply: Reply) -> Reply {
+    fn switch_voltage(&mut self, reply: Reply, now_ns: u64) -> Reply {
         match self.flash.faults.strike(Point::Voltage) {
             // Fault: the card does not respond and does not switch.
             Some(Strike::Lost) => Reply::SILENT,
@@ -279,7 +279,7 @@ impl SdCard {
                 // Fault: the card keeps one of the lines low.
                 self.voltage_stuck = if let Some(Strike::Line(line)) = strike { 1 << (line & 3) } else { 0 };
                 self.voltage_late_ns = if let Some(Strike::Late(ns)) = strike { ns } else { 0 };
-                self.voltage = Voltage::Low;
+                self.voltage = Voltage::begin(&self.interface.bus, now_ns);
                 reply
             }
         }

@@ -213,8 +213,8 @@ impl<C: Card> Host<C> {
 
     pub(crate) fn switch_voltage(&mut self) {
         self.short(11, 0);
-        assert!(self.card.switching_voltage(self.now_ns));
         self.wait(1_000_000);
+        assert!(self.card.switching_voltage(self.now_ns));
         self.set(|bus| bus.clock_hz = 0);
         self.set(|bus| bus.signal18 = true);
         self.wait(5_000_000);

@@ -111,6 +111,7 @@ fn the_voltage_switch_fails_in_every_stage() {
             host.wait(10_000_000);
         }
         let answered = host.send(11, 0).answer.is_some();
+        host.wait(1_000_000);
         let low = host.card.switching_voltage(host.now_ns);
         host.set(|bus| bus.clock_hz = 0);
         host.set(|bus| bus.signal18 = true);

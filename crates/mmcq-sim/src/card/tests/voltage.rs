@@ -47,6 +47,19 @@ fn lines_go_up_within_a_millisecond_and_not_at_once() {
     assert!(!host.card.switching_voltage(host.now_ns + 200_000));
 }
 
+/// Tests that the lines are still high at the end bit of the response: a host that judges them there
+/// takes a good card for one that does not switch.
+#[test]
+fn lines_go_low_after_the_response_and_not_with_it() {
+    let mut host = ready();
+    host.short(11, 0);
+    // The response of this host ends 50 clocks of 400 kHz after the command; the lines go low 58
+    // clocks after it.
+    let low_ns = host.now_ns + 8 * 2_500;
+    assert!(!host.card.switching_voltage(low_ns - 1));
+    assert!(host.card.switching_voltage(low_ns));
+}
+
 #[test]
 fn nothing_is_answered_while_lines_are_low() {
     let mut host = ready();

@@ -39,6 +39,8 @@ fn identify(rig: &mut Rig) -> u32 {
     // The voltage switch by CMD11 begins here.
     rig.set(sd::BUS_STAT, sd::TOGGLE, sd::TOGGLE);
     ok(rig, 11, 0, R1);
+    assert_eq!(rig.get(sd::BUS_STAT) & sd::LINES, sd::LINES, "not yet low");
+    rig.run(1_000_000);
     assert_eq!(rig.get(sd::BUS_STAT) & sd::LINES, 0);
     rig.set(sd::BUS_STAT, sd::FORCE_STOP, sd::FORCE_STOP);
     rig.set(sd::PAD_CTL, 0x80, 0x80);

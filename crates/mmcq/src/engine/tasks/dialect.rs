@@ -150,7 +150,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Handles the value of the switch register that was read.
+    /// Handles the end of the CMD48 that read the SD register of the card's queue. If the register is
+    /// not as it was written, it is read again, a bounded number of times.
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {

@@ -408,7 +408,7 @@ impl Tasks {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
 
-    /// Notes that the card is polled during data.
+    /// Notes that CMD13, which reads the ready tasks, was sent during data.
     pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
