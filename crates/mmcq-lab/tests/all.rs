@@ -23,6 +23,8 @@ mod cli;
 mod corpus;
 #[cfg(target_os = "linux")]
 mod exec;
+#[cfg(target_os = "linux")]
+mod exec_calls;
 mod fio_fuzz;
 mod fio_live;
 mod fio_offsets;
@@ -63,3 +65,4 @@ mod trace_judges;
 mod trace_loads;
 mod trace_sdio;
 mod why;
+mod without_effect;

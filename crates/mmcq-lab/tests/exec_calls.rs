@@ -47,6 +47,22 @@ if platform.machine() in numbers:
 }
 
 #[test]
+fn a_bad_address_is_an_error_and_no_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "
+import ctypes, os
+library = ctypes.CDLL(None, use_errno=True)
+fd = os.open('/dev/mmcblk0', os.O_RDWR)
+for call in (library.pread, library.pwrite):
+    for bytes in (512, 100, 65536):
+        assert call(fd, ctypes.c_void_p(4096), ctypes.c_size_t(bytes), ctypes.c_long(0)) == -1
+        assert ctypes.get_errno() == 14, ctypes.get_errno()
+";
+    let (code, said) = told(folder.path(), &["exec", "--", "python3", "-c", program]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
 fn a_cut_that_never_came_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let program = "

@@ -61,7 +61,8 @@ use std::process::ExitCode;
 /// in virtual time.
 ///
 /// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this
-/// machine: the same job and seed give the same bytes.
+/// machine: the same job and seed give the same bytes. (Of `exec`, a program that waits for others
+/// with a timeout is the exception; a line says so.)
 #[derive(Debug, Parser)]
 #[command(name = "mmcq", version)]
 pub struct Cli {
@@ -137,7 +138,7 @@ const FOUND: [(&str, &str); 26] = [
     ("man", "a page could not be written"),
     ("serve", "the server failed, or its last flush, or a client does not know of lost writes"),
     ("fio", "and others: fio's own"),
-    ("exec", "and others: the program's own"),
+    ("exec", "and others: the program's own; 125 a cut was asked for and none came"),
     ("device", "the virtual machine broke the protocol"),
     ("diff-bus", "the comparison could not be written"),
     ("guest", "the machine, or its job, did not come to its end, or two runs of one CPU were not the same"),
