@@ -334,10 +334,10 @@ impl<'a> Load<'a> {
     }
 
     /// Applies fio's `exitall` when this job ends: stops the other workers that the job's
-    /// `exit_what` names.
+    /// `exit_what` names. As in fio, the option in one section holds for the end of every job.
     fn exit_all(&mut self, job: usize) {
         let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
-        if !own.job.exitall {
+        if !self.workers.iter().any(|worker| worker.job.exitall) {
             return;
         }
         let group = own.group;
