@@ -328,6 +328,37 @@ fn an_earlier_report_may_have_marks_of_comments_in_names() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Checks that a comparison with another run says what ran differently, and that a baseline whose
+/// job failed is none.
+#[test]
+fn a_baseline_of_another_run_is_told_and_one_that_failed_is_refused() {
+    let folder = Folder::new();
+    let report = |line: &str, name: &str| {
+        let output = folder.mmcq(&format!("run {line} --output-format json"));
+        folder.file(name, &String::from_utf8(output.stdout).unwrap());
+    };
+    report("job.fio", "old.json");
+    let other = "--platform hsq-sprd --card emmc-hs200 --setting none --seed 4 --set cost.wake_us=30 --set job.rwmixread=60";
+    report(&format!("job.fio {other}"), "new.json");
+    let check = |line: &str| {
+        let output = folder.mmcq(&format!("check {line}"));
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (_, said) = check("new.json --baseline old.json");
+    for part in
+        ["platform: hsq-sprd, and", "card: ", "setting: none", "seed: 4", "cost.wake_us=30", "rwmixread=60"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(check("old.json --baseline old.json"), (Some(0), String::new()));
+    folder.file("bad.fio", "[b]\nrw=randwrite\nbs=513\nsize=1m\n");
+    report("bad.fio", "bad.json");
+    let (code, said) = check("bad.json --baseline bad.json");
+    assert!(code == Some(2) && said.contains("expected a baseline without failures"), "{said}");
+    let (code, said) = check("bad.json --baseline old.json");
+    assert_ne!(code, Some(0), "{said}");
+}
+
 /// Checks that a job that fails makes no file of budgets.
 #[test]
 fn a_job_that_fails_gets_no_budgets() {
