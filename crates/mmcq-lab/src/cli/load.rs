@@ -54,7 +54,7 @@ impl Load {
 
     /// Returns the user's SDIO function, if its file is given in place of a job file.
     pub fn function(&self) -> Result<Option<Function>, Error> {
-        Function::of(self.job.as_deref(), &self.scene)
+        Function::of(self.job.as_deref(), &self.options, &self.scene)
     }
 
     /// Returns the parsed command line of iozone, if the options are one; `None`: they are options

@@ -98,6 +98,7 @@ impl Sweep {
         let format = self.format()?;
         let axes: Vec<Axis> =
             self.over.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(Error::Input)?;
+        self.given_once(&axes)?;
         let (load, notes) = self.load()?;
         let plan = sweep::Sweep::new(self.scene.clone(), load, axes, &self.zip).map_err(Error::Input)?;
         notes.iter().chain(&plan.notes()).for_each(voice::note);
@@ -172,6 +173,24 @@ impl Sweep {
             place.write(&svg)?;
         }
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+
+    /// Refuses an option whose values an axis gives.
+    fn given_once(&self, axes: &[Axis]) -> Result<(), Error> {
+        let (scene, own) = (&self.scene, Scene::default());
+        let given = [
+            ("platform", scene.platform != own.platform),
+            ("card", scene.card.is_some()),
+            ("setting", scene.setting != own.setting),
+            ("seed", scene.seed != own.seed),
+        ];
+        let twice = given.iter().find(|(name, given)| *given && axes.iter().any(|axis| axis.key == *name));
+        match twice {
+            Some((name, _)) => {
+                Err(Error::Input(format!("--{name}: --over {name} gives it; expected one of them")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns the files that the sweep reads: the load, and boards and cards.

@@ -78,9 +78,9 @@ pub struct Trace {
     /// Length of the window [default: 1ms, or all of the bring-up]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
-    /// Time that is shown before a trigger
-    #[arg(long, value_name = "TIME", default_value = "5us")]
-    before: String,
+    /// Time that is shown before a trigger [default: 5us]
+    #[arg(long, value_name = "TIME")]
+    before: Option<String>,
     /// Print no list, only write the files
     #[arg(long, conflicts_with = "Form")]
     no_list: bool,
@@ -94,6 +94,9 @@ enum Clock {
     Gated,
 }
 
+/// Time in ns that is shown before a trigger, if the user gives none.
+const BEFORE_NS: u64 = 5_000;
+
 /// Options that apply only to jobs, not to `--sdio`.
 const OF_JOBS: [&str; 10] =
     ["job", "options", "platform", "card", "setting", "set", "from", "trigger", "length", "before"];
@@ -102,7 +105,7 @@ impl Trace {
     pub fn run(self) -> Result<ExitCode, Error> {
         match &self.sdio {
             Some(setting) => self.packet(setting),
-            None => match Function::of(self.job.as_deref(), &self.scene)? {
+            None => match Function::of(self.job.as_deref(), &self.options, &self.scene)? {
                 Some(function) => self.function(&function),
                 None => self.jobs(),
             },
@@ -250,11 +253,14 @@ impl Trace {
             (None, Some(from)) => Start::At(time("--from", from)?),
             (None, None) => Start::At(0),
         };
-        let before_ns = match start {
-            Start::Command { .. } | Start::Interrupt { .. } | Start::CardInterrupt { .. } => {
-                time("--before", &self.before)?
+        let before_ns = match (start, &self.before) {
+            (Start::BringUp | Start::At(_), Some(before)) => {
+                let why = "a trigger has a time before it; expected --trigger, but not bringup";
+                return Err(Error::Input(format!("--before {before}: {why}")));
             }
-            Start::BringUp | Start::At(_) => 0,
+            (Start::BringUp | Start::At(_), None) => 0,
+            (_, Some(before)) => time("--before", before)?,
+            (_, None) => BEFORE_NS,
         };
         let for_ns = self.length.as_ref().map(|length| time("--for", length)).transpose()?;
         if let (Some(0), Some(length)) = (for_ns, &self.length) {

@@ -180,6 +180,20 @@ mod tests {
         assert!(seen > 70, "{seen}");
     }
 
+    /// Checks that the playground's page offers no option that this reader refuses. The packed crate
+    /// has no playground.
+    #[test]
+    fn what_a_link_of_the_playground_may_set_is_read() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../playground/page/lab.js");
+        let Ok(text) = std::fs::read_to_string(page) else { return };
+        let list = text.split_once("const LINKED = [").expect("a list").1.split_once(']').expect("its end").0;
+        let names: Vec<&str> = list.split(',').map(|name| name.trim().trim_matches('\'')).collect();
+        assert!(names.len() > 10, "{names:?}");
+        for name in names {
+            assert!(USED.iter().any(|option| option.name == name), "{name}");
+        }
+    }
+
     #[test]
     fn errors_are_one_line() {
         let mut job = Job::new("a", place());
