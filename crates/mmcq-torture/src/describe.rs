@@ -232,6 +232,9 @@ fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
         (setup.bounce, "memory", "every second request's is copied".to_owned()),
         (setup.exception_alone, "failed entries", "show by the exception bit alone".to_owned()),
         (setup.meddles != 0, "further calls", format!("one after {} of the driver's", setup.meddles)),
+        (setup.most_blocks != 0, "blocks at a time", format!("{} at most", setup.most_blocks)),
+        (setup.reliable_unit != 0, "reliable writes", format!("of 1 or {} sectors", setup.reliable_unit)),
+        (setup.singly, "CMD25", "illegal".to_owned()),
         (setup.refuses != Refuses::Nothing, "writes are refused", format!("{:?}", setup.refuses)),
     ];
     some.into_iter().filter(|(has, ..)| *has).map(|(_, what, value)| (what, value)).collect()

@@ -7,7 +7,8 @@
 //! event of thirteen [`workloads`]; [`aimed`] situations that random faults seldom hit; [`streams`]
 //! on controllers that leave transfers open; [`hosts`] on a mobile storage host or ST's SDMMC;
 //! [`spi`] on a card in SPI mode; [`queues`] with a command queue, packed commands or chains;
-//! [`large`] with requests of up to 1 MiB; [`corners`] with rare settings. [`bring_up`] makes
+//! [`large`] with requests of up to 1 MiB; [`narrow`] on controllers that take few blocks at a time;
+//! [`corners`] with rare settings. [`bring_up`] makes
 //! faults strike while the card is brought up. `plants` plants bugs in the core and lies in the
 //! cards, and measures how soon the campaigns find them.
 //!
@@ -35,6 +36,7 @@ pub mod large;
 pub mod machine;
 mod machines;
 mod meddled;
+pub mod narrow;
 pub mod outcome;
 mod places;
 #[cfg(planted)]

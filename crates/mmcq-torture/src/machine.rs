@@ -190,6 +190,15 @@ impl<B: Platform> Machine<B> {
                 .with(|engine| engine.card_params().is_none_or(|target| target.flush == FlushBy::Status))
     }
 
+    /// Returns whether the engine has the status of all writes, nothing was lost, and the card has no
+    /// cache or its cache is off.
+    pub fn is_settled(&self) -> bool {
+        self.stack.with(|engine| {
+            let through = engine.card_params().is_some_and(|target| target.flush == FlushBy::Status);
+            through && engine.is_idle() && engine.losses() == 0
+        })
+    }
+
     /// Returns the capacity of the card in sectors.
     pub fn sectors(&self) -> u64 {
         self.stack.with(|engine| engine.card_params().map_or(0, |target| target.sectors))

@@ -5,6 +5,7 @@
 use super::case::{BusyBy, Chip, Setup};
 use super::machine::{Machine, Model, Powered, Stack, TIMER};
 use super::meddled::Meddled;
+use super::narrow::Narrow;
 use super::wire::Wire;
 use mmcq::board::NoLock;
 use mmcq::engine::{self, Acknowledge};
@@ -51,30 +52,32 @@ const COPIED: usize = 16;
 const COPIED_BYTES: usize = 4096;
 
 /// Driver of an SDHCI controller.
-pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
+pub type Driver = Narrow<SdhciDriver>;
+type SdhciDriver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
 /// Driver of an SDHCI controller that copies memory which the controller cannot use.
 pub type BounceDriver = sdhci::Sdhci<Port, Bounce<ShadowMemory, COPIED>, DESCRIPTORS>;
 /// Driver of an SDHCI controller with a command queue engine.
-pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
+pub type QueueDriver = Narrow<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>;
 /// Driver of an SDHCI controller that executes chains (ADMA3).
-pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
+pub type ChainDriver = Narrow<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>;
 /// Driver of an SDHCI controller that leaves transfers open.
-pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
+pub type OpenDriver = Narrow<Streams<Port, ShadowMemory, DESCRIPTORS>>;
 /// Driver of Realtek's card reader.
-pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
+pub type ReaderDriver = Narrow<rtsx::Rtsx<ReaderPort, ShadowMemory>>;
+type Narrowed<H> = Narrow<Meddled<H>>;
 /// Driver of a mobile storage host, with the parts of its board.
 pub type HostDriver<L> =
-    Meddled<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
+    Narrowed<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of DesignWare's mobile storage host that leaves transfers open, with the parts of its
 /// board.
 pub type OpenHostDriver =
-    Meddled<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
+    Narrowed<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of ST's SDMMC, with the parts of its board.
 pub type SdmmcDriver<const PIECES: usize> =
-    Meddled<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>>;
+    Narrowed<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>>;
 /// Driver of ST's SDMMC that leaves writes open, with the parts of its board.
 pub type OpenSdmmcDriver =
-    Meddled<Surrounded<sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>;
+    Narrowed<Surrounded<sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>;
 
 impl Model for Sdhci {
     fn wrongs(&self) -> (u64, String) {
@@ -178,7 +181,7 @@ fn told<H, E: std::fmt::Display>(driver: Result<H, E>) -> Result<H, String> {
 }
 
 /// An SDHCI controller with its driver, before the engine gets the driver.
-type WithDriver = (Powered<Sdhci>, Driver, Lease<Table<DESCRIPTORS>>);
+type WithDriver = (Powered<Sdhci>, SdhciDriver, Lease<Table<DESCRIPTORS>>);
 
 fn with_driver(
     (model, driver): (SdhciConfig, sdhci::SdhciConfig),
@@ -206,6 +209,7 @@ impl<P: Profile> Machine<(NoLock, Driver, P)> {
         now_ns: u64,
     ) -> Result<Self, String> {
         let (powered, driver, leased) = with_driver(configs(setup, emmc), setup, card, faults, now_ns)?;
+        let driver = Narrow::new(driver, setup.most_blocks);
         let stack = Stack::with_policy(NoLock::new(), TIMER, driver, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, leased))
     }
@@ -262,7 +266,7 @@ impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
         let quirks = if short_descriptors { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
         // SAFETY: the model has its command queue engine at this offset.
         let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
-        let host = Cqhci::new(driver, list, config);
+        let host = Narrow::new(Cqhci::new(driver, list, config), setup.most_blocks);
         let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, (leased, listed)))
     }
@@ -283,7 +287,7 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
         let model = SdhciConfig { capabilities1: model.capabilities1 | 1 << 27, ..model };
         let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
         let (list, listed) = lease(&CHAINS, ChainList::new);
-        let host = Adma3::new(driver, list);
+        let host = Narrow::new(Adma3::new(driver, list), setup.most_blocks);
         let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, (leased, listed)))
     }
@@ -305,6 +309,7 @@ impl Machine<(NoLock, OpenDriver)> {
         }
         let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
         let host = Streams::new(driver, StreamConfig::NONE.reads(true).writes(writes));
+        let host = Narrow::new(host, setup.most_blocks);
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
     }
@@ -320,7 +325,7 @@ impl Machine<(NoLock, ReaderDriver)> {
         let config =
             rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).busy_after_data(setup.busy == BusyBy::Interrupt);
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
-        let host = told(rtsx::Rtsx::new(port, memory, buffers, config))?;
+        let host = Narrow::new(told(rtsx::Rtsx::new(port, memory, buffers, config))?, setup.most_blocks);
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
     }
@@ -366,6 +371,7 @@ impl Machine<(NoLock, OpenHostDriver)> {
         let host = told(mshc::OpenDesignWare::new(host, scrap, open))?;
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let host = Narrow::new(host, setup.most_blocks);
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, (leased, lent)))
     }
@@ -382,6 +388,7 @@ impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
         let (powered, host, leased) = mshc_driver(models, setup, card, faults, now_ns)?;
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let host = Narrow::new(host, setup.most_blocks);
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
@@ -460,6 +467,7 @@ impl Machine<(NoLock, OpenSdmmcDriver)> {
         let (powered, host, board) = sdmmc_driver(Chip::H7, list, setup, card, faults, now_ns)?;
         let host = sdmmc::OpenStm32Sdmmc::new(host, true);
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let host = Narrow::new(host, setup.most_blocks);
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
     }
@@ -476,6 +484,7 @@ impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
     ) -> Result<Self, String> {
         let (powered, host, board) = sdmmc_driver(chip, list, setup, card, faults, now_ns)?;
         let host = Meddled::new(Surrounded::new(host, board), setup.meddles);
+        let host = Narrow::new(host, setup.most_blocks);
         let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }

@@ -1,17 +1,67 @@
-//! Examines what a power cut has left on a card, in every sector and partition.
+//! Ends a life, and examines what a power cut has left on a card, in every sector and partition.
 
-use super::run::Run;
+use super::case::SLOTS;
+use super::clients::Client;
+use super::machine::{Machine, Step};
+use super::run::{End, PATIENCE_NS, Run, Trace, hang};
+use super::supervisor::Supervisor;
+use mmcq::task::Platform;
 use mmcq_sim::card::Card;
 use mmcq_sim::checker::{Fault, SECTOR_BYTES, Violation, place};
+use std::sync::atomic::Ordering;
 
 impl Run<'_> {
+    /// Ends a life whose operations are all answered: waits until the engine is idle. Then no
+    /// mapping may be left except the driver's tables.
+    pub(super) fn over<'m, B: Platform>(
+        &mut self,
+        machine: &'m Machine<B>,
+        supervisor: &mut Supervisor<'m>,
+        clients: &mut [Option<Client<'m, B>>; SLOTS],
+        drops: bool,
+        trace: &mut Trace<'_>,
+    ) -> Result<End, Violation> {
+        let drops = drops || self.case.setup.supervisor;
+        // The engine may be executing a command of its own with its page, for instance because of a
+        // reset of the lines.
+        let works = !machine.stack.with(|engine| engine.is_idle());
+        let left = machine.mappings_left();
+        if left > usize::from(works) && !drops {
+            let text = format!("{left} mappings are left, and all requests are answered");
+            return Err(Violation::new(Fault::Misdirected, text));
+        }
+        if drops || works {
+            // Requests whose future was dropped end without a client.
+            let until_ns = machine.now().saturating_add(PATIENCE_NS);
+            while !machine.stack.with(|engine| engine.is_idle()) {
+                if self.bench.mask.swap(0, Ordering::Relaxed) >> SLOTS != 0 {
+                    self.kept(machine, supervisor, clients, trace)?;
+                }
+                let stands = match machine.step() {
+                    // The supervisor may just have ended the last request.
+                    Step::Quiet => !machine.stack.with(|engine| engine.is_idle()),
+                    step => step == Step::Storm,
+                };
+                if stands || machine.now() > until_ns {
+                    return Err(hang(&self.bench.checker, machine, "dropped requests do not end"));
+                }
+            }
+            if machine.mappings_left() > 0 {
+                return Err(Violation::new(Fault::Misdirected, "memory is mapped for ever"));
+            }
+        }
+        let alone = self.away.is_none() && self.out.is_none();
+        self.settled = alone && self.late_failures == 0 && machine.is_settled();
+        Ok(End::Over)
+    }
+
     /// Examines every sector of the card. Also checks that no partition has changes that no request
     /// named, and that no setting has changed. `which` is 0 for the first card, 1 for the card that
     /// replaced it.
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
-        if self.case.setup.leaves_open() || self.case.setup.early {
+        if (self.case.setup.leaves_open() || self.case.setup.early) && !self.settled {
             checker.supply_lost_open();
         }
         checker.cut(|_| {});

@@ -190,6 +190,12 @@ pub struct Setup {
     /// Number of calls of the driver after which it gets calls that may come at any time; 0: never.
     /// SDHCI controllers, card readers and SPI buses get none.
     pub meddles: u16,
+    /// Most blocks that the driver takes at a time; 0: as many as it can.
+    pub most_blocks: u16,
+    /// Number of sectors of a reliable write of an old eMMC; 0: any number.
+    pub reliable_unit: u8,
+    /// Whether an SD card does not know CMD25.
+    pub singly: bool,
 }
 
 impl Setup {
@@ -229,6 +235,9 @@ impl Setup {
         refuses: Refuses::Nothing,
         exception_alone: false,
         meddles: 0,
+        most_blocks: 0,
+        reliable_unit: 0,
+        singly: false,
     };
 
     /// Returns whether the card can be removed.
@@ -310,6 +319,8 @@ impl Setup {
         let quirks: &mut Quirks = profile.quirks_mut();
         quirks.erases_to_ones |= self.ones;
         quirks.discarded = self.discarded;
+        quirks.reliable_unit = self.reliable_unit;
+        quirks.no_multiple_write |= self.singly;
         match self.refuses {
             Refuses::Nothing => {}
             Refuses::Worn => quirks.life_mib = Some(1),

@@ -92,7 +92,7 @@ impl Shrink<'_> {
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);
-        let changes: [Change; 23] = [
+        let changes: [Change; 26] = [
             |s, _| s.depth = 1,
             |s, p| s.transfer = p.transfer,
             |s, p| s.busy = p.busy,
@@ -114,6 +114,9 @@ impl Shrink<'_> {
             |s, p| s.bounce = p.bounce,
             |s, p| s.exception_alone = p.exception_alone,
             |s, p| s.meddles = p.meddles,
+            |s, p| s.most_blocks = p.most_blocks,
+            |s, p| s.reliable_unit = p.reliable_unit,
+            |s, p| s.singly = p.singly,
             |s, p| s.host = p.host,
             |s, p| s.card = p.card,
         ];

@@ -56,6 +56,7 @@ mod loss;
 mod many;
 mod measures;
 mod measures_controller;
+mod mixed;
 mod names;
 mod order;
 mod organs;

@@ -18,8 +18,8 @@ use mmcq_torture::spread::Share;
 use mmcq_torture::summary::Summary;
 use mmcq_torture::swarm::Swarm;
 use mmcq_torture::{
-    aimed, bring_up, catalogue, corners, exhaustive, hosts, large, presence, queue_sweep, queues, spi,
-    streams, sweep, workloads,
+    aimed, bring_up, catalogue, corners, exhaustive, hosts, large, narrow, presence, queue_sweep, queues,
+    spi, streams, sweep, workloads,
 };
 #[cfg(planted)]
 use plants::plants;
@@ -34,15 +34,15 @@ const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
 /// longest program of the campaign `exhaustive`.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
-/// When all campaigns run, each of `streams`, `hosts`, `sdmmc`, `corners` and `queues` has the
-/// number of requests of `swarm` divided by this.
+/// When all campaigns run, each of `streams`, `hosts`, `sdmmc`, `narrow`, `corners` and `queues` has
+/// the number of requests of `swarm` divided by this.
 const STREAMED: u64 = 5;
 /// When all campaigns run, each of `spi` and `large` has the number of requests of `swarm` divided
 /// by this.
 const WIRED: u64 = 100;
 
 /// Names of the campaigns of random runs.
-const RANDOM: &str = "swarm, streams, hosts, sdmmc, spi, large, corners, queues";
+const RANDOM: &str = "swarm, streams, hosts, sdmmc, spi, large, narrow, corners, queues";
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
@@ -174,6 +174,9 @@ enum Mode {
     Spi,
     /// Random runs with requests of up to 1 MiB, and erases of several pieces
     Large,
+    /// Random runs on controllers that take 1 to 24 blocks at a time: requests go in pieces, and
+    /// overlap; reliable writes of old eMMCs, and SD cards without CMD25
+    Narrow,
     /// Random runs in the corners: a card above 2 TB, erased memory that is ones, secure erases, a
     /// card that rests, memory that is copied, writes that fail after their answer, write
     /// protection. A seed is in one of the seven, the next seed in the next
@@ -210,6 +213,7 @@ impl Mode {
             Mode::Sdmmc => Some(hosts::draw_sdmmc),
             Mode::Spi => Some(spi::draw),
             Mode::Large => Some(large::draw),
+            Mode::Narrow => Some(narrow::draw),
             Mode::Corners => Some(corners::draw),
             Mode::Queues => Some(queues::draw),
             _ => None,
@@ -266,7 +270,7 @@ impl Torture {
         let streamed = swarm.share.requests / if wanted == Mode::All { STREAMED } else { 1 };
         let by_wire = swarm.share.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
-        let modes: [(Mode, &str, u64); 17] = [
+        let modes: [(Mode, &str, u64); 18] = [
             (Mode::Swarm, "random runs, requests", swarm.share.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -280,6 +284,7 @@ impl Torture {
             (Mode::Sdmmc, "random runs on ST's SDMMC, requests", streamed),
             (Mode::Spi, "random runs on a card in SPI mode, requests", by_wire),
             (Mode::Large, "random runs with requests of up to 1 MiB, requests", by_wire),
+            (Mode::Narrow, "random runs with few blocks at a time, requests", streamed),
             (Mode::Corners, "random runs in the corners, requests", streamed),
             (Mode::Queues, "random runs through a card's queue, requests", streamed),
             (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
@@ -310,6 +315,7 @@ impl Torture {
                 Mode::Sdmmc => hosts::sdmmc(&share, &progress),
                 Mode::Spi => spi::spi(&share, &progress),
                 Mode::Large => large::large(&share, &progress),
+                Mode::Narrow => narrow::narrow(&share, &progress),
                 Mode::Corners => corners::corners(&share, &progress),
                 Mode::Queues => queues::queues(&share, &progress),
                 Mode::QueueSweep => queue_sweep::singles(&|_| true, share.jobs, &progress),
@@ -406,11 +412,12 @@ impl Torture {
                 "--long",
                 self.long,
                 seeded || programs,
-                "swarm, exhaustive, streams, hosts, sdmmc, spi, large, corners, queues",
+                "swarm, exhaustive, streams, hosts, sdmmc, spi, large, narrow, corners, queues",
             ),
         ];
         if self.shard.is_some() && !mode.is_random() {
-            let what = "expected --mode swarm, streams, hosts, sdmmc, spi, large, corners or queues with it";
+            let what =
+                "expected --mode swarm, streams, hosts, sdmmc, spi, large, narrow, corners or queues with it";
             return Err(Error::Input(format!("--shard: random runs have shards; {what}")));
         }
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
@@ -540,7 +547,7 @@ mod tests {
             ("--mode swarm --length 3", "expected --mode exhaustive or all"),
             (
                 "--mode double --long",
-                "expected --mode swarm, exhaustive, streams, hosts, sdmmc, spi, large, corners, queues or all",
+                "expected --mode swarm, exhaustive, streams, hosts, sdmmc, spi, large, narrow, corners, queues or all",
             ),
         ] {
             let error =

@@ -63,6 +63,9 @@ pub struct Quirks {
     pub inquiry_pause_us: u64,
     /// The response to CMD8 repeats the check pattern, but not the supply voltage (SD).
     pub no_supply_echo: bool,
+    /// Number of sectors of a reliable write, as an eMMC before 4.41 has it: a reliable write has one
+    /// sector, or this many at a multiple of them (eMMC); 0: any number.
+    pub reliable_unit: u8,
     /// CMD25 is illegal, although the CSD declares its command class (SD).
     pub no_multiple_write: bool,
     /// A multi-block read that reaches the last sector locks the card up (SD).

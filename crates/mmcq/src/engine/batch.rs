@@ -242,7 +242,7 @@ impl<const N: usize> Batch<N> {
         let mut taken = (1 as SlotSet) << head;
         // Each turn of the loop adds one request, or is the last.
         while left != 0 && u16::from(self.count) < limits.segments {
-            let Some(index) = self.neighbour(slots, left, taken, limits) else { break };
+            let Some(index) = self.neighbour(slots, head, left, taken, limits) else { break };
             let span = slots.span(index);
             // The limits above keep this number far below 2^32.
             let blocks = span.end.saturating_sub(span.start) as u32;
@@ -261,7 +261,14 @@ impl<const N: usize> Batch<N> {
     /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
     /// that may join the transfer. Of several, returns the one with the smallest `Slots::apart` from
     /// the member with the highest blocks.
-    fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
+    fn neighbour(
+        &self,
+        slots: &Slots<N>,
+        head: u8,
+        left: SlotSet,
+        taken: SlotSet,
+        limits: Limits,
+    ) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = left & slots.near(start, end);
         let last = self.members().last().copied().unwrap_or(NONE);
@@ -272,8 +279,12 @@ impl<const N: usize> Batch<N> {
                 continue;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
+            // A write of which a piece is sent may have to be sent again as a whole. So nothing joins
+            // that covers blocks of that piece.
+            let behind = if span.start == end { index } else { head };
             let joins = blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo()
+                && (self.direction == Direction::Read || slots.at(behind).moved_blocks() == 0)
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left);
             let apart = if joins { slots.apart(index, last, left) } else { u8::MAX };

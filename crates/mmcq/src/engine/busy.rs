@@ -209,10 +209,13 @@ impl<E, T: Lanes> Lane<E, T> {
     pub fn repeat_busy_question<P: Profile>(
         &mut self,
         timers: &mut Timers,
+        incident: &mut Incident,
         card: &Card,
         area: &Area,
         now_ns: u64,
     ) {
+        // The caller has kept the errors so far.
+        incident.failed_mut().forget_status();
         if self.busy().questions == 0 {
             self.busy_mut().since_ns = now_ns;
         }

@@ -150,7 +150,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// could not write earlier. If this response has that error, it is the result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
-        if self.bus.shows_busy() && self.bus.phase().command.resp == Resp::R1b {
+        if status & R1::OWN != 0 {
+            // The card refused the command: its cache is unchanged, and no busy follows.
+            self.end_control(Err(refused(status)));
+        } else if self.bus.shows_busy() && self.bus.phase().command.resp == Resp::R1b {
             self.ask_status(Stage::FlushStatus, now_ns);
         } else {
             self.watch_busy(now_ns);
@@ -183,6 +186,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.flush_hears(status);
                 return self.lane.repeat_busy_question::<P>(
                     &mut self.timers,
+                    &mut self.incident,
                     &self.card,
                     self.services.memory().area(),
                     now_ns,

@@ -59,6 +59,7 @@ impl<P: Profile> Order<P> {
     /// Puts a request back into the queue. Of two reads or writes on the same blocks the older one
     /// goes first again; other requests go to the front.
     pub fn push_again<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
+        slots.at_mut(index).note_tried();
         if slots.at(index).span().is_none() {
             return self.push_front(slots, index, now_ns);
         }
@@ -90,7 +91,10 @@ impl Durability {
         for index in bits(slots.take_settling()) {
             if let Err(error) = result {
                 slots.at_mut(index).answer(Err(error));
-            } else if P::RECOVERS && slots.at(index).rules().has(Rules::FLUSH_AFTER) {
+            } else if P::RECOVERS
+                && slots.at(index).rules().has(Rules::FLUSH_AFTER)
+                && slots.at(index).result().is_ok()
+            {
                 slots.requeue_for_flush(index, order.policy().is_in_order());
                 continue;
             } else {

@@ -439,6 +439,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.services.memory_mut().status |= status & R1::ERRORS;
                 self.lane.repeat_busy_question::<P>(
                     &mut self.timers,
+                    &mut self.incident,
                     &self.card,
                     self.services.memory().area(),
                     now_ns,

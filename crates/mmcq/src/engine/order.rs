@@ -90,8 +90,9 @@ impl<P: Profile> Order<P> {
     ) -> Option<u8> {
         let oldest = slots.at(head);
         // A request that has begun goes on first. Requests that failed together are then tried one
-        // by one, before anything new.
-        if P::Policy::IN_ORDER || oldest.solo() || oldest.moved_blocks() > 0 || recovers {
+        // by one, before anything new. In front of a barrier there is nothing to pick from.
+        let barrier = oldest.span().is_none();
+        if P::Policy::IN_ORDER || barrier || oldest.solo() || oldest.moved_blocks() > 0 || recovers {
             return Some(head);
         }
         match self.policy_mut().pick(slots.offered(), now_ns) {

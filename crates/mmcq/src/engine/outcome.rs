@@ -254,6 +254,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.lane.fail(&mut self.incident, Error::Card(status));
             }
             (_, Direction::Write) => {
+                // The error may belong to any piece since the last status.
+                self.batch.restart_pieces(&mut self.slots);
                 // Writes of the run that were completed before cannot get this error any more.
                 if self.durability.take_unsettled() {
                     self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);

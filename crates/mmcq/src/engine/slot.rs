@@ -49,6 +49,8 @@ pub(super) struct Slot {
     redone: bool,
     /// Whether the request's memory (`segment`) is mapped for the controller.
     mapped: bool,
+    /// Whether the request was with the controller, which perhaps has changed some of its blocks.
+    tried: bool,
     generation: u32,
     /// Blocks already transferred (a request larger than a transfer goes in pieces).
     moved_blocks: u32,
@@ -74,6 +76,7 @@ impl Slot {
         solo: false,
         redone: false,
         mapped: false,
+        tried: false,
         generation: 0,
         moved_blocks: 0,
         origin: Origin::DEFAULT,

@@ -154,10 +154,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.services.memory_mut().set_piece_state(Pieces::Unknown);
         let cached = target.flush != FlushBy::Status;
+        let piece = most.min(self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks);
         let reliable = cached
             && target.count
             && !self.bus.host().caps().no_count
-            && self.card.abilities().reliable(start, blocks);
+            && self.card.abilities().reliable(start, blocks)
+            && (piece == blocks || self.card.abilities().reliable_blocks == u32::MAX);
         // A reliable write is not complete before writes that must be flushed first: such a write
         // is sent again if the cache is lost, and would overwrite this one.
         if durable && reliable && self.slots.owe_flush() {
@@ -178,8 +180,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return self.order.refuse(&mut self.slots, self.services.memory_mut(), index, error);
             }
         }
-        self.slots.at_mut(index).set_flush_after(durable && cached && !reliable);
-        let piece = most.min(self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks);
+        // Whether a piece is in the cache already: the card may have lost CMD23 for a while.
+        let begun = moved > 0 && self.slots.at(index).rules().has(Rules::FLUSH_AFTER);
+        self.slots.at_mut(index).set_flush_after(durable && cached && (!reliable || begun));
         let segment = if zero { self.slots.at(index).segment().same() } else { self.slots.at(index).rest() };
         let end = if durable && reliable { End::Reliable } else { End::Here };
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);

@@ -259,7 +259,9 @@ impl<E, T: Lanes> Lane<E, T> {
     /// before their status was known; the status is read now.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
-        ledger.take_unsettled() || exposed
+        // Complete writes of the open transfer are among those that a later error may belong to.
+        ledger.mark_unsettled(exposed);
+        ledger.take_unsettled()
     }
 }
 

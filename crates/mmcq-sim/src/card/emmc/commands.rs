@@ -416,6 +416,9 @@ impl EmmcCard {
         if self.write_protected(at, 512) {
             return self.refuse(index, status::WP_VIOLATION);
         }
+        if count.is_some_and(|count| count.reliable && !self.config.takes_reliable(at, count.blocks)) {
+            return self.refuse(index, status::BLOCK_LEN_ERROR);
+        }
         if let Some(medium) = self.store_mut(self.partition) {
             medium.begin();
         }

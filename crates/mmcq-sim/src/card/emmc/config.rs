@@ -234,6 +234,10 @@ impl EmmcConfig {
         // The partitions were set up in the factory, and the host cannot change them.
         ext[167] = 0x1f;
         ext[166] = if self.rpmb_bytes > 0 && since(Revision::V5_1) { 0x14 } else { 0x04 };
+        if self.quirks.reliable_unit > 0 {
+            ext[166] &= !0x04;
+            ext[222] = self.quirks.reliable_unit;
+        }
         ext[160] = 0x03;
         for (gp, bytes) in self.gp_bytes.iter().enumerate() {
             let units = (bytes / WP_GROUP_BYTES).to_le_bytes();
@@ -241,6 +245,13 @@ impl EmmcConfig {
         }
         ext[155] = 1;
         ext
+    }
+
+    /// Returns whether the card takes a reliable write of this many sectors at this byte [eMMC
+    /// 6.6.8.1].
+    pub(super) fn takes_reliable(&self, at: u64, blocks: u32) -> bool {
+        let unit = u32::from(self.quirks.reliable_unit);
+        unit == 0 || blocks == 1 || blocks == unit && (at / 512).is_multiple_of(unit.into())
     }
 
     fn card_type(&self) -> u8 {

@@ -301,6 +301,9 @@ impl EmmcCard {
         if self.pack.struck.is_some_and(|(place, _)| place == self.pack.place) {
             return Err(status::ERROR);
         }
+        if entry.reliable && !self.config.takes_reliable(entry.at, entry.blocks) {
+            return Err(status::BLOCK_LEN_ERROR);
+        }
         if let Some(medium) = self.store_mut(self.partition) {
             medium.begin();
         }

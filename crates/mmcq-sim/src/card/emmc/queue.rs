@@ -122,7 +122,8 @@ impl EmmcCard {
         let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));
         let Some(task) = task else { return self.illegal() };
         let bytes = u64::from(task.blocks) * 512;
-        let refused = if self.transfer_len() != 512 {
+        let odd = task.reliable && !self.config.takes_reliable(task.at, task.blocks.into());
+        let refused = if self.transfer_len() != 512 || odd {
             status::BLOCK_LEN_ERROR
         } else if index == 47 && self.write_protected(task.at, bytes) {
             status::WP_VIOLATION

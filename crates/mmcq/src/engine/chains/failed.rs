@@ -46,6 +46,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_written(passed)
             && let Some(status) = told
         {
+            // It may also be one of complete writes, which no response names.
+            if status & R1::DEFERRED != 0 && self.durability.take_unsettled() {
+                self.durability.owe_late::<N, P>(&mut self.slots, &mut self.record, &self.card, status);
+            } else {
+                self.durability.owe_late_status::<N, P>(&mut self.slots, &self.card, status);
+            }
             fault.response = Some(Response { words: [status & !R1::DEFERRED, 0, 0, 0] });
         }
         self.phase_failed(Fault { ..fault }, now_ns);

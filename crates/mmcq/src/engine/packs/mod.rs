@@ -113,7 +113,9 @@ impl<const N: usize> Slots<N> {
                 let cached = card.target().is_some_and(|target| target.flush != FlushBy::Status);
                 let reliable = cached && card.abilities().reliable(lba, blocks);
                 let may = whole && !slot.redone() && !ledger.owes_loss();
-                (may && (reliable || !cached), reliable)
+                // A reliable write is not complete before a write that is sent again if the cache
+                // is lost.
+                (may && (!cached || reliable && !self.owe_flush()), reliable)
             }
             _ => (false, false),
         }

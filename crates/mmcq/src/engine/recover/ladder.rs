@@ -61,6 +61,7 @@ impl<P: Profile> Order<P> {
             let known = slot.result().err();
             let forgotten = slot.orphan() && batch.direction() == Direction::Read;
             if back && known.is_none() && !forgotten {
+                slots.at_mut(index).note_tried();
                 self.push_front(slots, index, now_ns);
             } else {
                 slots.end_with(index, Err(known.unwrap_or(error)));

@@ -40,22 +40,37 @@ impl<const N: usize> Batch<N> {
     }
 }
 
-impl<const N: usize> Slots<N> {
-    /// Restarts writes of which some blocks are written while the others still wait. A write that
-    /// waits for its flush alone is none of them: its status has come, and younger writes of the
-    /// same blocks may have followed it.
+impl Incident {
+    /// Takes writes out of the queue of which some blocks are written while the others still wait:
+    /// they are written once more. A write that waits for its flush alone is none of them: its
+    /// status has come, and younger writes of the same blocks may have followed it.
     #[cold]
-    pub fn restart_waiting_pieces(&mut self) {
-        for index in bits(self.queued_writes()) {
-            let slot = self.at_mut(index);
+    pub fn restart_waiting_pieces<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        order: &mut Order<P>,
+    ) {
+        for index in bits(slots.queued_writes()) {
+            let slot = slots.at(index);
             if slot.moved_blocks() != 0 && slot.result().is_ok() && !slot.awaits_flush() {
-                slot.restart();
+                self.redo_waiting(slots, order, index);
             }
         }
     }
-}
 
-impl Incident {
+    /// Takes a write out of the queue that is written once more: all its blocks go back to the
+    /// queue together.
+    fn redo_waiting<const N: usize, P: Profile>(
+        &mut self,
+        slots: &mut Slots<N>,
+        order: &mut Order<P>,
+        index: u8,
+    ) {
+        order.withdraw(slots, index);
+        slots.at_mut(index).await_rewrite();
+        self.redo |= 1 << index;
+    }
+
     /// Marks these writes, whose result is unknown, to be written once more. Writes that were
     /// written a second time already end with an error.
     pub fn doubt<const N: usize>(&mut self, slots: &mut Slots<N>) {
@@ -127,11 +142,7 @@ impl<E, T: Lanes> Lane<E, T> {
             let slot = slots.at(index);
             let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
             match slot.kind() {
-                Kind::Write { .. } if begun => {
-                    order.withdraw(slots, index);
-                    slots.at_mut(index).await_rewrite();
-                    incident.redo |= 1 << index;
-                }
+                Kind::Write { .. } if begun => incident.redo_waiting(slots, order, index),
                 // The erased blocks may have been written since: they are not erased again.
                 Kind::Erase { .. } if begun => order.turn_down(slots, index, Error::CacheLost),
                 _ => {}
@@ -161,6 +172,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             };
         }
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
+        // An error of an earlier piece, or of one that has left the cache since.
+        let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
         // An error of the failed read is its own. Its response, if it came, has shown errors of
         // writes before.
         let own = self.lane.read_failed(&self.batch, &self.slots);
@@ -193,9 +206,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if piece && bad {
             self.slots.fail_begun_writes(not_written(status));
         } else if piece && lost {
-            self.slots.restart_waiting_pieces();
+            self.incident.restart_waiting_pieces(&mut self.slots, &mut self.order);
         }
-        if lost {
+        if lost || told {
             self.batch.restart_pieces(&mut self.slots);
         }
     }
@@ -245,7 +258,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         if self.durability.take_piece() {
-            self.slots.restart_waiting_pieces();
+            self.incident.restart_waiting_pieces(&mut self.slots, &mut self.order);
         }
         self.lane.begin_again(&mut self.incident, &mut self.slots, &mut self.order, &self.card);
         let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.owes());

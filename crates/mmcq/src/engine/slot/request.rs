@@ -30,6 +30,8 @@ told! {
     solo: bool;
     /// Returns whether the request was written a second time.
     redone: bool;
+    /// Returns whether the controller has perhaps changed some of the request's blocks.
+    tried: bool;
     generation: u32;
     /// Returns the blocks that are already transferred.
     moved_blocks: u32;
@@ -114,7 +116,8 @@ impl Slot {
         self.kind = kind;
         (self.origin, self.arrived_ns) = (request.origin, now_ns);
         (self.rules, self.urgent) = (rules, urgent);
-        (self.solo, self.redone, self.mapped, self.moved_blocks) = (rules != Rules::NONE, false, false, 0);
+        (self.solo, self.redone, self.mapped, self.tried) = (rules != Rules::NONE, false, false, false);
+        self.moved_blocks = 0;
         self.segment = segment;
         self.buf = request.buf.take();
         self.result = Ok(Output::default());
@@ -196,6 +199,12 @@ impl Slot {
         self.solo |= alone;
     }
 
+    /// Notes that the request comes back from the controller, which perhaps did some of it. A read
+    /// or a flush has changed nothing.
+    pub fn note_tried(&mut self) {
+        self.tried = !matches!(self.kind, Kind::Read { .. } | Kind::Flush);
+    }
+
     /// Sets whether the request must be flushed after its status has come.
     pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
@@ -241,6 +250,7 @@ impl Slot {
 
     /// Restarts the request: none of its blocks counts as transferred.
     pub fn restart(&mut self) {
+        self.note_tried();
         (self.moved_blocks, self.result) = (0, Ok(Output::default()));
     }
 }

@@ -191,7 +191,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.queue_failed(now_ns);
         }
         if step != Step::Ask {
-            self.slots.restart_waiting_pieces();
+            self.incident.restart_waiting_pieces(&mut self.slots, &mut self.order);
+            self.incident.write_again(&mut self.slots, &mut self.order, now_ns);
         }
     }
 }

@@ -56,6 +56,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.lane.is_queued() {
             self.queue_failed(now_ns);
+        } else if let Some(tasks) = self.lane.tasks_mut() {
+            // The queue was given up before its command has failed: no response to it comes.
+            tasks.take_step();
         }
     }
 

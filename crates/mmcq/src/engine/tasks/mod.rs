@@ -87,8 +87,15 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| !tasks.is_empty())
     }
 
+    /// Returns the most blocks of a task, of which the bus allows `most`.
+    fn task_blocks(&self, most: u32) -> u32 {
+        let driver = self.hosted().filter(|hosted| hosted.drives());
+        driver.map_or(most, |hosted| most.min(hosted.limits().0))
+    }
+
     /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known, where one of the two writes.
+    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent once
+    /// more as a whole.
     pub fn meets_task<const N: usize>(
         &self,
         slots: &Slots<N>,
@@ -96,11 +103,12 @@ impl<E, T: Lanes> Lane<E, T> {
         start: u64,
         end: u64,
     ) -> bool {
-        let settling = bits(slots.settling()).any(|at| {
-            let span = slots.span(at);
-            span.start < end && start < span.end
-        });
-        settling || self.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
+        let meets = |at: u8| {
+            let whole = slots.at(at).kind().span();
+            whole.is_some_and(|(_, lba, blocks)| lba < end && start < lba.saturating_add(blocks.into()))
+        };
+        bits(slots.settling()).any(meets)
+            || self.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
     }
 }
 
@@ -206,11 +214,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether this request may use the card's queue.
+    /// Returns whether this request may use the card's queue. A request that goes in pieces may not:
+    /// nothing may be sent between its pieces.
     fn is_ordinary_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         if slot.rules() == Rules::NONE {
-            return slot.span().is_some() && !slot.solo();
+            let most = self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
+            let most = self.lane.task_blocks(most);
+            let whole = slot.span().is_some_and(|(_, _, blocks)| blocks <= most);
+            return whole && slot.moved_blocks() == 0 && !slot.solo();
         }
         self.is_reliable_task(index)
     }
@@ -223,8 +235,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Kind::Write { lba, blocks } = slot.kind() else { return false };
         let Some(target) = self.card.target() else { return false };
         let cached = target.flush != FlushBy::Status;
-        let one = slot.moved_blocks() == 0
-            && blocks <= self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
+        let most = self.bus.limits(&self.config, &self.incident, self.lane.streams()).blocks;
+        let one = slot.moved_blocks() == 0 && blocks <= self.lane.task_blocks(most);
         slot.rules() == Rules::DURABLE
             && one
             && !self.slots.owe_flush()
