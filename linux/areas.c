@@ -67,6 +67,18 @@ static int32_t move(struct area *area, struct request *rq)
 	return code;
 }
 
+static int32_t carry_out(struct area *area, struct request *rq)
+{
+	struct host *host = area->disk->host;
+
+	switch (req_op(rq)) {
+	case REQ_OP_READ:
+	case REQ_OP_WRITE: return move(area, rq);
+	case REQ_OP_FLUSH: return mmcq_ko_flushed(host, &area->told, mmcq_flush(host->number));
+	default: return MMCQ_E_UNSUPPORTED;
+	}
+}
+
 static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *data)
 {
 	struct request *rq = data->rq;
@@ -74,15 +86,15 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	struct host *host = area->disk->host;
 	int32_t code;
 
-	if (READ_ONCE(area->disk->refuses) || READ_ONCE(host->went) || READ_ONCE(host->stopped))
+	/* The controller may have another card when it wakes. */
+	mmcq_ko_stay_awake(host);
+	if (READ_ONCE(area->disk->refuses) || READ_ONCE(host->went) || READ_ONCE(host->stopped)) {
+		mmcq_ko_may_sleep(host);
 		return BLK_STS_IOERR;
-	blk_mq_start_request(rq);
-	switch (req_op(rq)) {
-	case REQ_OP_READ:
-	case REQ_OP_WRITE: code = move(area, rq); break;
-	case REQ_OP_FLUSH: code = mmcq_ko_flushed(host, &area->told, mmcq_flush(host->number)); break;
-	default: code = MMCQ_E_UNSUPPORTED;
 	}
+	blk_mq_start_request(rq);
+	code = carry_out(area, rq);
+	mmcq_ko_may_sleep(host);
 	mmcq_ko_note(host, code);
 	if (code)
 		dev_warn_ratelimited(&host->pci->dev, "%s: %u blocks at %llu: %s\n", area->gendisk->disk_name, blk_rq_sectors(rq),

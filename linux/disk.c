@@ -61,6 +61,7 @@ static void done(struct mmcq_request *request, int32_t code)
 	command->status = mmcq_ko_status(code);
 	if (request->op != MMCQ_READ)
 		atomic_dec(&command->host->changes);
+	mmcq_ko_count_end(command->host, command->polled);
 	here = in_hardirq() && !command->entries && command->cpu == raw_smp_processor_id();
 	mmcq_ko_unmap_request(rq);
 	/* The controller has no descriptors, and there was no room for the mapping: Linux sends the
@@ -68,6 +69,10 @@ static void done(struct mmcq_request *request, int32_t code)
 	if (code == MMCQ_E_FULL) {
 		blk_mq_requeue_request(rq, false);
 		blk_mq_delay_kick_requeue_list(rq->q, AGAIN_MS);
+		return;
+	}
+	if (command->polled) {
+		mmcq_ko_complete_polled(command);
 		return;
 	}
 	/* A request of one piece that ends on the CPU that submitted it is completed at once,
@@ -102,6 +107,7 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 		return BLK_STS_IOERR;
 	command->request = (struct mmcq_request) { .lba = blk_rq_pos(rq), .blocks = blk_rq_sectors(rq), .done = done };
 	command->host = disk->host;
+	command->polled = hctx->type == HCTX_TYPE_POLL;
 	command->cpu = raw_smp_processor_id();
 	command->count = command->entries = 0;
 	if (!op_of(rq, &command->request.op))
@@ -111,11 +117,13 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	blk_mq_start_request(rq);
 	if (command->request.op != MMCQ_READ)
 		atomic_inc(&disk->host->changes);
+	mmcq_ko_count_begin(disk->host, command->polled);
 	code = mmcq_submit(disk->host->number, &command->request);
 	if (code) {
 		mmcq_ko_note(disk->host, code);
 		if (command->request.op != MMCQ_READ)
 			atomic_dec(&disk->host->changes);
+		mmcq_ko_count_end(disk->host, command->polled);
 		mmcq_ko_unmap_request(rq);
 	}
 	return mmcq_ko_status(code);
@@ -133,7 +141,9 @@ static enum blk_eh_timer_return timed_out(struct request *rq)
 	return BLK_EH_RESET_TIMER;
 }
 
-static const struct blk_mq_ops queue_ops = { .queue_rq = queue_rq, .complete = complete_rq, .timeout = timed_out };
+static const struct blk_mq_ops queue_ops = {
+	.queue_rq = queue_rq, .complete = complete_rq, .timeout = timed_out, .map_queues = mmcq_ko_map_queues, .poll = mmcq_ko_poll,
+};
 
 static void free_disk(struct gendisk *gendisk)
 {
@@ -182,6 +192,7 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 		 * user may still choose one. */
 		.cmd_size = sizeof(struct command), .flags = BLK_MQ_F_SHOULD_MERGE | BLK_MQ_F_NO_SCHED_BY_DEFAULT,
 	};
+	mmcq_ko_add_poll_queues(&disk->tags);
 	error = blk_mq_alloc_tag_set(&disk->tags);
 	if (error)
 		goto no_tags;
@@ -196,6 +207,7 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 	disk->gendisk->fops = &disk_ops;
 	set_disk_ro(disk->gendisk, card->read_only);
 	set_capacity(disk->gendisk, card->blocks);
+	mmcq_ko_wake_for(host, disk->gendisk->queue);
 	WRITE_ONCE(host->disk, disk);
 	error = device_add_disk(&host->pci->dev, disk->gendisk, NULL);
 	if (error)
@@ -285,24 +297,33 @@ static bool is_same(const struct mmcq_card *card, const struct disk *disk)
 	       card->volatile_cache == before->volatile_cache && card->discard_blocks == before->discard_blocks && card->zeroes == before->zeroes;
 }
 
-/* Brings up the card after the machine slept. If it is the same card as before, its disk is used
- * again; otherwise the disk goes on refusing requests, and the next look at the slot removes it. */
-void mmcq_ko_wake(struct host *host)
+/* Brings up the card after the controller was closed. Returns true if it is the disk's card. */
+bool mmcq_ko_is_back(struct host *host)
 {
 	struct disk *disk = host->disk;
 	struct mmcq_card card = {};
 	int i;
 
+	/* Card detection may take some milliseconds after the controller was off. */
+	for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
+		msleep(TRY_MS);
+	/* A disk whose card was out before has no blocks, and stays out: the look makes a new one. */
+	if (!get_capacity(disk->gendisk) || bring_up(host, &card) || !is_same(&card, disk))
+		return false;
+	/* Events from before are about the bring-up of this card. */
+	WRITE_ONCE(host->went, false);
+	return true;
+}
+
+/* Brings up the card after the machine slept. If it is the same card as before, its disk is used
+ * again; otherwise the disk goes on refusing requests, and the next look at the slot removes it. */
+void mmcq_ko_wake(struct host *host)
+{
+	struct disk *disk = host->disk;
+
 	mutex_lock(&host->looking);
 	if (disk && host->frozen) {
-		/* Card detection may take some milliseconds after the controller was off. */
-		for (i = 0; i < TRIES && mmcq_card_present(host->number) == 0; i++)
-			msleep(TRY_MS);
-		/* A disk whose card was out before the sleep has no blocks, and stays out: the look
-		 * makes a new one. */
-		if (get_capacity(disk->gendisk) && !bring_up(host, &card) && is_same(&card, disk)) {
-			/* Events from before are about the bring-up of this card. */
-			WRITE_ONCE(host->went, false);
+		if (mmcq_ko_is_back(host)) {
 			WRITE_ONCE(disk->refuses, false);
 			dev_info(&host->pci->dev, "the card is back\n");
 		}
@@ -346,24 +367,30 @@ static void card_went(struct host *host)
 	dev_info(&host->pci->dev, "the card is out\n");
 }
 
-void mmcq_ko_look(struct work_struct *work)
+static void look(struct host *host)
 {
-	struct host *host = container_of(work, struct host, look);
-
-	mutex_lock(&host->looking);
-	if (READ_ONCE(host->leaving)) {
-		mutex_unlock(&host->looking);
+	if (READ_ONCE(host->leaving))
 		return;
-	}
 	if (READ_ONCE(host->went) || mmcq_card_present(host->number) != 1)
 		card_went(host);
 	/* The disk itself refuses requests from here on. */
 	WRITE_ONCE(host->went, false);
-	if (READ_ONCE(host->stopped)) {
-		mutex_unlock(&host->looking);
+	if (READ_ONCE(host->stopped))
 		return;
-	}
 	if (mmcq_card_present(host->number) == 1 && (!host->disk || host->disk->refuses))
 		card_came(host);
+}
+
+void mmcq_ko_look(struct work_struct *work)
+{
+	struct host *host = container_of(work, struct host, look);
+
+	/* Before the mutex, which runtime_resume takes. */
+	mmcq_ko_stay_awake(host);
+	mutex_lock(&host->looking);
+	look(host);
 	mutex_unlock(&host->looking);
+	mmcq_ko_may_sleep(host);
+	/* For mmcq_ko_look_soon. */
+	mmcq_ko_may_sleep(host);
 }

@@ -7,6 +7,7 @@
 #include <linux/blk-mq.h>
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
+#include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/scatterlist.h>
@@ -40,6 +41,9 @@ struct command {
 	struct mmcq_request request;
 	struct host *host;
 	blk_status_t status;
+	/* Of a polled queue; and its place in host->ended. */
+	bool polled;
+	struct llist_node ended;
 	/* The CPU that submitted the request. */
 	int cpu;
 	/* Number of pieces, and number of scatterlist entries that they were mapped from; 0
@@ -89,12 +93,12 @@ struct kind {
 	/* The PCI region with the registers, and the number of bytes that it has at least. */
 	int region;
 	u32 bytes;
+	/* The registers that say which events are pending, and which of them interrupt; the bits of
+	 * events, and those of them that are about the card in the slot and not about a request. */
+	u16 status, enable;
+	u32 events, card_events;
 	/* Opens the controller in the library. */
 	int32_t (*open)(struct host *host, struct mmcq_platform *platform);
-	/* Returns true if the controller interrupts now. */
-	bool (*interrupts)(struct host *host);
-	/* Switches the controller's interrupts off. */
-	void (*mute)(struct host *host);
 	/* Waits briefly, in the interrupt handler, for the answer to the library's question for the
 	 * card's status; returns true if the answer came. NULL: the answer takes too long. */
 	bool (*waits_for_status)(struct host *host);
@@ -117,6 +121,16 @@ struct host {
 	bool served;
 	/* The alarm was postponed once because an interrupt is on its way to a CPU. */
 	bool waited;
+	/* The disk has polled queues (poll.c). `quiet`: only `card_events` interrupt. `enabled`: what the
+	 * library has enabled. Both are written with the lock held. */
+	bool polls, quiet;
+	u32 enabled;
+	/* With polled queues: number of requests under way that are not polled, and number of polled
+	 * requests that have ended. */
+	atomic_t others, polled;
+	/* Polled requests that have ended in an interrupt, and the work that completes them. */
+	struct llist_head ended;
+	struct work_struct complete;
 	/* Interrupt and timer are off, so a thread that waits must poll the controller. */
 	bool silent;
 	/* The driver is leaving the controller or the machine goes to sleep: no further look at the
@@ -158,12 +172,36 @@ const struct kind *mmcq_ko_reader(const struct pci_dev *pci);
 
 /* pci.c */
 void mmcq_ko_note(struct host *host, int32_t code);
+void mmcq_ko_look_soon(struct host *host);
+void mmcq_ko_cancel_look(struct host *host);
+int32_t mmcq_ko_open(struct host *host);
+int32_t mmcq_ko_close(struct host *host);
+
+/* power.c */
+extern const struct dev_pm_ops mmcq_ko_pm_ops;
+void mmcq_ko_allow_sleep(struct host *host);
+void mmcq_ko_forbid_sleep(struct host *host);
+void mmcq_ko_stay_awake(struct host *host);
+void mmcq_ko_may_sleep(struct host *host);
+void mmcq_ko_wake_for(struct host *host, struct request_queue *queue);
+
+/* poll.c */
+void mmcq_ko_prepare_poll(struct host *host, struct mmcq_platform *platform);
+void mmcq_ko_add_poll_queues(struct blk_mq_tag_set *tags);
+void mmcq_ko_map_queues(struct blk_mq_tag_set *tags);
+int mmcq_ko_poll(struct blk_mq_hw_ctx *hctx, struct io_comp_batch *batch);
+void mmcq_ko_count_begin(struct host *host, bool polled);
+void mmcq_ko_count_end(struct host *host, bool polled);
+void mmcq_ko_listen(struct host *host);
+void mmcq_ko_complete_polled(struct command *command);
+void mmcq_ko_complete_polled_work(struct work_struct *work);
 
 /* disk.c */
 void mmcq_ko_look(struct work_struct *work);
 void mmcq_ko_remove_disk(struct host *host);
 void mmcq_ko_freeze(struct host *host);
 void mmcq_ko_wake(struct host *host);
+bool mmcq_ko_is_back(struct host *host);
 blk_status_t mmcq_ko_status(int32_t code);
 int32_t mmcq_ko_flushed(struct host *host, int *told, int32_t code);
 

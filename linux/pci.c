@@ -5,6 +5,7 @@
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
+#include <linux/pm_runtime.h>
 #include <linux/seq_file.h>
 #include "host.h"
 
@@ -14,6 +15,8 @@
 #define COMMAND_COMPLETE BIT(0)
 #define ERROR BIT(15)
 #define SIGNAL_ENABLE 0x38
+/* Bits of a card that was put in or taken out or interrupts, or wants to be tuned again. */
+#define CARD_EVENTS 0x11c0
 #define REGISTER_BYTES 256
 /* The SDHCI Command register; its upper byte is the index of the last command. CMD13 asks for the
  * card's status; STATUS_LOOKS is how often its answer is polled for. */
@@ -75,6 +78,7 @@ static void wait(void *context, const mmcq_idle *idle)
 {
 	struct host *host = context;
 
+	mmcq_ko_listen(host);
 	if (READ_ONCE(host->silent)) {
 		mmcq_on_irq(host->number);
 		mmcq_poll(host->number);
@@ -83,12 +87,24 @@ static void wait(void *context, const mmcq_idle *idle)
 		usleep_range(20, 100);
 }
 
-/* Schedules a look at the slot. While the machine goes to sleep or wakes up, the look waits: it may
+/* Schedules a look at the slot; any context may do so. While the machine goes to sleep or wakes up, the look waits: it may
  * remove a disk, which waits for threads that are frozen then. */
-static void look_soon(struct host *host)
+void mmcq_ko_look_soon(struct host *host)
 {
-	if (!READ_ONCE(host->leaving))
-		queue_work(system_freezable_wq, &host->look);
+	if (READ_ONCE(host->leaving))
+		return;
+	/* A look that is to come keeps the controller awake. */
+	pm_runtime_get(&host->pci->dev);
+	if (!queue_work(system_freezable_wq, &host->look))
+		pm_runtime_put_noidle(&host->pci->dev);
+}
+
+/* Waits for the look at the slot, or prevents it. Not in runtime_suspend and runtime_resume, for
+ * which the look waits. */
+void mmcq_ko_cancel_look(struct host *host)
+{
+	if (cancel_work_sync(&host->look))
+		pm_runtime_put_noidle(&host->pci->dev);
 }
 
 /* Handles results of the library that concern the whole slot. */
@@ -107,7 +123,7 @@ void mmcq_ko_note(struct host *host, int32_t code)
 	case MMCQ_E_CHANGED:
 		/* The library has lost the card, perhaps without an event of the slot's switch. */
 		WRITE_ONCE(host->went, true);
-		look_soon(host);
+		mmcq_ko_look_soon(host);
 		break;
 	default:
 		break;
@@ -120,7 +136,7 @@ static void card_event(void *context, int32_t present)
 
 	if (!present)
 		WRITE_ONCE(host->went, true);
-	look_soon(host);
+	mmcq_ko_look_soon(host);
 }
 
 void mmcq_panic(void)
@@ -132,16 +148,6 @@ void mmcq_panic(void)
 static int32_t open_sdhci(struct host *host, struct mmcq_platform *platform)
 {
 	return mmcq_open(host->number, platform);
-}
-
-static bool interrupts(struct host *host)
-{
-	return readl(host->registers + STATUS) & readl(host->registers + SIGNAL_ENABLE);
-}
-
-static void mute(struct host *host)
-{
-	writel(0, host->registers + SIGNAL_ENABLE);
 }
 
 /* After a write the library sends CMD13 for its status. The answer comes sooner than an interrupt
@@ -159,15 +165,24 @@ static bool waits_for_status(struct host *host)
 }
 
 static const struct kind sdhci = {
-	.name = "SDHCI controller", .bytes = REGISTER_BYTES, .open = open_sdhci, .interrupts = interrupts, .mute = mute,
-	.waits_for_status = waits_for_status,
+	.name = "SDHCI controller", .bytes = REGISTER_BYTES, .open = open_sdhci, .status = STATUS, .enable = SIGNAL_ENABLE, .events = U32_MAX,
+	.card_events = CARD_EVENTS, .waits_for_status = waits_for_status,
 };
 
 /* ---- Interrupt and alarm ---- */
+/* Returns true if the controller interrupts now. */
+static bool interrupts(struct host *host)
+{
+	u32 pending = readl(host->registers + host->kind->status);
+
+	/* A controller that is off the bus reads as all ones. */
+	return pending != U32_MAX && pending & readl(host->registers + host->kind->enable) & host->kind->events;
+}
+
 static irqreturn_t on_irq(int irq, void *context)
 {
 	struct host *host = context;
-	bool served = host->served;
+	bool served = READ_ONCE(host->served);
 	int32_t ours;
 
 	if (READ_ONCE(host->silent))
@@ -187,7 +202,7 @@ static bool waits_for_irq(struct host *host)
 {
 	unsigned long flags;
 
-	if (host->waited || !host->kind->interrupts(host))
+	if (host->waited || !interrupts(host))
 		return false;
 	spin_lock_irqsave(&host->lock, flags);
 	if (!hrtimer_is_queued(&host->timer))
@@ -200,6 +215,11 @@ static enum hrtimer_restart on_alarm(struct hrtimer *timer)
 {
 	struct host *host = container_of(timer, struct host, timer);
 
+	/* Nobody has looked for the end of a polled request: no interrupt is lost. */
+	if (READ_ONCE(host->quiet)) {
+		mmcq_ko_listen(host);
+		mmcq_on_irq(host->number);
+	}
 	host->waited = waits_for_irq(host);
 	if (!host->waited)
 		mmcq_poll(host->number);
@@ -236,8 +256,9 @@ static int state_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(state);
 
-/* ---- Probe, remove, suspend, resume, shutdown ---- */
-static int32_t open_library(struct host *host)
+/* ---- Probe, remove, shutdown ---- */
+/* Opens the controller in the library. */
+int32_t mmcq_ko_open(struct host *host)
 {
 	struct mmcq_platform platform = {
 		.context = host, .base = (void __force *)host->registers, .lock = lock, .unlock = unlock, .now_ns = now_ns, .set_alarm = set_alarm,
@@ -246,6 +267,7 @@ static int32_t open_library(struct host *host)
 		.dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
 	};
 
+	mmcq_ko_prepare_poll(host, &platform);
 	return host->kind->open(host, &platform);
 }
 
@@ -257,7 +279,7 @@ static void set_line(struct host *host, bool on)
 }
 
 /* Switches interrupt and alarm off, and then closes the controller in the library. */
-static int32_t close_library(struct host *host)
+int32_t mmcq_ko_close(struct host *host)
 {
 	int32_t code;
 
@@ -267,10 +289,8 @@ static int32_t close_library(struct host *host)
 	set_line(host, false);
 	synchronize_irq(host->irq);
 	hrtimer_cancel(&host->timer);
-	/* An interrupt may have scheduled a look before. */
-	cancel_work_sync(&host->look);
 	code = mmcq_close(host->number);
-	host->kind->mute(host);
+	writel(0, host->registers + host->kind->enable);
 	set_line(host, true);
 	if (code)
 		dev_warn(&host->pci->dev, "closed with %s\n", mmcq_error_name(code));
@@ -283,7 +303,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	struct host *host = devm_kzalloc(device, sizeof(*host), GFP_KERNEL);
 	const struct kind *kind = mmcq_ko_reader(pci) ?: &sdhci;
 	int error;
-	int32_t code;
+	int32_t code = MMCQ_OK;
 	char name[8];
 
 	if (!host)
@@ -317,6 +337,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	spin_lock_init(&host->lock);
 	mutex_init(&host->looking);
 	INIT_WORK(&host->look, mmcq_ko_look);
+	INIT_WORK(&host->complete, mmcq_ko_complete_polled_work);
 	hrtimer_init(&host->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	host->timer.function = on_alarm;
 	pci_set_master(pci);
@@ -329,7 +350,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	host->irq = pci_irq_vector(pci, 0);
 	/* No look before the interrupt is there; the first one is scheduled below. */
 	host->leaving = true;
-	code = open_library(host);
+	code = mmcq_ko_open(host);
 	if (code) {
 		error = -ENODEV;
 		if (code == MMCQ_E_ARGUMENT)
@@ -341,18 +362,22 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	error = request_irq(host->irq, on_irq, IRQF_SHARED, KBUILD_MODNAME, host);
 	if (error) {
 		dev_err(device, error == -EBUSY ? "the interrupt is another driver's\n" : "the interrupt cannot be had: %d\n", error);
-		close_library(host);
+		code = mmcq_ko_close(host);
 		goto not_open;
 	}
 	snprintf(name, sizeof(name), "%u", host->number);
 	host->debug = debugfs_create_file(name, 0444, debug_root, host, &state_fops);
 	WRITE_ONCE(host->leaving, false);
-	look_soon(host);
+	mmcq_ko_look_soon(host);
+	mmcq_ko_allow_sleep(host);
 	return 0;
 not_open:
 	pci_free_irq_vectors(pci);
 no_irq:
-	clear_bit(host->number, &numbers);
+	/* As in `gone`; the memory for descriptors is freed before the device is disabled. */
+	pci_clear_master(pci);
+	if (code != MMCQ_E_STATE)
+		clear_bit(host->number, &numbers);
 	return error;
 }
 
@@ -361,13 +386,18 @@ static void gone(struct pci_dev *pci)
 	struct host *host = pci_get_drvdata(pci);
 	int32_t code;
 
+	mmcq_ko_forbid_sleep(host);
 	WRITE_ONCE(host->leaving, true);
 	debugfs_remove(host->debug);
-	cancel_work_sync(&host->look);
+	mmcq_ko_cancel_look(host);
 	mutex_lock(&host->looking);
 	mmcq_ko_remove_disk(host);
 	mutex_unlock(&host->looking);
-	code = close_library(host);
+	code = mmcq_ko_close(host);
+	/* An interrupt may have scheduled a look before. */
+	mmcq_ko_cancel_look(host);
+	/* Its list is empty: all requests have ended. */
+	cancel_work_sync(&host->complete);
 	free_irq(host->irq, host);
 	pci_free_irq_vectors(pci);
 	/* From here on the controller cannot access memory, even if no reset stops it. If the
@@ -377,54 +407,21 @@ static void gone(struct pci_dev *pci)
 		clear_bit(host->number, &numbers);
 }
 
-static int suspend(struct device *device)
-{
-	struct host *host = dev_get_drvdata(device);
-
-	WRITE_ONCE(host->leaving, true);
-	cancel_work_sync(&host->look);
-	mmcq_ko_freeze(host);
-	/* Flushes the card's cache, announces to the card that its supply will be switched off, and
-	 * closes the controller. */
-	if (close_library(host) == MMCQ_E_CACHE_LOST)
-		atomic_inc(&host->losses);
-	return 0;
-}
-
-static int resume(struct device *device)
-{
-	struct host *host = dev_get_drvdata(device);
-	int32_t code;
-
-	WRITE_ONCE(host->silent, false);
-	code = open_library(host);
-	if (code)
-		dev_err(device, "the controller has not come back: %s\n", mmcq_error_name(code));
-	WRITE_ONCE(host->leaving, false);
-	/* Another card, or none, is a matter of the look at the slot, which comes when the machine
-	 * is awake. */
-	mmcq_ko_wake(host);
-	look_soon(host);
-	return 0;
-}
-
 /* Flushes the card's cache before the machine is switched off or restarts. */
 static void shutdown(struct pci_dev *pci)
 {
 	struct host *host = pci_get_drvdata(pci);
 
 	WRITE_ONCE(host->leaving, true);
-	cancel_work_sync(&host->look);
+	mmcq_ko_cancel_look(host);
 	if (host->disk && !host->disk->refuses)
 		mmcq_flush(host->number);
 }
 
-static DEFINE_SIMPLE_DEV_PM_OPS(pm_ops, suspend, resume);
-
 static const struct pci_device_id no_ids[] = { {} };
 
 static struct pci_driver driver = {
-	.name = "mmcq", .id_table = no_ids, .probe = probe, .remove = gone, .shutdown = shutdown, .driver.pm = pm_sleep_ptr(&pm_ops),
+	.name = "mmcq", .id_table = no_ids, .probe = probe, .remove = gone, .shutdown = shutdown, .driver.pm = pm_ptr(&mmcq_ko_pm_ops),
 };
 
 static int add_ids(const char *text)

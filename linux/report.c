@@ -76,6 +76,7 @@ static int report_show(struct seq_file *file, void *unused)
 	seq_printf(file, "kind = %s\n", disk->card.emmc ? "emmc" : "sd");
 	put_words(file, "cid", disk->card.cid);
 	put_words(file, "csd", disk->card.csd);
+	mmcq_ko_stay_awake(host);
 	code = READ_ONCE(disk->refuses) ? MMCQ_E_NO_CARD : mmcq_card_registers(host->number, registers);
 	if (code)
 		seq_printf(file, "# no other registers: %s\n", mmcq_error_name(code));
@@ -83,6 +84,7 @@ static int report_show(struct seq_file *file, void *unused)
 		put_registers(file, disk, registers);
 	put_counters(file, host->number);
 	put_steps(file, host->number);
+	mmcq_ko_may_sleep(host);
 	kfree(registers);
 	return 0;
 }

@@ -100,6 +100,7 @@ static int carry_out(struct disk *disk, struct exchange *exchange)
 	struct mmcq_rpmb rpmb = { .key = no_key, .memory = areas->memory, .memory_bytes = AREA_BYTES };
 	int32_t code;
 
+	mmcq_ko_stay_awake(disk->host);
 	mutex_lock(&areas->lock);
 	code = MMCQ_E_NO_CARD;
 	if (!READ_ONCE(disk->refuses) && !READ_ONCE(disk->host->went) && !READ_ONCE(disk->host->stopped)) {
@@ -107,6 +108,7 @@ static int carry_out(struct disk *disk, struct exchange *exchange)
 		mmcq_ko_note(disk->host, code);
 	}
 	mutex_unlock(&areas->lock);
+	mmcq_ko_may_sleep(disk->host);
 	if (code)
 		dev_warn_ratelimited(&disk->host->pci->dev, "RPMB: %s\n", mmcq_error_name(code));
 	return error_of(code);

@@ -10,6 +10,8 @@
 #define PENDING 0x14
 #define ENABLE 0x18
 #define INTERRUPTS 0xffc00000
+/* A card was put in or taken out, or draws too much current. */
+#define CARD_EVENTS 0x02c00000
 
 static int32_t open_reader(struct host *host, struct mmcq_platform *platform)
 {
@@ -19,24 +21,13 @@ static int32_t open_reader(struct host *host, struct mmcq_platform *platform)
 	return mmcq_open_rtsx(host->number, platform, host->pci->vendor, host->pci->device);
 }
 
-static bool interrupts(struct host *host)
-{
-	u32 pending = readl(host->registers + PENDING);
-
-	/* A reader that is off the bus reads as all ones. */
-	return pending != U32_MAX && pending & readl(host->registers + ENABLE) & INTERRUPTS;
-}
-
-static void mute(struct host *host)
-{
-	writel(0, host->registers + ENABLE);
-}
-
 static const struct kind reader = {
-	.name = "Realtek reader", .bytes = REGISTER_BYTES, .open = open_reader, .interrupts = interrupts, .mute = mute,
+	.name = "Realtek reader", .bytes = REGISTER_BYTES, .open = open_reader, .status = PENDING, .enable = ENABLE, .events = INTERRUPTS,
+	.card_events = CARD_EVENTS,
 };
 static const struct kind rts525a = {
-	.name = "Realtek reader", .region = 1, .bytes = REGISTER_BYTES, .open = open_reader, .interrupts = interrupts, .mute = mute,
+	.name = "Realtek reader", .region = 1, .bytes = REGISTER_BYTES, .open = open_reader, .status = PENDING, .enable = ENABLE, .events = INTERRUPTS,
+	.card_events = CARD_EVENTS,
 };
 
 /* Returns the kind of Realtek's reader, or NULL for a device of another vendor. */

@@ -80,7 +80,7 @@ done
 cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
 install -m 755 linux/init "$root/init"
 cp -r linux/tests "$root/"
-for program in ask failing; do gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/$program" linux/tests/$program.c; done
+for program in ask failing polled; do gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/$program" linux/tests/$program.c; done
 (cd "$root" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1n >"$work/initrd"
 if [ "${1:-}" = --initrd ]; then
   cp "$work/initrd" "$INITRD"

@@ -312,7 +312,9 @@ fn open_transfers(told: Continue) -> mshc::OpenTransfers {
 }
 
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
-    rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
+    // The platform's file names no other chip than those that the driver knows.
+    let chip = rtsx::Chip::of_pci(0x10ec, config.device).unwrap_or(rtsx::Chip::Rts5249);
+    rtsx::RtsxConfig::new(chip)
         // A board's file may say that the driver continues data even if the chip cannot.
         .continue_data(platform.continue_data.map_or(config.continue_data, |told| told != Continue::No))
         .busy_after_data(platform.busy == Busy::Interrupt)

@@ -358,6 +358,25 @@ fn short_data_go_by_the_cpu() {
     everywhere!(test);
 }
 
+/// Checks reads by the CPU through the largest FIFO: once the data have ended, no interrupt comes
+/// for the words in it.
+#[test]
+fn a_large_fifo_is_emptied_by_the_cpu() {
+    let memory = MemoryConfig { line: 4096, ..MemoryConfig::BITS32 };
+    let model = MshcConfig { fifo_words: 1024, ..MshcConfig::RK3399 };
+    let rig = Rig::<DesignWareLayout>::try_new("sdhc-16g-hs", model, memory).unwrap();
+    rig.found().unwrap();
+    // Eight blocks are a whole cache line, which DMA moves.
+    for blocks in (1..=13).filter(|blocks| blocks % 8 != 0) {
+        let id = rig.submit(Kind::Write { lba: 77, blocks }, filled(blocks as usize, 0x5a));
+        rig.finish(id).0.unwrap();
+        let (result, buf) = rig.finish(rig.submit(Kind::Read { lba: 77, blocks }, buffer(blocks as usize)));
+        assert_eq!(result, Ok(512 * blocks));
+        assert!(buf.iter().all(|&byte| byte == 0x5a), "{blocks} blocks");
+    }
+    rig.checked();
+}
+
 /// Checks one fault at a time, in the middle of a load: the engine recovers, and all data are
 /// right.
 #[test]

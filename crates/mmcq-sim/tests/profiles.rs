@@ -10,7 +10,7 @@ use mmcq::host::sdhci::{self, Sdhci, Table, Usdhc, profiles};
 use mmcq::host::{BusOp, Width};
 use mmcq::task::Stack;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{Port, SdhciConfig};
+use mmcq_sim::sdhci::{Mistakes, Port, SdhciConfig};
 use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -61,6 +61,22 @@ fn every_profile_whose_capabilities_tell_the_clock_drives_the_model() {
         let fast = card == "emmc-51-full";
         let generic = if fast { SdhciConfig::GENERIC_4_20 } else { SdhciConfig::GENERIC_3_00 };
         let rig = Rig::new(card, SdhciConfig { uhs_at_33v: fast, ..generic }, config);
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{name}: {error}"));
+        rig.mixed_load(found.params.sectors, 30);
+        rig.checked();
+    }
+}
+
+/// Checks the profiles of controllers without card detection, on a model whose status never shows a
+/// card, and whose Power Control has no function.
+#[test]
+fn a_controller_without_card_detection_brings_its_card_up() {
+    let mistakes = Mistakes { card_unseen: true, power_unused: true, ..Mistakes::NONE };
+    for (name, profile) in
+        [("BCM2835_EMMC", profiles::BCM2835_EMMC), ("BCM2711_EMMC2", profiles::BCM2711_EMMC2)]
+    {
+        let driver = profile.clock(BASE_HZ).width(Width::W4);
+        let rig = Rig::new("sdhc-16g-hs", SdhciConfig { mistakes, ..model() }, driver);
         let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{name}: {error}"));
         rig.mixed_load(found.params.sectors, 30);
         rig.checked();

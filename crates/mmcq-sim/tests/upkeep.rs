@@ -7,10 +7,11 @@ use mmcq::card::maintain::Urgency;
 use mmcq::card::partition::Area;
 use mmcq::card::{self, Event, Exception, Options, Upkeep, Worker, extension};
 use mmcq::engine::{Error, FlushBy, RecoveryStep};
-use mmcq::host::Timing;
+use mmcq::host::{Caps, Timing};
 use mmcq_sim::card::Quirks;
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 use rig::{Rig, buffer, quirky};
 use std::future::Future;
 use std::pin::pin;
@@ -276,6 +277,26 @@ fn tuning_is_renewed_before_drift_breaks_it() {
             assert_eq!(drifting(&rig, 1), 0, "{name}");
             rig.checked();
         }
+    }
+}
+
+/// Checks HS400, which is tuned by way of HS200, with and without the capability DDR50: between the
+/// two the card is in DDR at a slow clock, where only commands are sent.
+#[test]
+fn hs400_is_tuned_on_a_controller_without_ddr50() {
+    let generic = SdhciConfig::GENERIC_4_20;
+    for ddr50 in [1 << 2, 0] {
+        let config = SdhciConfig { capabilities1: generic.capabilities1 & !(1 << 2) | ddr50, ..generic };
+        let options = every(Some(500 * MS)).without(Caps::timing_bit(Timing::Hs400Es));
+        let rig = Rig::built(rig::card("emmc-51-full"), true, config, options);
+        assert_eq!(rig.found.timing, Timing::Hs400);
+        rig.keep();
+        assert_eq!(drifting(&rig, 2_000), 0);
+        assert!((3..=5).contains(&rig.stats().tunings), "{}", rig.stats().tunings);
+        assert_eq!(rig.taken(RecoveryStep::Slower) + rig.taken(RecoveryStep::Reinit), 0, "{:?}", rig.trace());
+        let bus = *rig.model.borrow().bus();
+        assert_eq!((bus.ddr, bus.clock_hz), (true, 200_000_000));
+        rig.checked();
     }
 }
 

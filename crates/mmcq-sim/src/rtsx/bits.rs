@@ -177,4 +177,26 @@ pub mod phy {
     /// TUNE: mask of the voltage; all ones are 3.3 V, and all other values that drivers write are
     /// 1.8 V.
     pub const VOLTAGE: u16 = 0x03c0;
+    /// Register of the link with bits that drivers of the RTS5249 clear before a change to 1.8 V.
+    pub const BACR: usize = 0x11;
+    /// BACR: mask of these bits.
+    pub const BASIC: u16 = 0x000c;
+}
+
+/// Internal registers of the pads: supply, pull-ups and pull-downs, drive strength.
+pub mod pads {
+    /// First of four registers with the pull-ups and pull-downs of the pads.
+    pub const PULL1: u16 = 0xfd60;
+    /// Registers with the drive strength of clock, CMD and DAT.
+    pub const DRIVE: [u16; 3] = [0xfd5a, 0xfd5e, 0xfd5f];
+    pub const GATE: u16 = 0xfe75;
+    /// GATE: mask of the state of the pads' supply.
+    pub const GATE_MASK: u8 = 6;
+    /// Register with the voltage of the pads' supply on the RTS525A.
+    pub const LDO: u16 = 0xff71;
+    pub const LDO_MASK: u8 = 7;
+    pub const LDO_33V: u8 = 7;
+    pub const LDO_18V: u8 = 2;
+    /// Register with the version of the chip.
+    pub const VERSION: u16 = 0xfe90;
 }

@@ -4,9 +4,6 @@ use super::bits::{card, clk, sd};
 use super::{NEVER, Rtsx, Timer};
 use crate::card::BusState;
 
-/// Shortest time in ns for which the weak power switch must charge the card's capacitors.
-const PARTIAL_POWER_NS: u64 = 100_000;
-
 /// Clock in Hz above which SD30 mode needs a chip that supports SDR104.
 const SDR50_HZ: u32 = 100_000_000;
 
@@ -34,13 +31,18 @@ impl Rtsx {
                     .clock
                     .partial_since_ns
                     .take()
-                    .is_some_and(|at| now >= at.saturating_add(PARTIAL_POWER_NS));
+                    .is_some_and(|at| now >= at.saturating_add(self.needs.partial_ns));
                 if !charged {
                     self.slot.violation();
                 }
             }
             0 => {}
-            _ => self.clock.partial_since_ns = self.clock.partial_since_ns.or(Some(now)),
+            partial => {
+                if partial != self.needs.partial {
+                    self.slot.violation();
+                }
+                self.clock.partial_since_ns = self.clock.partial_since_ns.or(Some(now));
+            }
         }
         if new & card::POWER_MASK != 0 {
             // A card without power stops what it was doing.
@@ -157,12 +159,13 @@ impl Rtsx {
         if self.regs.at(sd::CFG1) & 0x0c != sd::MODE_SD30 {
             return 0;
         }
-        if clock_hz > SDR50_HZ && !self.config.sdr104 {
+        if clock_hz > SDR50_HZ && !self.config.sdr104 || !self.drive_fits() {
             return 100;
         }
+        let tx_phase = if clock_hz > SDR50_HZ { self.config.tx_phase } else { self.config.slow_tx_phase };
         let error = |phase: Option<u8>, middle| phase.map_or(100, |p| self.config.phase_error(p, middle));
         let [tx, rx] = self.clock.phases;
-        error(tx, self.config.tx_phase).max(error(rx, self.config.rx_phase))
+        error(tx, tx_phase).max(error(rx, self.config.rx_phase))
     }
 
     /// Informs the card if the state of the bus has changed.
@@ -218,6 +221,7 @@ impl Rtsx {
             (card.switching_voltage(now), low)
         });
         self.sd.lines = match lines {
+            _ if !self.pads_work() => 0,
             Some((true, _)) => 0,
             // Bit 0 is CMD, bits 1 to 4 are DAT0 to DAT3.
             Some((false, low)) => sd::LINES & !(low << 1),

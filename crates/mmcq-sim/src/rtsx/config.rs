@@ -1,5 +1,6 @@
 //! Parameters of a card reader chip: delays, features, and the phases that work on its board.
 
+use super::pads::DEVICES;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a chip. A key that a TOML table does not have gets its value from
@@ -7,6 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RtsxConfig {
+    /// PCI device ID of the chip, such as 0x5249: which registers its pads listen to, and how its
+    /// supply is switched.
+    pub device: u16,
+    /// Version of the chip: 0 is A, 2 is C.
+    pub version: u8,
     /// Base clock in Hz: the PLL runs at (N + 2) times this clock.
     pub base_hz: u32,
     /// Time in ns that each entry of a host command list takes.
@@ -37,8 +43,10 @@ pub struct RtsxConfig {
     pub ddr: bool,
     /// Whether the chip supports clocks above 100 MHz.
     pub sdr104: bool,
-    /// Middle of the phases (0 to 31) at which sending works.
+    /// Middle of the phases (0 to 31) at which sending works above 100 MHz.
     pub tx_phase: u8,
+    /// Middle of the phases (0 to 31) at which sending works up to 100 MHz.
+    pub slow_tx_phase: u8,
     /// Middle of the phases (0 to 31) at which sampling works.
     pub rx_phase: u8,
     /// Number of phases that work, for sending and for sampling.
@@ -46,8 +54,10 @@ pub struct RtsxConfig {
 }
 
 impl RtsxConfig {
-    /// A chip that supports SDR104, on one lane of PCI Express 1.
+    /// An RTS5249 on one lane of PCI Express 1.
     pub const GENERIC: RtsxConfig = RtsxConfig {
+        device: 0x5249,
+        version: 0,
         base_hz: 1_000_000,
         entry_ns: 40,
         round_ns: 8_000,
@@ -62,7 +72,8 @@ impl RtsxConfig {
         continue_data: true,
         ddr: true,
         sdr104: true,
-        tx_phase: 26,
+        tx_phase: 1,
+        slow_tx_phase: 29,
         rx_phase: 12,
         good_phases: 11,
     };
@@ -85,7 +96,12 @@ impl RtsxConfig {
         within("base_hz", self.base_hz, 100_000, 10_000_000)?;
         within("ring_bytes", self.ring_bytes, 512, 1 << 20)?;
         within("dma_mb_s", self.dma_mb_s, 1, 100_000)?;
+        if !DEVICES.contains(&self.device) {
+            let known = DEVICES.map(|device| format!("{device:#x}")).join(", ");
+            return Err(format!("rtsx: device = {:#x}: expected one of {known}", self.device));
+        }
         within("tx_phase", self.tx_phase.into(), 0, 31)?;
+        within("slow_tx_phase", self.slow_tx_phase.into(), 0, 31)?;
         within("rx_phase", self.rx_phase.into(), 0, 31)?;
         within("good_phases", self.good_phases.into(), 0, 32)
     }
@@ -131,6 +147,7 @@ mod tests {
             (RtsxConfig { good_phases: 33, ..good }, "good_phases"),
             (RtsxConfig { dma_mb_s: 0, ..good }, "dma_mb_s"),
             (RtsxConfig { base_hz: 0, ..good }, "base_hz"),
+            (RtsxConfig { device: 0x5260, ..good }, "device = 0x5260: expected one of 0x5209, "),
         ] {
             let error = bad.check().unwrap_err();
             assert!(error.contains(text), "{error}");

@@ -1,7 +1,9 @@
 //! Internal registers of the card reader (14-bit address, 8 bits each), and the effects of writes.
 
 use super::Rtsx;
-use super::bits::{card, clk, dma, phy, sd};
+use super::bits::{card, clk, dma, pads, phy, sd};
+use super::config::RtsxConfig;
+use super::pads::as_linux_left_it;
 
 const BYTES: usize = 0x4000;
 
@@ -14,19 +16,25 @@ pub(super) const fn short(name: u16) -> u16 {
 /// registers.
 pub(super) struct Registers(Box<[u8; BYTES]>, Box<[u16; 256]>);
 
-impl Default for Registers {
-    fn default() -> Self {
+impl Registers {
+    /// Makes the registers of a chip that no driver uses, as Linux's driver leaves them.
+    pub fn new(config: &RtsxConfig) -> Self {
         let mut registers = Registers(Box::new([0; BYTES]), Box::new([0; 256]));
-        registers.1[phy::TUNE] = phy::VOLTAGE;
-        registers.put(card::PWR_CTL, 0x0f);
+        let left = as_linux_left_it(config.device);
+        left.registers.into_iter().for_each(|(at, value)| registers.put(at, value));
+        left.link.into_iter().for_each(|(at, value)| registers.1[at] = value);
+        registers.put(pads::VERSION, config.version);
         registers.put(clk::CLK_DIV, 0x10);
         registers.put(sd::CFG3, sd::RESPONSE_TIMEOUT);
         registers.put(sd::TRANSFER, sd::END | sd::IDLE);
         registers
     }
-}
 
-impl Registers {
+    /// Returns the value of a register of the link.
+    pub fn link(&self, address: usize) -> u16 {
+        self.1[address]
+    }
+
     /// Returns the value of a register, given its name or its 14-bit address.
     pub fn at(&self, name: u16) -> u8 {
         self.0[usize::from(short(name))]
@@ -57,12 +65,6 @@ impl Registers {
             self.put(phy::DATA, low);
             self.put(phy::DATA + 1, high);
         }
-    }
-
-    /// Returns whether the pads signal at 1.8 V: by PAD_CTL, or by the voltage in a register of the
-    /// link.
-    fn is_low_voltage(&self) -> bool {
-        self.at(sd::PAD_CTL) & sd::AT_18V != 0 || self.1[phy::TUNE] & phy::VOLTAGE != phy::VOLTAGE
     }
 
     /// Returns the first `bytes` bytes of ping-pong buffer 2.
@@ -111,9 +113,13 @@ impl Rtsx {
                 self.regs.put(name, new);
                 self.refresh_bus(now);
             }
-            sd::PAD_CTL => {
+            sd::PAD_CTL | pads::LDO => {
                 self.regs.put(name, new);
-                self.set_signal(self.regs.is_low_voltage(), now);
+                self.set_signal(self.is_low_voltage(), now);
+            }
+            _ if pads::DRIVE.contains(&name) => {
+                self.regs.put(name, new);
+                self.refresh_bus(now);
             }
             card::STOP => self.card_stop(set, now),
             card::PWR_CTL => self.set_power(old, new, now),
@@ -135,7 +141,7 @@ impl Rtsx {
                     self.regs.access_link(new);
                 }
                 self.regs.put(name, new & !phy::START);
-                self.set_signal(self.regs.is_low_voltage(), now);
+                self.set_signal(self.is_low_voltage(), now);
             }
             dma::IRQSTAT0 => self.regs.put(name, old & !set),
             dma::CTL => self.set_dma_control(mask, data, now),

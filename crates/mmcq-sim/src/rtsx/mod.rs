@@ -5,7 +5,7 @@
 //! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
 //! event. Its parts: `window.rs` (the MMIO window), `list.rs` (host command lists), `internal.rs`
 //! (internal registers and their side effects), `clock.rs` (PLL, dividers, phases and power, which
-//! drive the bus), `transfer.rs` (a transfer from START to its end), `command.rs` (its CMD line),
+//! drive the bus), `pads.rs` (supply, pull-ups, voltage and drive strength of the pads), `transfer.rs` (a transfer from START to its end), `command.rs` (its CMD line),
 //! `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring buffer), `config.rs` (parameters
 //! of a chip).
 //!
@@ -34,11 +34,18 @@
 //! that is open on the card), F (tuning). A read into the ring buffer ends when its last byte is in
 //! memory. A write ends with the last CRC status or, with bit 3 of CFG2, when the card releases
 //! DAT0. A response must come within 80 clocks if bit 0 of CFG3 is set. Missing data do not end a
-//! transfer: the CHECK that waits for them times out. Power is FD50 bits 1:0 (3 off, 1 or 2 partial
-//! for at least 100 us, 0 on). A START needs FD52 3:0 = 4, FD55 bit 2, FD5C 2:0 = 2 and FD69 bit 2.
-//! FDA6 bit 7 selects 1.8 V, and so do bits 9:6 of the link's register 08h if they are not all ones;
-//! drivers use the one or the other, and a real chip may listen to one of them alone. FDA5 shows line levels that the SD clock samples: they are up to date
+//! transfer: the CHECK that waits for them times out. A START needs FD52 3:0 = 4, FD55 bit 2, FD5C
+//! 2:0 = 2 and FD69 bit 2. FDA5 shows line levels that the SD clock samples: they are up to date
 //! while a transfer or bit 7 keeps the clock running.
+//!
+//! # Supply and pads
+//! At the start the chip is as Linux's driver leaves it: the card and the pads without supply, CMD
+//! and DAT pulled down, 3.3 V. Power is FD50 bits 1:0 (3 off, 1 or 2 partial, 0 on). The value of
+//! partial power and its shortest time are those of the chip. No card answers before the pads have
+//! supply (FE75 2:1) and the registers FD60 to FD63 pull CMD and DAT up. An RTS525A signals at 1.8 V
+//! by FDA6 bit 7 together with FF71 2:0; the others do so by bits 9:6 of the link's register 08h,
+//! and an RTS5249 only with bits 3:2 of the link's register 11h clear. At 1.8 V the data of SD30
+//! mode are right only with the drive strength of 1.8 V (FD5A, FD5E, FD5F).
 //!
 //! # Clock and phases
 //! SD clock = (N + 2) MHz / D / H / C. N (80 to 208) is in FC0F; it takes effect when FC11 bit 7
@@ -63,6 +70,7 @@ mod config;
 mod dma;
 mod internal;
 mod list;
+mod pads;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -116,6 +124,7 @@ pub struct Rtsx {
     window: window::Window,
     list: Option<list::List>,
     regs: internal::Registers,
+    needs: pads::Needs,
     clock: clock::Clock,
     sd: transfer::Transfer,
     dma: dma::Dma,
@@ -172,7 +181,8 @@ impl Rtsx {
             slot: Slot::new(card),
             window: window::Window::default(),
             list: None,
-            regs: internal::Registers::default(),
+            regs: internal::Registers::new(&config),
+            needs: pads::Needs::of(config.device, config.version),
             clock: clock::Clock::default(),
             sd: transfer::Transfer::default(),
             dma: dma::Dma::default(),

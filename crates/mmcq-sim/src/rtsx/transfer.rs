@@ -204,7 +204,7 @@ impl Rtsx {
         if !connected || !self.mode_possible() {
             self.slot.violation();
         }
-        self.sd.deaf = !connected;
+        self.sd.deaf = !connected || !self.pads_work();
         let beat = Beat::new(now, self.slot.bus.clock_hz);
         if plan.command {
             self.send_command(beat);

@@ -30,6 +30,11 @@ pub struct Mistakes {
     pub high_speed_breaks_reads: bool,
     /// The capabilities registers (40h and 44h) read as 0.
     pub capabilities_hidden: bool,
+    /// The Present State register never shows a card, and no interrupt reports one. The controller
+    /// supplies the card all the same.
+    pub card_unseen: bool,
+    /// The Power Control register has no function and reads as 0; the board supplies the card.
+    pub power_unused: bool,
     /// Number of data lines that the board connects; 0: all.
     pub lines_wired: u8,
     /// A software reset ends only if the driver has written Clock Control, with the internal clock
@@ -68,6 +73,8 @@ impl Mistakes {
         stop_completes_after_ns: 0,
         high_speed_breaks_reads: false,
         capabilities_hidden: false,
+        card_unseen: false,
+        power_unused: false,
         lines_wired: 0,
         reset_needs_clock: false,
         sdma_address_ignored: false,

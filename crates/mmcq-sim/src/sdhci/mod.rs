@@ -341,7 +341,9 @@ impl Sdhci {
             self.regs.clock &= !bits::clock::CARD;
             self.drive_bus(now);
         }
-        self.raise(if inserted { int::INSERTION } else { int::REMOVAL }, now);
+        if !self.config.mistakes.card_unseen {
+            self.raise(if inserted { int::INSERTION } else { int::REMOVAL }, now);
+        }
     }
 
     /// Returns whether a command can be sent: the card has power and the clock runs.

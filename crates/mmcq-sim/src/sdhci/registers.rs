@@ -290,7 +290,7 @@ impl Sdhci {
             }
         }
         self.regs.host1 = host1;
-        self.regs.power = power;
+        self.regs.power = if self.config.mistakes.power_unused { 0 } else { power };
         self.regs.block_gap = gap & 0x0d;
         self.regs.wakeup = wakeup & 7;
         self.refresh_bus(now);
@@ -396,7 +396,8 @@ impl Sdhci {
         let r = &self.regs;
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
         state |= flag(self.cmd.inhibit, present::CMD_INHIBIT);
-        state |= flag(r.inserted, present::INSERTED | present::CARD_DETECT);
+        let seen = r.inserted && !self.config.mistakes.card_unseen;
+        state |= flag(seen, present::INSERTED | present::CARD_DETECT);
         state |= flag(r.detect_stable, present::STABLE);
         state |= flag(r.not_issued, present::NOT_ISSUED);
         let protected = self.slot.card().is_some_and(|card| card.write_protect_switch());
@@ -475,7 +476,7 @@ impl Sdhci {
         let tuned_mode = hs400 || uhs && (mode == 3 || mode == 2 && sdr50_tunes);
         let eight = r.host1 & host1::EIGHT_BITS != 0 && self.config.has(cap::EIGHT_BITS);
         let bus = BusState {
-            powered: r.power & 1 != 0 || self.config.always_powered,
+            powered: r.power & 1 != 0 || self.config.always_powered || self.config.mistakes.power_unused,
             clock_hz: self.clock_hz(),
             width: if eight {
                 8

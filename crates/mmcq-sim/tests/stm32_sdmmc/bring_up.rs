@@ -120,6 +120,19 @@ fn a_board_without_more_is_slower() {
     }
 }
 
+/// Checks a kernel clock that is the clock of high speed: DDR, which cannot have the kernel clock
+/// itself, is not used.
+#[test]
+fn a_kernel_clock_as_fast_as_the_cards_leaves_ddr_alone() {
+    let plain = Chip::of(Stm32SdmmcConfig { kernel_hz: 52_000_000, ..Stm32SdmmcConfig::H7 });
+    for taps in [0, 12] {
+        let (rig, found) = Rig::<1>::up("emmc-4g-old", Chip { taps, ..plain });
+        assert_eq!((found.timing, found.clock_hz), (Timing::HighSpeed, 52_000_000));
+        rig.mixed_load(found.params.sectors, 20);
+        rig.checked();
+    }
+}
+
 /// Checks a second bring-up: only a reset of the controller switches the power off. Without a reset
 /// the card stays powered, and comes up again.
 #[test]

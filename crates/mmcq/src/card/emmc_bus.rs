@@ -228,10 +228,10 @@ pub(super) async fn retune<B: Platform, const N: usize>(
             session.bus(BusOp::Clock(high_speed)).await?;
             let strength = if let Family::Emmc(emmc) = card.family { emmc.strength } else { 0 };
             let value = hs_timing::HIGH_SPEED | strength << hs_timing::STRENGTH_SHIFT;
-            // The bus stays in DDR until BUS_WIDTH is written again.
-            switch_timing(session, value, Timing::Ddr52, high_speed, switch_ns).await?;
+            // The device stays in DDR until BUS_WIDTH is written. Only commands are sent until then,
+            // and they are the same in DDR, which a controller with HS400 need not have at this clock.
+            switch_timing(session, value, Timing::HighSpeed, high_speed, switch_ns).await?;
             set_width(session, width, 0, switch_ns).await?;
-            session.bus(BusOp::Timing(Timing::HighSpeed)).await?;
             go_to(session, &bounds, Timing::Hs400, width, strength, switch_ns).await?;
         }
         _ => return session.fail(Error::Unsupported),

@@ -1,6 +1,7 @@
 //! The CSD register: size, speed and supported commands of a card [SD 5.3], [eMMC 7.3].
 
 use super::{Field, ParseError, bits, timing};
+use core::ops::RangeInclusive;
 
 /// The standard's table (version) that the CSD follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,8 @@ pub struct Csd {
     pub access_ns: u64,
     /// Read access time, the part in clocks (NSAC).
     pub access_clocks: u32,
-    /// Fastest clock (TRAN_SPEED) in the card's present mode, in hertz.
+    /// Fastest clock (TRAN_SPEED) in the card's present mode, in hertz. Reserved codes read as 25 MHz
+    /// on SD and 26 MHz on eMMC.
     pub tran_speed_hz: u32,
     /// Supported command classes (CCC).
     pub classes: Classes,
@@ -87,8 +89,8 @@ pub struct Csd {
 impl Csd {
     /// Decodes the CSD of an SD card, from the R2 response [SD 5.3].
     ///
-    /// Returns an error for the reserved structure code 3, and for a code of TRAN_SPEED or (version
-    /// 1) of a block length that the standard reserves.
+    /// Returns an error for the reserved structure code 3, and (version 1) for a code of a block
+    /// length that the standard reserves.
     pub fn parse_sd(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
         let structure = match bits.at(127, 126) {
@@ -99,8 +101,8 @@ impl Csd {
         };
         let (read_log, write_log, capacity_bytes) = match structure {
             Structure::SdV1 => {
-                let read = bits.block_log(Field::ReadBlLen, 83, 80, 9)?;
-                let write = bits.block_log(Field::WriteBlLen, 25, 22, 9)?;
+                let read = bits.block_log(Field::ReadBlLen, 83, 80, 9..=11)?;
+                let write = bits.block_log(Field::WriteBlLen, 25, 22, 9..=11)?;
                 (read, write, u64::from(bits.at(73, 62) + 1) << (bits.at(49, 47) + 2 + read))
             }
             Structure::SdV2 => (9, 9, u64::from(bits.at(69, 48) + 1) << 19),
@@ -110,7 +112,7 @@ impl Csd {
         Ok(Csd {
             structure,
             spec_version: 0,
-            tran_speed_hz: bits.tran_speed_hz(&TRAN_SPEED_SD)?,
+            tran_speed_hz: bits.tran_speed_hz(&TRAN_SPEED_SD),
             capacity_bytes: Some(capacity_bytes),
             read_block_bytes: 1 << read_log,
             write_block_bytes: 1 << write_log,
@@ -127,17 +129,17 @@ impl Csd {
 
     /// Decodes the CSD of an eMMC, from the R2 response [eMMC 7.3].
     ///
-    /// Returns an error for a code of TRAN_SPEED or of a block length that the standard reserves.
+    /// Returns an error for a code of a block length that the standard reserves.
     pub fn parse_emmc(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
-        let read_log = bits.block_log(Field::ReadBlLen, 83, 80, 0)?;
-        let write_log = bits.block_log(Field::WriteBlLen, 25, 22, 0)?;
+        let read_log = bits.block_log(Field::ReadBlLen, 83, 80, 0..=14)?;
+        let write_log = bits.block_log(Field::WriteBlLen, 25, 22, 0..=14)?;
         let c_size = bits.at(73, 62);
         let small = u64::from(c_size + 1) << (bits.at(49, 47) + 2 + read_log);
         Ok(Csd {
             structure: Structure::Emmc,
             spec_version: bits.at(125, 122) as u8,
-            tran_speed_hz: bits.tran_speed_hz(&TRAN_SPEED_EMMC)?,
+            tran_speed_hz: bits.tran_speed_hz(&TRAN_SPEED_EMMC),
             capacity_bytes: (c_size != 0xfff).then_some(small),
             read_block_bytes: 1 << read_log,
             write_block_bytes: 1 << write_log,
@@ -216,28 +218,31 @@ impl Bits<'_> {
         self.at(n, n) != 0
     }
 
-    /// Returns the base 2 logarithm of a block length, from `least` to 11 (2048 bytes); an error
-    /// for other codes.
-    fn block_log(&self, field: Field, hi: u32, lo: u32, least: u32) -> Result<u32, ParseError> {
+    /// Returns the base 2 logarithm of a block length; an error for a code that is not in `codes`.
+    fn block_log(
+        &self,
+        field: Field,
+        hi: u32,
+        lo: u32,
+        codes: RangeInclusive<u32>,
+    ) -> Result<u32, ParseError> {
         match self.at(hi, lo) {
-            log if log >= least && log <= 11 => Ok(log),
+            log if codes.contains(&log) => Ok(log),
             value => Err(ParseError { field, value }),
         }
     }
 
-    fn tran_speed_hz(&self, values: &[u8; 16]) -> Result<u32, ParseError> {
-        let value = value_at(values, self.at(102, 99));
-        let unit_hz = match self.at(98, 96) {
-            0 => 10_000,
-            1 => 100_000,
-            2 => 1_000_000,
-            3 => 10_000_000,
-            _ => 0,
+    /// Returns the fastest clock in hertz. A reserved code reads as the clock that every card has:
+    /// 25 MHz on SD, 26 MHz on eMMC.
+    fn tran_speed_hz(&self, values: &[u8; 16]) -> u32 {
+        let (value, unit_hz) = match (value_at(values, self.at(102, 99)), self.at(98, 96)) {
+            (0, _) | (_, 4..) => (value_at(values, 6), 1_000_000),
+            (value, 0) => (value, 10_000),
+            (value, 1) => (value, 100_000),
+            (value, 2) => (value, 1_000_000),
+            (value, _) => (value, 10_000_000),
         };
-        if value == 0 || unit_hz == 0 {
-            return Err(ParseError { field: Field::TranSpeed, value: self.at(103, 96) });
-        }
-        Ok(u32::from(value) * unit_hz)
+        u32::from(value) * unit_hz
     }
 
     fn access_ns(&self) -> u64 {
@@ -331,12 +336,29 @@ mod tests {
     fn reserved_codes_are_named() {
         let error = Csd::parse_sd(&[0xc00e_0032, 0, 0, 0]).unwrap_err();
         assert_eq!((error.field, error.value), (Field::CsdStructure, 3));
-        let error = Csd::parse_sd(&[0x400e_0000, 0, 0, 0]).unwrap_err();
-        assert_eq!((error.field, error.value), (Field::TranSpeed, 0));
         let error = Csd::parse_sd(&[0x000e_0032, 0x000f_0000, 0, 0]).unwrap_err();
         assert_eq!((error.field, error.value), (Field::ReadBlLen, 15));
-        let error = Csd::parse_emmc(&[0xd00e_0032, 0x000c_0000, 0, 0]).unwrap_err();
+        let error = Csd::parse_sd(&[0x000e_0032, 0x000c_0000, 0, 0]).unwrap_err();
         assert_eq!((error.field, error.value), (Field::ReadBlLen, 12));
+        let error = Csd::parse_emmc(&[0xd00e_0032, 0x000f_0000, 0, 0]).unwrap_err();
+        assert_eq!((error.field, error.value), (Field::ReadBlLen, 15));
+    }
+
+    /// Tests codes without a meaning in fields that a card can be used without.
+    #[test]
+    fn a_reserved_speed_and_a_long_block_are_no_reason_to_refuse_a_card() {
+        for code in [0x00, 0x02, 0x07, 0x34, 0x87] {
+            let words = [SDHC[0] & !0xff | code, SDHC[1], SDHC[2], SDHC[3]];
+            assert_eq!(Csd::parse_sd(&words).unwrap().tran_speed_hz, 25_000_000, "{code:#x}");
+            let emmc = Csd::parse_emmc(&[0xd00e_0000 | code, 0x0009_0000, 0, 0x0240_0000]).unwrap();
+            assert_eq!(emmc.tran_speed_hz, 26_000_000, "{code:#x}");
+        }
+        for log in [0, 9, 12, 14] {
+            let words = [0xd00e_0032, log << 16 | 0x3ff, 0xc000_0000, log << 22];
+            let emmc = Csd::parse_emmc(&words).unwrap();
+            assert_eq!((emmc.read_block_bytes, emmc.write_block_bytes), (1 << log, 1 << log));
+            assert_eq!(emmc.capacity_bytes, None, "EXT_CSD has the size");
+        }
     }
 
     #[test]

@@ -33,8 +33,6 @@ pub enum Field {
     ReadBlLen,
     /// WRITE_BL_LEN of the CSD.
     WriteBlLen,
-    /// TRAN_SPEED of the CSD.
-    TranSpeed,
     /// CSD_STRUCTURE of the EXT_CSD.
     ExtCsdStructure,
     /// SCR_STRUCTURE of the SCR.
@@ -47,7 +45,7 @@ impl Field {
     /// Returns the name of the field's register, such as `"CSD"`.
     pub const fn register(self) -> &'static str {
         match self {
-            Field::CsdStructure | Field::ReadBlLen | Field::WriteBlLen | Field::TranSpeed => "CSD",
+            Field::CsdStructure | Field::ReadBlLen | Field::WriteBlLen => "CSD",
             Field::ExtCsdStructure => "EXT_CSD",
             Field::ScrStructure => "SCR",
             Field::CccrRevision => "CCCR",
@@ -60,7 +58,6 @@ impl Field {
             Field::CsdStructure | Field::ExtCsdStructure => "CSD_STRUCTURE",
             Field::ReadBlLen => "READ_BL_LEN",
             Field::WriteBlLen => "WRITE_BL_LEN",
-            Field::TranSpeed => "TRAN_SPEED",
             Field::ScrStructure => "SCR_STRUCTURE",
             Field::CccrRevision => "CCCR revision",
         }

@@ -65,6 +65,9 @@ pub enum Note {
     Untold(usize),
 }
 
+/// A transfer of a chain: its phase, and its memory.
+pub type Link = (Phase, Vec<(NonNull<u8>, u32)>);
+
 /// A task of the card's queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
@@ -119,7 +122,7 @@ pub struct Card {
     /// Whether a failed entry is named by an exception.
     pub names: bool,
     /// The transfers of a chain that are left, and the number of those that have ended.
-    pub chain: Vec<(Phase, Vec<(NonNull<u8>, u32)>)>,
+    pub chain: Vec<Link>,
     pub passed: Option<u8>,
     pub notes: Vec<Note>,
     /// The same, after the last response.

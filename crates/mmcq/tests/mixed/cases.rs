@@ -33,31 +33,16 @@ fn a_piece_of_a_unit_is_no_reliable_write() {
 /// flushed.
 #[test]
 fn pieces_that_were_not_reliable_are_flushed() {
-    let plan = vec![
-        (5, Trouble::AnswerLost(Cause::Crc)),
-        (7, Trouble::AnswerLost(Cause::Crc)),
-        (15, Trouble::Data(0, Cause::Crc, true)),
-    ];
     for shift in 0..12 {
+        let plan = [
+            (5, Trouble::AnswerLost(Cause::Crc)),
+            (7, Trouble::AnswerLost(Cause::Crc)),
+            (15, Trouble::Data(0, Cause::Crc, true)),
+        ];
         let plan = plan.iter().map(|&(nth, trouble)| (nth + shift, trouble)).collect();
         let ops = vec![durable(3, 7)];
         keeps(&Program { max_blocks: 1, reliable: u32::MAX, ops, plan, ..Program::PLAIN });
     }
-    let plan = vec![
-        (7, Trouble::AnswerLost(Cause::Crc)),
-        (9, Trouble::AnswerLost(Cause::Crc)),
-        (29, Trouble::Data(0, Cause::Crc, true)),
-    ];
-    keeps(&Program {
-        busy: BusyDetect::Status,
-        count: false,
-        max_blocks: 1,
-        reliable: u32::MAX,
-        polls: 1,
-        ops: vec![durable(3, 7)],
-        plan,
-        ..Program::PLAIN
-    });
 }
 
 /// Tests a flush that the card refuses: it is not done.
@@ -191,6 +176,22 @@ fn a_write_that_was_tried_is_not_taken_back() {
             let plan = vec![(2, Trouble::AnswerLost(Cause::Timeout))];
             let ops = vec![durable(15, 3), (1, Op::Halt), (steps, last)];
             keeps(&Program { max_blocks: 2, ops, plan, ..Program::PLAIN });
+        }
+    }
+}
+
+/// Tests reliable writes in a pack or a chain, after an older write of the same blocks that waits for
+/// its flush and is sent again if the cache is lost: the flush comes first.
+#[test]
+fn no_pack_and_no_chain_passes_what_waits_for_its_flush() {
+    // The first of the two that wait for a flush reports the loss, and the second is sent again.
+    for nth in 1..14 {
+        for after in [false, true] {
+            for lane in [Lane::Packs, Lane::Chains] {
+                let plan = vec![(nth, Trouble::Brownout(after))];
+                let ops = vec![durable(30, 3), durable(20, 3), durable(21, 1), durable(27, 1)];
+                keeps(&Program { lane, reliable: 1, ops, plan, ..Program::PLAIN });
+            }
         }
     }
 }

@@ -152,7 +152,7 @@ impl Card {
             38 => {
                 let (first, last) = self.erase;
                 for at in first..=last {
-                    if arg == 3 && self.draw() % 2 == 0 {
+                    if arg == 3 && self.draw().is_multiple_of(2) {
                         continue;
                     }
                     self.seen[at] = ERASED;

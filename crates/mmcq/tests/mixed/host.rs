@@ -270,7 +270,7 @@ unsafe impl ChainHost for CardHost {
         };
         card.heard(fault.is_none_or(|fault| fault.response.is_some()));
         if let Some(fault) = fault {
-            let named = card.draw() % 3 != 0;
+            let named = !card.draw().is_multiple_of(3);
             events.end = Some(Err(ChainFault { fault, passed: named.then_some(passed) }));
             card.passed = None;
         } else if usize::from(passed) + 1 == card.chain.len() {

@@ -119,6 +119,8 @@ pub struct Program {
     pub supervised: bool,
     /// How many steps the supervisor takes.
     pub helps_after: u32,
+    /// How many times the supervisor fails first, and whether it then finds another card.
+    pub fails: (u32, bool),
     pub zeros: bool,
     /// Each with the steps before it.
     pub ops: Vec<(u32, Op)>,
@@ -168,6 +170,7 @@ impl Program {
         prepared: u8::MAX,
         supervised: true,
         helps_after: 0,
+        fails: (0, false),
         zeros: false,
         ops: Vec::new(),
         plan: Vec::new(),
@@ -259,6 +262,7 @@ impl Program {
             prepared: d.of(&[u8::MAX, 0, 2]),
             supervised: !d.one_in(5),
             helps_after: d.below(4),
+            fails: (d.of(&[0, 0, 0, 1, 2]), d.one_in(12)),
             zeros: d.one_in(2),
             ops,
             plan,

@@ -84,6 +84,8 @@ pub struct Run<'a, P: Profile> {
     troubled: bool,
     wrong: Option<String>,
     steps: u32,
+    /// How many times the supervisor still fails.
+    failing: u32,
 }
 
 impl<'a, P: Profile> Run<'a, P> {
@@ -123,6 +125,7 @@ impl<'a, P: Profile> Run<'a, P> {
             troubled: false,
             wrong: None,
             steps: 0,
+            failing: program.fails.0,
         };
         let page = run.memory(1, |_| 0);
         assert!(run.e.set_page(page).is_ok());
@@ -188,6 +191,7 @@ impl<'a, P: Profile> Run<'a, P> {
         let id = match self.e.submit(request, self.now) {
             Ok(id) => Some(id),
             Err((error, _)) => {
+                self.dead |= matches!(error, Error::Dead | Error::NoCard);
                 self.card.borrow_mut().say(|| format!("#{number} refused: {error:?}"));
                 None
             }
@@ -427,9 +431,18 @@ impl<'a, P: Profile> Run<'a, P> {
             self.helping = Some((self.program.helps_after, help));
         }
         match self.helping {
-            Some((0, help)) => {
+            Some((0, help)) if self.e.is_quiet() => {
                 self.helping = None;
                 let result = match help {
+                    _ if self.failing > 0 => {
+                        self.failing -= 1;
+                        Err(Error::Silent)
+                    }
+                    ServiceRequest::Reinit if self.program.fails.1 => {
+                        self.card.borrow_mut().initialise();
+                        self.other = true;
+                        Err(Error::Changed)
+                    }
                     ServiceRequest::Slower
                     | ServiceRequest::Reinit
                     | ServiceRequest::PowerCycle
@@ -446,6 +459,8 @@ impl<'a, P: Profile> Run<'a, P> {
                     self.equip();
                 }
             }
+            // The supervisor's commands wait until nothing is with the controller.
+            Some(_) if !self.e.is_quiet() => {}
             Some((left, help)) => self.helping = Some((left - 1, help)),
             None => {}
         }
@@ -459,7 +474,7 @@ impl<'a, P: Profile> Run<'a, P> {
         if answers {
             let _ = self.e.on_irq(self.now);
         } else {
-            if self.helping.is_none() {
+            if self.helping.is_none() || !self.e.is_quiet() {
                 self.now = self.e.next_deadline_ns().map_or(self.now, |at| at.max(self.now));
             }
             let _ = self.e.poll(self.now);
@@ -558,6 +573,9 @@ impl<'a, P: Profile> Run<'a, P> {
                 self.submit((What::Flush, 0, 0), handle, false);
                 let at = self.known.len() - 1;
                 let refused = self.known[at].id.is_none();
+                if self.dead {
+                    return;
+                }
                 self.settle();
                 if self.wrong.is_some() || self.dead {
                     return;

@@ -68,7 +68,7 @@ pub fn shrunk(program: &Program) -> Option<Program> {
             &|p| p.slow = false,
             &|p| p.transferred = false,
             &|p| (p.stays, p.settle) = (StaysOpen::WherePays, 128),
-            &|p| (p.prepared, p.helps_after) = (u8::MAX, 0),
+            &|p| (p.prepared, p.helps_after, p.fails) = (u8::MAX, 0, (0, false)),
             &|p| (p.supervised, p.cached) = (true, false),
         ];
         for change in simple {

@@ -86,7 +86,8 @@ fn hand_over_pins() {
 }
 
 fn first_block() -> Result<Block, Error> {
-    let config = profiles::USDHC.clock(ROOT_HZ).width(Width::W4);
+    // None of the six pins reports that a card is in the slot.
+    let config = profiles::USDHC.clock(ROOT_HZ).width(Width::W4).fixed(true);
     // SAFETY: the address is the controller's register block, which no other code uses; the data
     // cache is off.
     let (registers, memory) = unsafe { (Mmio::at_address(ral::usdhc::USDHC1.addr()), Coherent::new()) };
@@ -108,8 +109,8 @@ fn first_block() -> Result<Block, Error> {
         let (card, back) = stack.block_on(bring_up_sd(stack, scratch, Options::DEFAULT), look_again);
         scratch = back;
         match card {
-            // The slot reports its card when the contact is stable, some milliseconds after
-            // power-on.
+            // A card whose contacts are not stable yet gives no response; some milliseconds later
+            // it does.
             Err(Error::NoCard) if tries > 0 => tries -= 1,
             found => break found?,
         }

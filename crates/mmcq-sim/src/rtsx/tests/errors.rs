@@ -254,7 +254,7 @@ fn mistakes_of_a_driver_are_counted() {
             assert_eq!(rig.command(13, 0, R1), FAILED);
         }),
         ("3.3 V", |rig| {
-            rig.set(sd::PAD_CTL, 0x80, 0);
+            rig.low_voltage(false);
             rig.command(13, 0, R1);
         }),
         ("no DMA", |rig| {

@@ -3,7 +3,7 @@
 use super::rig::*;
 use crate::faults::{Point, Strike};
 use crate::rtsx::RtsxConfig;
-use crate::rtsx::bits::{card, clk, int, phy, sd, window as w};
+use crate::rtsx::bits::{card, clk, int, pads, phy, sd, window as w};
 use crate::slot::Controller;
 use crate::world::Device;
 use mmcq::host::{Direction, Dma};
@@ -45,16 +45,51 @@ fn registers_of_the_link_keep_what_was_written() {
     assert_eq!(access(0x10, phy::START, [0, 0]), [0x34, 0x12]);
     assert_eq!(access(0xff, phy::START, [0, 0]), [0x78, 0x56]);
     assert_eq!(access(0x09, phy::START, [9, 9]), [0, 0]);
-    // The voltage of the pads, as Linux's driver of RTS5249 sets it.
-    for (data, low) in [([0xa4, 0x4c], true), ([0xe4, 0x4f], false)] {
+    // The voltage of the pads, as Linux's driver of RTS5249 sets it, without and with its write of
+    // another register of the link before it.
+    for (address, data, low) in
+        [(0x08, [0xa4, 0x4c], false), (0x11, [2, 0], true), (0x08, [0xe4, 0x4f], false)]
+    {
         let mut access = |address, data: u8| rig.set(address, 0xff, data);
         access(phy::DATA, data[0]);
         access(phy::DATA + 1, data[1]);
-        access(phy::ADDRESS, 0x08);
+        access(phy::ADDRESS, address);
         access(phy::CTL, phy::START | phy::WRITE);
         rig.run(2_000_000);
-        assert_eq!(rig.host.slot.bus.signal18, low);
+        assert_eq!(rig.host.slot.bus.signal18, low, "{address:#x}");
     }
+    rig.assert_clean();
+}
+
+/// Checks which registers change the voltage of each chip's pads.
+#[test]
+fn a_chip_listens_to_its_own_registers_of_the_voltage() {
+    for device in [0x5209, 0x5227, 0x522a, 0x5229, 0x5249, 0x524a, 0x525a] {
+        let mut rig = Rig::cold(RtsxConfig { device, ..RtsxConfig::GENERIC });
+        rig.set(sd::PAD_CTL, 0x80, 0x80);
+        rig.run(2_000_000);
+        assert!(!rig.host.bus().signal18, "{device:#x}");
+        rig.set(pads::LDO, 7, 2);
+        rig.run(2_000_000);
+        assert_eq!(rig.host.bus().signal18, device == 0x525a, "{device:#x}");
+        rig.set(sd::PAD_CTL, 0x80, 0);
+        rig.low_voltage(true);
+        rig.run(2_000_000);
+        assert_eq!(rig.host.bus().signal18, device != 0x525a, "{device:#x}");
+    }
+}
+
+/// Checks that no card answers while its pads have no supply, or nothing pulls its lines up.
+#[test]
+fn a_card_answers_only_on_pads_that_work() {
+    let mut rig = Rig::warm(RtsxConfig::GENERIC);
+    for works in [true, false, true] {
+        rig.pulls(works);
+        assert_eq!(rig.command(13, 0, R1) == DONE, works);
+        rig.clear_error();
+    }
+    rig.set(pads::GATE, pads::GATE_MASK, 2);
+    assert_eq!(rig.command(13, 0, R1), FAILED);
     rig.assert_clean();
 }
 
@@ -244,9 +279,9 @@ fn supply_comes_softly_and_goes_with_the_card() {
     rig.set(card::PWR_CTL, 3, 0);
     assert_eq!(rig.host.protocol_violations(), 1, "from off to on");
     rig.set(card::PWR_CTL, 3, 3);
-    rig.set(card::PWR_CTL, 3, 1);
+    rig.set(card::PWR_CTL, 3, 2);
     assert!(!rig.host.bus().powered, "no usable supply yet");
-    rig.run(100_000);
+    rig.run(5_000_000);
     rig.set(card::PWR_CTL, 3, 0);
     assert!(rig.host.bus().powered);
     assert_eq!(rig.host.protocol_violations(), 1);

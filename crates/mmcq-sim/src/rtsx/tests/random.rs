@@ -3,7 +3,7 @@
 
 use super::rig::*;
 use crate::memory::{MemoryConfig, ShadowMemory};
-use crate::rtsx::bits::{card, clk, dma, int, sd, window as w};
+use crate::rtsx::bits::{card, clk, dma, int, pads, sd, window as w};
 use crate::rtsx::{Rtsx, RtsxConfig};
 use crate::slot::Controller;
 use crate::world::Device;
@@ -119,6 +119,11 @@ fn fuzz_storms_never_panic_and_time_goes_forward() {
             (clk::SSC_CTL1, 0x80),
             (card::CLK_EN, 4),
             (card::PWR_CTL, 0),
+            (pads::GATE, 6),
+            (pads::PULL1, 0x66),
+            (pads::PULL1 + 1, 0xaa),
+            (pads::PULL1 + 2, 0xe9),
+            (pads::PULL1 + 3, 0xaa),
         ] {
             host.write(w::HAIMR, 4, w::START | w::WRITE | wr(name, 0xff, value), now);
             now += 200_000;
@@ -220,7 +225,7 @@ fn fuzz_after_any_storm_the_chip_can_be_used_again() {
         rig.set(card::CLK_EN, 4, 0);
         rig.set(sd::BUS_STAT, 0xc0, 0);
         rig.set(sd::CFG3, 1, 1);
-        rig.set(sd::PAD_CTL, 0x80, 0);
+        rig.low_voltage(false);
         rig.set(card::PWR_CTL, 3, 3);
         rig.power_up();
         rig.set(sd::CFG1, 0xff, 1);

@@ -4,7 +4,7 @@
 use crate::card::Card;
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::ShadowMemory;
-use crate::rtsx::bits::{card, clk, dma, int, sd, window as w};
+use crate::rtsx::bits::{card, clk, dma, int, pads, phy, sd, window as w};
 use crate::rtsx::{Rtsx, RtsxConfig};
 pub use crate::sdhci::tests::rig::{CID, Mapped, TestCard, pattern};
 use crate::slot::Controller;
@@ -86,11 +86,11 @@ impl Rig {
     pub fn warm(config: RtsxConfig) -> Self {
         let mut rig = Self::cold(config);
         rig.power_up();
-        rig.set(sd::PAD_CTL, 0x80, 0x80);
+        rig.low_voltage(true);
         rig.run(2_000_000);
         rig.set(sd::CFG1, 0xff, sd::MODE_SD30 | 1);
         rig.clock(206, 0x10);
-        rig.phase(clk::VPTX, 26);
+        rig.phase(clk::VPTX, 1);
         rig.phase(clk::VPRX, 12);
         assert_eq!((rig.host.bus().clock_hz, rig.host.bus().sample_error), (208_000_000, 0));
         rig.assert_clean();
@@ -105,13 +105,37 @@ impl Rig {
         self.set(sd::CFG1, 0xff, 0x80);
         self.clock(118, 0x30);
         self.set(card::CLK_EN, 4, 4);
-        self.set(card::PWR_CTL, 3, 1);
-        self.run(150_000);
+        self.pulls(true);
+        self.set(card::PWR_CTL, 3, 2);
+        self.run(5_000_000);
         self.set(card::PWR_CTL, 3, 0);
+        self.set(pads::GATE, pads::GATE_MASK, pads::GATE_MASK);
         self.set(card::OE, 4, 4);
         self.set(sd::BUS_STAT, sd::TOGGLE, sd::TOGGLE);
         self.run(2_000_000);
         self.set(sd::BUS_STAT, sd::TOGGLE, 0);
+    }
+
+    /// Pulls CMD and DAT of an RTS5249 up or down.
+    pub fn pulls(&mut self, up: bool) {
+        let values = if up { [0x66, 0xaa, 0xe9, 0xaa] } else { [0x66, 0x55, 0xd5, 0x55] };
+        for (at, value) in (pads::PULL1..).zip(values) {
+            self.set(at, 0xff, value);
+        }
+    }
+
+    /// Sets the voltage and the drive strength of an RTS5249's pads.
+    pub fn low_voltage(&mut self, low: bool) {
+        for (address, value) in [(0x11, 0x3c02u16), (0x08, if low { 0x4ca4 } else { 0x4fe4 })] {
+            let [first, second] = value.to_le_bytes();
+            self.set(phy::DATA, 0xff, first);
+            self.set(phy::DATA + 1, 0xff, second);
+            self.set(phy::ADDRESS, 0xff, address);
+            self.set(phy::CTL, 0xff, phy::START | phy::WRITE);
+        }
+        for at in pads::DRIVE {
+            self.set(at, 0xff, if low { 0xb3 } else { 0x96 });
+        }
     }
 
     pub fn clock(&mut self, n: u8, divider: u8) {

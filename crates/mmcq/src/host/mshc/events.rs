@@ -10,9 +10,12 @@ use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response, State};
 use crate::spec::timing::{TUNING_64, TUNING_128};
 
-/// Largest number of words that one call transfers. The FIFO raises another interrupt for the
-/// remaining words.
+/// Largest number of words that one call transfers before the data have ended. The FIFO raises
+/// another interrupt for the remaining words.
 const WORDS_MAX: u32 = 256;
+/// Largest number of words that a FIFO holds. After the end of the data, the controller raises no
+/// interrupt for the words in the FIFO.
+const FIFO_WORDS_MAX: u32 = 4096;
 /// The R1 of a card that accepted a data command without errors: state `tran`, ready for data.
 const TAKEN: u32 = 4 << 9 | R1::READY_FOR_DATA;
 
@@ -70,11 +73,16 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             return Some(Err(fault));
         }
         if let Work::Cpu(direction) = active.work {
+            let ended = active.seen & INT_DATA;
             if self.move_words(active, direction, segments) {
                 // QEMU's SMHC reports the end of the data with the last word.
                 self.look(active);
                 if let Some(fault) = self.fault(active) {
                     return Some(Err(fault));
+                }
+                if active.seen & INT_DATA != ended {
+                    // Words may have arrived between the last one and the end.
+                    self.move_words(active, direction, segments);
                 }
             }
             if active.seen & INT_DATA != 0 && active.left_bytes != 0 && self.is_stuck(direction) {
@@ -250,7 +258,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         if direction == Direction::Write && active.seen & INT_COMMAND == 0 {
             return false;
         }
-        for _ in 0..WORDS_MAX {
+        let most = if active.seen & INT_DATA == 0 { WORDS_MAX } else { FIFO_WORDS_MAX };
+        for _ in 0..most {
             if active.left_bytes == 0 || self.is_stuck(direction) {
                 break;
             }

@@ -1,7 +1,7 @@
-//! Operations on the bus as scripts of register accesses that never block: supply, clock, width,
-//! timing, voltage, tuning, reset.
+//! Operations on the bus as scripts of register accesses that never block: clock, width, timing,
+//! tuning, reset. `chip.rs` has the parts for supply and voltage.
 
-use super::port::write_word;
+use super::port::{read_word, write_word};
 use super::regs::*;
 use super::tuning::Sweep;
 use super::{Condition, Rtsx, RtsxConfig};
@@ -16,9 +16,6 @@ const PLL_MHZ: core::ops::RangeInclusive<u32> = 82..=210;
 const HZ_IN_MHZ: u64 = 1_000_000;
 /// Time until a new setting of the PLL is stable, in nanoseconds.
 const PLL_NS: u32 = 130_000;
-/// Duration of the supply's soft start, which limits the inrush current of the card, in
-/// nanoseconds.
-const SOFT_START_NS: u32 = 150_000;
 /// Time until the pads' supply has reached another voltage, in nanoseconds [SD 4.2.4.2].
 const VOLTAGE_NS: u32 = 5_000_000;
 /// Longest time of one register access, in nanoseconds.
@@ -29,7 +26,7 @@ const ACCESS_POLL_NS: u64 = 10_000;
 const LOOKS: u32 = 8;
 /// Largest number of script steps that one call executes.
 const ACTS_PER_CALL: usize = 16;
-/// Largest number of steps in a script; the reset of the whole chip is the longest.
+/// Largest number of steps in a script; the power-on of an RTS5249 is the longest.
 const ACTS: usize = 32;
 
 /// A step of a script.
@@ -37,13 +34,20 @@ const ACTS: usize = 32;
 enum Act {
     /// Writes a register; the value is the word for [`HAIMR`].
     Write(u32),
+    /// Reads a register, and writes it with the bits under the mask changed. The value is the word
+    /// for [`HAIMR`] of a write of these bits alone.
+    Merge(u32),
+    /// Fails the operation unless these bits of a register are 0.
+    ExpectClear(u16, u8),
+    /// Inverts these bits of the value of the next write if the chip has version C.
+    OnVersionC(u8),
     /// Waits for this time in nanoseconds.
     Pause(u32),
 }
 
 /// The steps of a bus operation, in order.
 #[derive(Clone, Copy, Debug)]
-struct Script {
+pub(super) struct Script {
     acts: [Act; ACTS],
     used: usize,
     next: usize,
@@ -62,12 +66,32 @@ impl Script {
         }
     }
 
-    fn write(&mut self, register: u16, mask: u8, value: u8) {
+    pub(super) fn write(&mut self, register: u16, mask: u8, value: u8) {
         self.push(Act::Write(write_word(register, mask, value)));
     }
 
-    fn pause(&mut self, ns: u32) {
+    /// Like [`write`](Self::write), for a register that cannot be written under a mask.
+    pub(super) fn merge(&mut self, register: u16, mask: u8, value: u8) {
+        self.push(Act::Merge(write_word(register, mask, value)));
+    }
+
+    pub(super) fn expect_clear(&mut self, register: u16, bits: u8) {
+        self.push(Act::ExpectClear(register, bits));
+    }
+
+    pub(super) fn on_version_c(&mut self, inverted: u8) {
+        self.push(Act::OnVersionC(inverted));
+    }
+
+    pub(super) fn pause(&mut self, ns: u32) {
         self.push(Act::Pause(ns));
+    }
+
+    /// Inverts these bits of the value of the next step, a write.
+    fn invert_next(&mut self, bits: u8) {
+        if let Some(Act::Write(word)) = self.acts.get_mut(self.next) {
+            *word ^= u32::from(bits);
+        }
     }
 
     fn take(&mut self) -> Option<Act> {
@@ -75,6 +99,11 @@ impl Script {
         self.next += 1;
         Some(act)
     }
+}
+
+/// Returns the mask in the word of a write.
+const fn mask_of(word: u32) -> u8 {
+    (word >> 8) as u8
 }
 
 /// The bus settings, and the progress of the operation on the bus.
@@ -86,12 +115,14 @@ pub(super) struct Bus {
     mode: u8,
     /// Bus width bits of SD_CFG1.
     width: u8,
-    pads: u8,
+    /// Whether the pads have 1.8 V.
+    low_voltage: bool,
     /// Whether the operation in progress lets the SD clock run between transfers.
     starts_clock: bool,
     /// Requested SD clock in hertz, 0 while the clock is stopped.
     clock_hz: u32,
-    send_phase: u8,
+    /// Phases of sending and sampling before tuning.
+    phases: (u8, u8),
     sample_phase: u8,
 }
 
@@ -102,8 +133,8 @@ enum Wait {
     Nothing,
     /// An earlier register access has ended.
     Free { deadline_ns: u64 },
-    /// The write of this word has ended.
-    Write { word: u32, deadline_ns: u64 },
+    /// The register access of this step has ended.
+    Access { act: Act, deadline_ns: u64 },
     /// The next call, from which on this time in nanoseconds has to pass. The time of the call that
     /// wrote the registers may be older than the writes: other work may have come between.
     Rest(u32),
@@ -113,16 +144,17 @@ enum Wait {
 
 impl Bus {
     pub(super) fn new(config: &RtsxConfig) -> Self {
+        let phases = config.phases(Timing::Legacy);
         Bus {
             script: Script::new(),
             wait: Wait::Nothing,
             mode: CFG1_SD20,
             width: 0,
-            pads: 0,
+            low_voltage: false,
             starts_clock: false,
             clock_hz: 0,
-            send_phase: config.send_phase & PHASE_MASK,
-            sample_phase: config.sample_phase & PHASE_MASK,
+            phases,
+            sample_phase: phases.1,
         }
     }
 
@@ -134,7 +166,7 @@ impl Bus {
     /// Returns whether the mode is a UHS-I mode. UHS-I modes have 1.8 V on the signal lines, other
     /// modes have 3.3 V [SD 4.2.4].
     pub(super) fn is_uhs(&self) -> bool {
-        self.pads == PAD_1V8
+        self.low_voltage
     }
 
     /// Sets the sampling phase that tuning has found.
@@ -148,7 +180,6 @@ impl Bus {
         self.script.write(CARD_SELECT, SELECT_MASK, SELECT_SD);
         self.script.write(SD_CFG1, CFG1_DIVIDER | CFG1_MODE | CFG1_WIDTH, self.mode | self.width);
         self.script.write(SD_CFG3, CFG3_RESPONSE_TIMEOUT, CFG3_RESPONSE_TIMEOUT);
-        self.script.write(SD_PAD_CTL, PAD_1V8, self.pads);
     }
 
     /// Sets the requested clock and starts it; returns false if the clock cannot be that slow.
@@ -188,7 +219,7 @@ impl Bus {
 
     fn write_phases(&mut self) {
         let script = &mut self.script;
-        for (register, phase) in [(PHASE_SEND, self.send_phase), (PHASE_SAMPLE, self.sample_phase)] {
+        for (register, phase) in [(PHASE_SEND, self.phases.0), (PHASE_SAMPLE, self.sample_phase)] {
             script.write(register, PHASE_NOT_RESET | PHASE_MASK, phase);
             script.write(register, PHASE_NOT_RESET | PHASE_MASK, phase | PHASE_NOT_RESET);
         }
@@ -252,7 +283,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             self.bus.wait = Wait::Until(now_ns.saturating_add(ns.into()));
         }
         for _ in 0..ACTS_PER_CALL {
-            let (written, deadline_ns) = match self.bus.wait {
+            let (act, deadline_ns) = match self.bus.wait {
                 Wait::Nothing => return Step::Done,
                 Wait::Rest(_) => return Step::Wait(now_ns),
                 Wait::Until(until_ns) if now_ns < until_ns => return Step::Wait(until_ns),
@@ -261,16 +292,27 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
                     continue;
                 }
                 Wait::Free { deadline_ns } => (None, deadline_ns),
-                Wait::Write { word, deadline_ns } => (Some(word), deadline_ns),
+                Wait::Access { act, deadline_ns } => (Some(act), deadline_ns),
             };
-            match (self.port.look(LOOKS), written) {
+            match (self.port.look(LOOKS), act) {
                 (None, _) if now_ns < deadline_ns => {
                     return Step::Wait(now_ns.saturating_add(ACCESS_POLL_NS).min(deadline_ns));
                 }
                 // The chip returns the written byte. A different byte means that the write was
                 // lost.
-                (Some(Ok(byte)), Some(word)) if (byte ^ word as u8) & (word >> 8) as u8 != 0 => {}
-                (Some(Ok(_)), _) => {
+                (Some(Ok(byte)), Some(Act::Write(word))) if (byte ^ word as u8) & mask_of(word) != 0 => {}
+                (Some(Ok(byte)), Some(Act::ExpectClear(_, bits))) if byte & bits != 0 => {}
+                (Some(Ok(byte)), Some(Act::Merge(word))) => {
+                    let merged = byte & !mask_of(word) | word as u8;
+                    self.access(Act::Write(write_word((word >> 16) as u16, 0xff, merged)), now_ns);
+                    continue;
+                }
+                (Some(Ok(byte)), act) => {
+                    if let Some(Act::OnVersionC(bits)) = act
+                        && byte & VERSION_MASK == VERSION_C
+                    {
+                        self.bus.script.invert_next(bits);
+                    }
                     self.next_act(op, now_ns);
                     continue;
                 }
@@ -283,17 +325,25 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 
     fn next_act(&mut self, op: BusOp, now_ns: u64) {
-        self.bus.wait = match self.bus.script.take() {
-            Some(Act::Write(word)) => {
-                self.port.begin(word);
-                Wait::Write { word, deadline_ns: now_ns.saturating_add(ACCESS_NS) }
-            }
-            Some(Act::Pause(ns)) => Wait::Rest(ns),
+        match self.bus.script.take() {
+            Some(Act::Pause(ns)) => self.bus.wait = Wait::Rest(ns),
+            Some(act) => self.access(act, now_ns),
             None => {
                 self.end(op);
-                Wait::Nothing
+                self.bus.wait = Wait::Nothing;
             }
-        };
+        }
+    }
+
+    /// Starts the register access of a step.
+    fn access(&mut self, act: Act, now_ns: u64) {
+        self.port.begin(match act {
+            Act::Write(word) => word,
+            Act::Merge(word) => read_word((word >> 16) as u16),
+            Act::ExpectClear(register, _) => read_word(register),
+            Act::OnVersionC(_) | Act::Pause(_) => read_word(VERSION),
+        });
+        self.bus.wait = Wait::Access { act, deadline_ns: now_ns.saturating_add(ACCESS_NS) };
     }
 
     /// Makes the script of an operation; returns false if the operation is not supported.
@@ -330,12 +380,10 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
                 if on && !self.caps.signal18 {
                     return false;
                 }
-                let pads = if on { PAD_1V8 } else { 0 };
-                self.bus.script.write(SD_PAD_CTL, PAD_1V8, pads);
-                if pads != self.bus.pads {
+                self.config.chip.script_voltage(&mut self.bus.script, on);
+                if core::mem::replace(&mut self.bus.low_voltage, on) != on {
                     self.bus.script.pause(VOLTAGE_NS);
                 }
-                self.bus.pads = pads;
             }
             BusOp::TuneStart => {
                 self.sweep = Sweep::new();
@@ -344,7 +392,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             BusOp::TuneAbort => {
                 self.halt();
                 self.sweep = Sweep::new();
-                self.bus.sample_phase = self.config.sample_phase & PHASE_MASK;
+                self.bus.sample_phase = self.bus.phases.1;
                 self.bus.stop();
                 self.bus.set_phases();
             }
@@ -396,13 +444,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         bus.script.write(CLOCK_ENABLE, CLOCK_SD, 0);
         bus.script.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE | BUS_CLOCK_STOP, BUS_CLOCK_STOP);
         bus.select();
+        self.config.chip.script_supply(&mut bus.script, on);
         if on {
-            bus.script.write(POWER_CTL, POWER_MASK, POWER_PARTIAL);
-            bus.script.pause(SOFT_START_NS);
-            bus.script.write(POWER_CTL, POWER_MASK, POWER_ON);
             bus.script.write(CARD_OE, OE_SD, OE_SD);
-        } else {
-            bus.script.write(POWER_CTL, POWER_MASK, POWER_OFF);
         }
     }
 
@@ -415,6 +459,11 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             Timing::Ddr50 => CFG1_DDR,
             _ => CFG1_SD20,
         };
+        let phases = self.config.phases(timing);
+        if mode == CFG1_SD30 && phases != self.bus.phases {
+            self.bus.phases = phases;
+            self.bus.sample_phase = phases.1;
+        }
         let before = core::mem::replace(&mut self.bus.mode, mode);
         self.bus.script.write(SD_CFG1, CFG1_MODE, mode);
         // The clock must be set again if the mode now halves it, or no longer does.

@@ -76,11 +76,11 @@ pub struct RtsxConfig {
     /// Whether the card is soldered, so that its presence is never checked.
     pub fixed: bool,
     /// Phase of the clock that drives CMD and DAT in SDR50 and SDR104, 0 to 31; depends on the
-    /// board.
-    pub send_phase: u8,
+    /// board. `None`: the phase that is usual for the chip and the timing.
+    pub send_phase: Option<u8>,
     /// Phase of the clock that samples CMD and DAT in SDR50 and SDR104 before (or without) tuning,
-    /// 0 to 31.
-    pub sample_phase: u8,
+    /// 0 to 31. `None`: the phase that is usual for the chip and the timing.
+    pub sample_phase: Option<u8>,
 }
 
 setters!(RtsxConfig {
@@ -92,8 +92,8 @@ setters!(RtsxConfig {
     width: Width,
     signal18: bool,
     fixed: bool,
-    send_phase: u8,
-    sample_phase: u8,
+    send_phase: Option<u8>,
+    sample_phase: Option<u8>,
 });
 
 impl RtsxConfig {
@@ -108,8 +108,8 @@ impl RtsxConfig {
             width: Width::W4,
             signal18: true,
             fixed: false,
-            send_phase: 26,
-            sample_phase: 12,
+            send_phase: None,
+            sample_phase: None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
 // Read first: `regs.rs` (the registers), `list.rs` (what the chip reads from memory), then
-// `phase.rs` (how a phase starts), `events.rs` (how a phase ends), `bus.rs` (supply, clock, timing,
-// reset) and `tuning.rs`.
+// `phase.rs` (how a phase starts), `events.rs` (how a phase ends), `bus.rs` (clock, timing, reset),
+// `chip.rs` (supply, voltage) and `tuning.rs`.
 //!
 //! A phase is one list of register operations, plus a scatter/gather table for data. A mapping may
 //! consist of several pieces ([`Dma::piece`]); each has an entry of the table. Only a write
@@ -34,6 +34,7 @@
 //! ready.
 
 mod bus;
+mod chip;
 mod config;
 mod events;
 mod list;

@@ -17,6 +17,11 @@ pub(super) const fn write_word(register: u16, mask: u8, value: u8) -> u32 {
     HAIMR_BUSY | HAIMR_WRITE | (register as u32 & 0x3fff) << 16 | (mask as u32) << 8 | (value & mask) as u32
 }
 
+/// Returns the HAIMR word that starts a read.
+pub(super) const fn read_word(register: u16) -> u32 {
+    HAIMR_BUSY | (register as u32 & 0x3fff) << 16
+}
+
 impl<R: Regs> Port<R> {
     /// Starts an access by writing HAIMR.
     pub(super) fn begin(&self, word: u32) {
@@ -40,7 +45,7 @@ impl<R: Regs> Port<R> {
 
     /// Reads an 8-bit register of the chip.
     pub(super) fn fetch(&self, register: u16) -> Result<u8, Cause> {
-        self.begin(HAIMR_BUSY | (u32::from(register) & 0x3fff) << 16);
+        self.begin(read_word(register));
         self.look(POLLS).unwrap_or(Err(Cause::Other))
     }
 }

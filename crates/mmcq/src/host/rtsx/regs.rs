@@ -99,6 +99,8 @@ pub const POWER_MASK: u8 = 3;
 pub const POWER_ON: u8 = 0;
 /// [`POWER_CTL`]: the supply is on with limited current (soft start).
 pub const POWER_PARTIAL: u8 = 1;
+/// [`POWER_CTL`]: like [`POWER_PARTIAL`], on the chips from RTS5249 on.
+pub const POWER_PARTIAL_VCC: u8 = 2;
 /// [`POWER_CTL`]: the supply is off.
 pub const POWER_OFF: u8 = 3;
 /// Card share mode: which kind of card uses the shared pins.
@@ -117,6 +119,21 @@ pub const STOP_SD_CLEAR: u8 = 1 << 6;
 pub const CARD_OE: u16 = 0xfd55;
 /// [`CARD_OE`]: drives the SD outputs.
 pub const OE_SD: u8 = 1 << 2;
+/// Drive strength of the pad of the clock.
+pub const DRIVE_CLOCK: u16 = 0xfd5a;
+/// Drive strength of the pad of CMD; on RTS5209 and RTS5229 of all pads, in 2:0.
+pub const DRIVE_CMD: u16 = 0xfd5e;
+/// Drive strength of the pads of DAT.
+pub const DRIVE_DAT: u16 = 0xfd5f;
+/// Pull-ups and pull-downs of the pads, in four registers with four fields of two bits each: 1
+/// pulls down, 2 pulls up.
+pub const PULL_1: u16 = 0xfd60;
+/// See [`PULL_1`].
+pub const PULL_2: u16 = 0xfd61;
+/// See [`PULL_1`]; with the field of CMD.
+pub const PULL_3: u16 = 0xfd62;
+/// See [`PULL_1`].
+pub const PULL_4: u16 = 0xfd63;
 /// Card data source: which buffer holds the data of a transfer.
 pub const DATA_SOURCE: u16 = 0xfd5b;
 /// [`DATA_SOURCE`]: the ring buffer between the card and DMA.
@@ -133,6 +150,51 @@ pub const SELECT_SD: u8 = 2;
 pub const CLOCK_ENABLE: u16 = 0xfd69;
 /// [`CLOCK_ENABLE`]: the SD circuit has a clock.
 pub const CLOCK_SD: u8 = 1 << 2;
+
+// --- Registers with 8 bits: supply of the pads, link ---
+
+/// Control of an access to a register of the PCI Express link (PHY), which has 16 bits.
+pub const LINK_CTL: u16 = 0xfe3c;
+/// [`LINK_CTL`]: starts the access; reads 1 until it has ended.
+pub const LINK_START: u8 = 1 << 7;
+/// [`LINK_CTL`]: the access is a write.
+pub const LINK_WRITE: u8 = 1 << 0;
+/// Data of the access, in two registers, the lower byte first.
+pub const LINK_DATA: u16 = 0xfe3d;
+/// Address of the access.
+pub const LINK_ADDRESS: u16 = 0xfe3f;
+/// Register of the link with the voltage of the pads.
+pub const LINK_VOLTAGE: u8 = 0x08;
+/// [`LINK_VOLTAGE`]: mask of the voltage; all ones are 3.3 V.
+pub const LINK_VOLTAGE_MASK: u16 = 0x03c0;
+/// Register of the link that some chips need written before a change to 1.8 V (PHY_BACR).
+pub const LINK_BASE: u8 = 0x11;
+/// Gate of the pads' supply (LDO3318).
+pub const POWER_GATE: u16 = 0xfe75;
+/// [`POWER_GATE`]: mask of the gate's state.
+pub const GATE_MASK: u8 = 3 << 1;
+/// [`POWER_GATE`]: the pads have no supply.
+pub const GATE_OFF: u8 = 0;
+/// [`POWER_GATE`]: the pads have supply with limited current.
+pub const GATE_PARTIAL: u8 = 1 << 1;
+/// [`POWER_GATE`]: the pads have supply.
+pub const GATE_ON: u8 = 3 << 1;
+/// Version of the chip, in 3:0.
+pub const VERSION: u16 = 0xfe90;
+/// [`VERSION`]: mask of the version.
+pub const VERSION_MASK: u8 = 0xf;
+/// [`VERSION`]: version C.
+pub const VERSION_C: u8 = 2;
+/// RTS525A: voltage of the pads' supply.
+pub const LDO_PADS: u16 = 0xff71;
+/// RTS525A: voltage of the card's supply.
+pub const LDO_VCC: u16 = 0xff73;
+/// [`LDO_PADS`], [`LDO_VCC`]: mask of the voltage.
+pub const LDO_MASK: u8 = 7;
+/// [`LDO_PADS`], [`LDO_VCC`]: 3.3 V.
+pub const LDO_3V3: u8 = 7;
+/// [`LDO_PADS`]: 1.8 V.
+pub const LDO_PADS_1V8: u8 = 2;
 
 // --- Registers with 8 bits: SD ---
 
@@ -205,7 +267,7 @@ pub const BUS_CLOCK_STOP: u8 = 1 << 6;
 /// [`SD_BUS_STAT`]: levels of DAT3 to DAT0.
 pub const BUS_DAT: u8 = 0xf << 1;
 
-/// SD pad control: voltage of the pads.
+/// SD pad control: voltage of the pads on an RTS525A.
 pub const SD_PAD_CTL: u16 = 0xfda6;
 /// [`SD_PAD_CTL`]: the pads use 1.8 V.
 pub const PAD_1V8: u8 = 1 << 7;

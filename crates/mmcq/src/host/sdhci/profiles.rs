@@ -52,31 +52,35 @@ pub const ZYNQMP: NeedsClock = NeedsClock(SdhciConfig::new());
 /// Not tested on hardware or on a machine's model.
 pub const VERSAL: NeedsClock = ZYNQMP;
 
-/// Raspberry Pi 0 to 3, and the Wi-Fi interface of later ones: Arasan without DMA and without a
-/// capabilities register.
+/// Raspberry Pi 0 to 3, and the Wi-Fi interface of later ones: Arasan without DMA, and without
+/// capabilities, card detection and Power Control. The presence of the card is never checked
+/// ([`fixed`](SdhciConfig::fixed)), and the board supplies it.
 ///
 /// The chip needs four SD clocks between two register writes. The driver cannot wait, so the
 /// board's [`Regs`](crate::host::Regs) must wait after each `write32`. PHY: nothing to do.
 ///
-/// Judged by QEMU's raspi3b, which asks for no such wait.
+/// Judged by QEMU's raspi3b, which asks for no such wait, and has card detection.
 pub const BCM2835_EMMC: NeedsClock = NeedsClock(
     quirks(
         Quirks::ACCESS_32BIT
             .with(Quirks::NO_AUTO_CMD23)
             .with(Quirks::TIMEOUT_USES_SD_CLOCK)
-            .with(Quirks::NO_HISPD_BIT),
+            .with(Quirks::NO_HISPD_BIT)
+            .with(Quirks::EXTERNAL_POWER),
     )
     .transfer(TransferMode::Pio)
+    .fixed(true)
     // Capabilities: 3.3 V, high speed, blocks of 1024 bytes.
     .capabilities(Some((CAP_3V3 | CAP_HIGH_SPEED | 1 << 16) as u64)),
 );
 
-/// Raspberry Pi 4, EMMC2. The controller has no card-detect line: a board with a slot sets
-/// [`fixed`](SdhciConfig::fixed). PHY: switches the supply of the signal lines by the firmware's
-/// GPIO expander (`signalling`).
+/// Raspberry Pi 4, EMMC2. The controller has no card-detect line, so the presence of the card is
+/// never checked ([`fixed`](SdhciConfig::fixed)). PHY: switches the supply of the card and of the
+/// signal lines by the firmware's GPIO expander (`supply`, `signalling`).
 ///
 /// Not tested on hardware or on a machine's model.
-pub const BCM2711_EMMC2: NeedsClock = NeedsClock(quirks(Quirks::ACCESS_32BIT).fixed(true));
+pub const BCM2711_EMMC2: NeedsClock =
+    NeedsClock(quirks(Quirks::ACCESS_32BIT.with(Quirks::EXTERNAL_POWER)).fixed(true));
 
 /// Raspberry Pi 5. PHY: switches the supply of the signal lines (`signalling`), and sets pins in
 /// the register block next to the controller.
@@ -131,7 +135,9 @@ pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
 pub const PCI: SdhciConfig = SdhciConfig::new();
 
 /// NXP's uSDHC, used through [`Usdhc`](super::Usdhc): i.MX 6UL, 6ULL, 8, RT. The base clock is the
-/// root clock of the chip's clock controller. PHY: sets the pads for each timing (`pins`).
+/// root clock of the chip's clock controller. A board whose card-detect line is not at the
+/// controller's CD_B pin sets [`fixed`](SdhciConfig::fixed). PHY: sets the pads for each timing
+/// (`pins`).
 ///
 /// Judged by QEMU's mcimx6ul-evk.
 pub const USDHC: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS));

@@ -281,8 +281,11 @@ impl<R: Regs> Usdhc<R> {
     }
 
     fn set_clock(&self, word: u32) {
-        let (clock, reset) = (word as u16, (word >> 24) as u8 & 7);
-        if clock & CLOCK_CARD == 0 && self.clock.get() & CLOCK_CARD != 0 {
+        let reset = (word >> 24) as u8 & 7;
+        let clock = if reset & RESET_ALL != 0 { 0 } else { word as u16 };
+        if clock & CLOCK_CARD == 0 {
+            // The dividers must not change while the SD clock is forced on, and the reset of the
+            // controller leaves VEND_SPEC unchanged, as does a boot loader.
             self.set_vendor(VENDOR_CLOCK_ON, false);
         }
         let timeout = word >> 16 & 0xf;
@@ -296,7 +299,6 @@ impl<R: Regs> Usdhc<R> {
             // The reset of the controller leaves MIX_CTRL unchanged, so the driver writes it.
             self.mix.set(MIX_ONES);
             self.regs.write32(MIX_CONTROL, MIX_ONES);
-            self.clock.set(0);
             self.power.set(0);
             self.high_speed.set(0);
             self.watermark.set(0);

@@ -364,6 +364,11 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         let fast = matches!(timing, Timing::Sdr104 | Timing::Hs200 | Timing::Sdr50);
         let keep = if fast { CLOCK_DDR | CLOCK_FAST } else { CLOCK_DDR | CLOCK_FAST | CLOCK_FEEDBACK };
         self.bus.lines = self.bus.lines & !keep | bits;
+        if bits & CLOCK_DDR != 0 && self.bus.divider == 0 {
+            // With DDR the card's clock is at most half of the kernel clock.
+            self.bus.divider = 1;
+            self.bus.clock_hz /= 2;
+        }
         self.write_clock();
         true
     }

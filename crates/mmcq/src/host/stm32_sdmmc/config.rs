@@ -3,6 +3,7 @@
 use super::regs::*;
 use super::table::GRAIN_BYTES;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
+use crate::spec::timing::{emmc, sd};
 use core::fmt;
 
 /// Card clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
@@ -21,7 +22,8 @@ pub struct Stm32SdmmcConfig {
     /// Whether the board supports high-speed timing, up to 50 MHz.
     pub high_speed: bool,
     /// Whether the board can switch the signal lines to 1.8 V, by a level shifter or the supply of
-    /// the pads. The voltage of 1.8 V allows SDR12, SDR25, DDR50 and DDR52; with a delay block
+    /// the pads. The voltage of 1.8 V allows SDR12, SDR25, DDR50 and DDR52, the last two with a
+    /// kernel clock faster than the card's; with a delay block
     /// ([`Stm32Board::taps`](super::Stm32Board::taps)) also the other UHS-I timings and HS200.
     /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches
     /// the voltage.
@@ -113,15 +115,19 @@ impl Stm32SdmmcConfig {
         let (max_segments, max_bytes) =
             if pieces == 1 { (1, most) } else { (half, (u32::from(half) * piece).min(most)) };
         let bit = Caps::timing_bit;
+        // With DDR the card's clock is at most half of the kernel clock. Where the card can have the
+        // kernel clock without DDR, DDR transfers no more.
+        let ddr = |timing, hz: u32| if self.kernel_hz > hz.min(fastest) { bit(timing) } else { 0 };
         let mut timings = bit(Timing::Legacy);
         if self.high_speed {
             timings |= bit(Timing::HighSpeed);
         }
         if self.signal18 {
-            timings |= bit(Timing::Sdr12) | bit(Timing::Sdr25) | bit(Timing::Ddr50);
+            timings |= bit(Timing::Sdr12) | bit(Timing::Sdr25);
+            timings |= ddr(Timing::Ddr50, sd::max_hz(Timing::Ddr50));
         }
         if self.signal18 || self.signal18_fixed {
-            timings |= bit(Timing::Ddr52);
+            timings |= ddr(Timing::Ddr52, emmc::max_hz(Timing::Ddr52));
         }
         // Above 50 MHz the receive clock comes from the delay block, so it needs tuning.
         if tuned && self.signal18 {

@@ -192,6 +192,30 @@ fn the_cpu_moves_odd_lengths<L: MshcLayout>() {
     assert!(host.ack(&[segment]).phase.unwrap().is_ok());
 }
 
+/// Tests words for which no interrupt comes, because the data have ended and the words do not reach
+/// the threshold: those beyond one call's limit, and those that arrive with the end.
+fn the_cpu_leaves_no_words_behind<L: MshcLayout>() {
+    let mut host = ready::<L>();
+    let data = Data { direction: Direction::Read, block_size: 2047, blocks: 1 };
+    let phase = Phase { data: Some(data), ..Phase::of(Command::new(53, 0, Resp::R5)) };
+    let mut memory = [0u8; 2047];
+    let segment = mapped(&mut host, &mut memory, Direction::Read);
+    for (first, seen, calls) in [(512, INT_DATA, 1), (500, INT_RX, 2)] {
+        host.start(&phase, &[segment], 0).unwrap();
+        host.regs.fifo.borrow_mut().extend(0..first);
+        host.regs.late.borrow_mut().extend(first..512);
+        raise(&host, INT_COMMAND);
+        for _ in 1..calls {
+            raise(&host, seen);
+            assert!(host.ack(&[segment]).phase.is_none());
+        }
+        raise(&host, seen);
+        assert!(host.ack(&[segment]).phase.unwrap().is_ok(), "{first} words first");
+        assert!(memory.chunks_exact(4).zip(0u32..).all(|(word, at)| word == at.to_le_bytes()));
+        memory.fill(0);
+    }
+}
+
 fn faults_say_what_and_where<L: MshcLayout>() {
     let command = |cause| (cause, Stage::Command, false);
     let data = |cause| (cause, Stage::Data, true);
@@ -298,6 +322,7 @@ in_both_layouts!(
     a_write_needs_no_word_of_the_dma,
     a_change_of_nothing_tells_of_the_end_of_busy,
     the_cpu_moves_odd_lengths,
+    the_cpu_leaves_no_words_behind,
     faults_say_what_and_where,
     all_ones_end_a_phase_as_gone,
     what_cannot_be_moved_is_refused,

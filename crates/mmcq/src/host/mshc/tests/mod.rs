@@ -29,6 +29,9 @@ struct Fake {
     raw: Cell<u32>,
     dma: Cell<u32>,
     fifo: RefCell<VecDeque<u32>>,
+    /// Words that arrive, with the end of the data, when the FIFO is empty and the driver reads the
+    /// raw status.
+    late: RefCell<VecDeque<u32>>,
     /// Bits that a reset never clears.
     stuck_reset: Cell<u32>,
     stuck_clock: Cell<bool>,
@@ -45,6 +48,7 @@ impl Fake {
             raw: Cell::new(0),
             dma: Cell::new(0),
             fifo: RefCell::default(),
+            late: RefCell::default(),
             stuck_reset: Cell::new(0),
             stuck_clock: Cell::new(false),
             gone: Cell::new(false),
@@ -93,7 +97,13 @@ impl Regs for &Fake {
             return u32::MAX;
         }
         match offset {
-            _ if offset == self.at.raw => self.raw.get(),
+            _ if offset == self.at.raw => {
+                if self.fifo.borrow().is_empty() && !self.late.borrow().is_empty() {
+                    self.fifo.borrow_mut().append(&mut self.late.borrow_mut());
+                    self.raw.set(self.raw.get() | INT_DATA);
+                }
+                self.raw.get()
+            }
             _ if offset == self.at.dma_status => self.dma.get(),
             _ if offset == self.at.status => {
                 let empty = if self.fifo.borrow().is_empty() { STATUS_EMPTY } else { 0 };

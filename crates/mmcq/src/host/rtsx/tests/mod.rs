@@ -34,6 +34,10 @@ struct Fake {
     pending: Cell<u32>,
     immediate: Cell<u32>,
     inner: RefCell<BTreeMap<u16, u8>>,
+    /// The registers of the link, behind four internal registers.
+    link: RefCell<BTreeMap<u8, u16>>,
+    /// Whether an access to a register of the link never ends.
+    link_hangs: Cell<bool>,
     writes: RefCell<Vec<(u16, u32)>>,
     reads: Cell<u32>,
     /// Number of polls of HAIMR until an access ends.
@@ -56,6 +60,19 @@ impl Fake {
 
     fn get(&self, register: u16) -> u8 {
         self.inner.borrow().get(&register).copied().unwrap_or(0)
+    }
+
+    fn access_link(&self, control: u8) {
+        let address = self.get(0xfe3f);
+        if control & 1 != 0 {
+            let value = u16::from_le_bytes([self.get(0xfe3d), self.get(0xfe3e)]);
+            self.link.borrow_mut().insert(address, value);
+        } else {
+            let [low, high] = self.link.borrow().get(&address).copied().unwrap_or(0).to_le_bytes();
+            self.set(0xfe3d, low);
+            self.set(0xfe3e, high);
+        }
+        self.set(0xfe3c, control & 0x7f);
     }
 
     /// Returns the writes since the last call, in their order.
@@ -120,6 +137,9 @@ impl Regs for Fake {
                 if value & 1 << 30 != 0 && !self.broken.get() {
                     byte = byte & !mask | data & mask;
                     self.set(register, byte);
+                    if register == 0xfe3c && byte & 0x80 != 0 && !self.link_hangs.get() {
+                        self.access_link(byte);
+                    }
                 }
                 self.immediate.set(byte.into());
                 self.left.set(self.slow.get());

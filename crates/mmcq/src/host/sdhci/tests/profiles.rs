@@ -89,3 +89,16 @@ fn a_controller_that_is_no_usdhc_fails_at_its_clock() {
     }
     assert_eq!((step, now_ns), (Step::Failed, 150_000_000));
 }
+
+/// Tests controllers whose status never shows a card, and whose SD Bus Power then stays 0: the
+/// driver finds a card present, switches it on and waits for no insertion.
+#[test]
+fn a_controller_without_card_detection_has_a_card() {
+    for profile in [profiles::BCM2835_EMMC, profiles::BCM2711_EMMC2] {
+        let mut host = ready_with(2, CAPS, profile.clock(100_000_000));
+        host.port.regs.set(PRESENT, 4, host.port.regs.get(PRESENT, 4) & !PRESENT_INSERTED);
+        assert!(host.present() && !host.write_protected());
+        assert_eq!(host.set_bus(BusOp::PowerOn, true, 0), Step::Done);
+        assert_eq!(host.port.regs.get(INT_ENABLE, 4) & (INT_INSERT | INT_REMOVE), 0);
+    }
+}

@@ -52,7 +52,17 @@ impl Chip {
         self.log.borrow_mut().push((at, word));
         match at {
             INT_STATUS => self.set(at, self.get(at) & !word),
-            SYSTEM => self.set(at, word & !(7 << 24)),
+            SYSTEM => {
+                let forced = self.get(VENDOR) & 0x100 != 0;
+                assert!(!forced || (self.get(at) ^ word) & 0xfff0 == 0, "a divider of a running clock");
+                self.set(at, word & !(7 << 24));
+                if word & 1 << 24 != 0 {
+                    // The reset leaves MIX_CTRL and VEND_SPEC as they are.
+                    self.set(SYSTEM, 0x8080_800f);
+                    self.set(0x28, 0x0880_0020);
+                    (INT_ENABLE..=INT_SIGNAL).step_by(4).for_each(|at| self.set(at, 0));
+                }
+            }
             _ => self.set(at, word),
         }
     }
@@ -118,6 +128,24 @@ fn the_clock_stops_and_is_never_faster_than_asked_for() {
     }
     assert_eq!(host.set_bus(BusOp::Clock(0), true, 0), Step::Done);
     assert_eq!(chip.get(VENDOR) & 0x100, 0);
+}
+
+/// Tests that the SD clock is stopped when its dividers change: after a reset of the controller
+/// with the clock running, and after a boot loader that left it running.
+#[test]
+fn a_reset_stops_the_clock_before_its_dividers_change() {
+    let (chip, mut host) = ready_chip(usual());
+    for op in [BusOp::ResetAll, BusOp::Clock(400_000), BusOp::ResetAll] {
+        assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
+        assert_eq!(chip.get(VENDOR) & 0x100, 0x100, "the clock runs again");
+    }
+    assert_eq!(clock_hz(chip), 386_718);
+    let chip: &'static Chip = Box::leak(Box::new(Chip::new()));
+    chip.set(VENDOR, 0x2000_7909);
+    let mut host = made(chip, usual()).unwrap();
+    assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Done);
+    assert_eq!(chip.get(VENDOR) & 0x100, 0);
+    assert_eq!(host.set_bus(BusOp::Clock(400_000), true, 0), Step::Done);
 }
 
 #[test]

@@ -36,6 +36,21 @@ fn clock_lines_and_timing_are_one_register() {
     assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Failed);
 }
 
+/// Tests that DDR is never entered with a divider of 0, which would be the kernel clock itself.
+#[test]
+fn ddr_has_at_most_half_of_the_kernel_clock() {
+    let settings = config().signal18(true).max_clock_hz(KERNEL_HZ);
+    let mut host = driver::<1>(Board::default(), settings);
+    assert_eq!(host.set_bus(BusOp::Width(Width::W4), true, 0), Step::Done);
+    assert_eq!(host.set_bus(BusOp::Clock(KERNEL_HZ), true, 0), Step::Done);
+    assert_eq!(host.regs.get(CLOCK) & CLOCK_DIVIDER_MAX, 0);
+    assert_eq!(host.set_bus(BusOp::Timing(Timing::Ddr52), true, 0), Step::Done);
+    assert_eq!(host.regs.get(CLOCK) & (CLOCK_DDR | CLOCK_DIVIDER_MAX), CLOCK_DDR | 1);
+    assert_eq!(host.bus.clock_hz(), KERNEL_HZ / 2);
+    assert_eq!(host.set_bus(BusOp::Clock(50_000_000), true, 0), Step::Done);
+    assert_eq!(host.bus.clock_hz(), 50_000_000);
+}
+
 #[test]
 fn the_voltage_switch_takes_the_controllers_own_steps() {
     let mut host: Driver<1> = ready_on(Board::default(), config().signal18(true));

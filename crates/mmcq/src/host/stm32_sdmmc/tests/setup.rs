@@ -57,6 +57,27 @@ fn caps_are_what_the_board_has() {
     assert!(no_taps.caps().can(Timing::Ddr50) && no_taps.caps().can(Timing::Ddr52));
 }
 
+/// Tests kernel clocks around the clocks of DDR: if the card can have the kernel clock itself, DDR
+/// with half of it gains nothing.
+#[test]
+fn ddr_is_offered_where_it_gains_something() {
+    let can = |kernel_hz, max_hz| {
+        let config = Stm32SdmmcConfig::new(kernel_hz).signal18(true).max_clock_hz(max_hz);
+        let caps = config.caps(1, false).unwrap();
+        (caps.can(Timing::Ddr50), caps.can(Timing::Ddr52))
+    };
+    for (kernel_hz, max_hz, offered) in [
+        (48_000_000, 208_000_000, (false, false)),
+        (50_000_000, 208_000_000, (false, false)),
+        (51_000_000, 208_000_000, (true, false)),
+        (52_000_000, 208_000_000, (true, false)),
+        (53_000_000, 208_000_000, (true, true)),
+        (48_000_000, 25_000_000, (true, true)),
+    ] {
+        assert_eq!(can(kernel_hz, max_hz), offered, "{kernel_hz} {max_hz}");
+    }
+}
+
 #[test]
 fn memory_is_mapped_that_the_dma_can_use() {
     let mut host = driver::<1>(Board::default(), config().dma_window((0x2400_0000, 0x2407_ffff)));

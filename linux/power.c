@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* power.c: sleep of the machine, and of the controller alone while nobody needs it (runtime power
+ * management).
+ *
+ * In both the library is closed: it flushes, announces to the card that its supply will be switched
+ * off, and switches it off. Afterwards the card is brought up again, and keeps its disk if it is the
+ * same card.
+ *
+ * The controller alone sleeps only with a card, since without one it waits for one, and not with
+ * polled queues. Whoever uses the library outside of the disk's queue keeps the controller awake
+ * meanwhile (mmcq_ko_stay_awake). For the queue itself the block layer does so: it sends no request
+ * to a controller that sleeps. */
+#include <linux/blk-pm.h>
+#include <linux/pm_runtime.h>
+#include "host.h"
+
+/* Time in ms that nobody uses the controller before it sleeps. */
+#define AUTOSUSPEND_MS 2000
+
+/* Allows the controller to sleep, once the user has written "auto" to power/control. */
+void mmcq_ko_allow_sleep(struct host *host)
+{
+	struct device *device = &host->pci->dev;
+
+	pm_runtime_set_autosuspend_delay(device, AUTOSUSPEND_MS);
+	pm_runtime_use_autosuspend(device);
+	pm_runtime_mark_last_busy(device);
+	/* PCI's core keeps it awake until here. */
+	pm_runtime_put_noidle(device);
+}
+
+/* Forbids it again. The controller is awake: PCI's core has woken it. */
+void mmcq_ko_forbid_sleep(struct host *host)
+{
+	pm_runtime_get_noresume(&host->pci->dev);
+	pm_runtime_dont_use_autosuspend(&host->pci->dev);
+}
+
+/* Wakes the controller, and keeps it awake until mmcq_ko_may_sleep. Threads only. */
+void mmcq_ko_stay_awake(struct host *host)
+{
+	pm_runtime_get_sync(&host->pci->dev);
+}
+
+void mmcq_ko_may_sleep(struct host *host)
+{
+	pm_runtime_mark_last_busy(&host->pci->dev);
+	pm_runtime_put_autosuspend(&host->pci->dev);
+}
+
+/* Lets the block layer wake the controller for the requests of a disk that is not added yet. */
+void mmcq_ko_wake_for(struct host *host, struct request_queue *queue)
+{
+	struct device *device = &host->pci->dev;
+	int delay_ms = READ_ONCE(device->power.autosuspend_delay);
+
+	blk_pm_runtime_init(queue, device);
+	/* That has switched autosuspend off. */
+	pm_runtime_set_autosuspend_delay(device, delay_ms);
+}
+
+static int suspend(struct device *device)
+{
+	struct host *host = dev_get_drvdata(device);
+
+	WRITE_ONCE(host->leaving, true);
+	mmcq_ko_cancel_look(host);
+	mmcq_ko_freeze(host);
+	if (mmcq_ko_close(host) == MMCQ_E_CACHE_LOST)
+		atomic_inc(&host->losses);
+	/* An interrupt may have scheduled a look before. */
+	mmcq_ko_cancel_look(host);
+	return 0;
+}
+
+static void open_again(struct host *host)
+{
+	int32_t code;
+
+	WRITE_ONCE(host->silent, false);
+	code = mmcq_ko_open(host);
+	if (code)
+		dev_err(&host->pci->dev, "the controller has not come back: %s\n", mmcq_error_name(code));
+}
+
+static int resume(struct device *device)
+{
+	struct host *host = dev_get_drvdata(device);
+
+	open_again(host);
+	WRITE_ONCE(host->leaving, false);
+	/* Another card, or none, is a matter of the look at the slot, which comes when the machine
+	 * is awake. */
+	mmcq_ko_wake(host);
+	mmcq_ko_look_soon(host);
+	return 0;
+}
+
+#ifdef CONFIG_PM
+/* Nobody changes host->disk meanwhile: the look and the driver's removal keep the controller
+ * awake. A look that is scheduled now waits for the end of this, and wakes the controller. */
+static int runtime_suspend(struct device *device)
+{
+	struct host *host = dev_get_drvdata(device);
+	struct disk *disk = host->disk;
+	int32_t code;
+	u32 enabled;
+	int error;
+
+	/* A polled request does not wait until the controller is awake, and so does not wake it. */
+	if (host->polls || !disk || READ_ONCE(disk->refuses) || READ_ONCE(host->went) || READ_ONCE(host->stopped))
+		return -EBUSY;
+	error = blk_pre_runtime_suspend(disk->gendisk->queue);
+	if (error)
+		return error;
+	mmcq_ko_listen(host);
+	enabled = readl(host->registers + host->kind->enable);
+	code = mmcq_ko_close(host);
+	if (code == MMCQ_E_CACHE_LOST)
+		atomic_inc(&host->losses);
+	if (code == MMCQ_E_STATE) {
+		/* The library is still open: the controller goes on. */
+		error = -EBUSY;
+		WRITE_ONCE(host->silent, false);
+		writel(enabled, host->registers + host->kind->enable);
+		mmcq_poll(host->number);
+	}
+	blk_post_runtime_suspend(disk->gendisk->queue, error);
+	return error;
+}
+
+static int runtime_resume(struct device *device)
+{
+	struct host *host = dev_get_drvdata(device);
+	struct disk *disk = host->disk;
+
+	blk_pre_runtime_resume(disk->gendisk->queue);
+	open_again(host);
+	mutex_lock(&host->looking);
+	if (!mmcq_ko_is_back(host)) {
+		/* Its requests end with an error, and the look removes it. */
+		WRITE_ONCE(disk->refuses, true);
+		mmcq_ko_look_soon(host);
+	}
+	mutex_unlock(&host->looking);
+	blk_post_runtime_resume(disk->gendisk->queue);
+	return 0;
+}
+#endif
+
+const struct dev_pm_ops mmcq_ko_pm_ops = { SYSTEM_SLEEP_PM_OPS(suspend, resume) RUNTIME_PM_OPS(runtime_suspend, runtime_resume, NULL) };
