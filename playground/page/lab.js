@@ -55,7 +55,7 @@ export function cells({ rate, share, mean, high, longest }) {
 
 // fio's options that a link may set: they say how a job accesses the card. None of them makes a run longer, or names a file of the reader's.
 const LINKED = ['bsrange', 'bssplit', 'bs_unaligned', 'blockalign', 'fdatasync', 'fsync', 'iodepth_batch', 'iodepth_batch_complete_max',
-  'iodepth_batch_complete_min', 'iodepth_low', 'norandommap', 'offset', 'offset_increment', 'percentage_random', 'random_distribution',
+  'iodepth_batch_complete_min', 'iodepth_low', 'norandommap', 'offset', 'offset_increment', 'random_distribution',
   'randrepeat', 'randseed', 'rate', 'rate_iops', 'rwmixread', 'rwmixwrite', 'sync', 'thinktime', 'thinktime_blocks'];
 
 // What a link asks for: values of fields, changes of board and card, further options of fio; and what of it is left out, by name. `known`

@@ -21,7 +21,7 @@ def replay(
     setting: str,
     seed: int,
     set: Sequence[str],
-) -> str: ...
+) -> tuple[str, list[str]]: ...
 def fit(
     figures: Mapping[str, Any],
     how: Mapping[str, Any],

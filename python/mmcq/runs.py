@@ -135,7 +135,7 @@ def why(
 
 
 def _warn(idle: Sequence[str]) -> None:
-    """Warns of options, depths and changes that made no difference, at the line that called."""
+    """Warns of what had no effect, and of what differs from a recording, at the line that called."""
     for line in idle:
         warnings.warn(line, stacklevel=3)
 
@@ -187,4 +187,6 @@ def replay(
     board, slot, changes = scene(platform, card, set)
     files = [os.fspath(trace) for trace in several]
     seed = whole("seed", seed)
-    return Report(json.loads(_mmcq.replay(files, options, board, slot, setting, seed, changes)))
+    told, notes = _mmcq.replay(files, options, board, slot, setting, seed, changes)
+    _warn(notes)
+    return Report(json.loads(told))

@@ -44,6 +44,7 @@ fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
         return Err(input(format!("without {unknown}: expected flush, discard or fua")).into());
     }
     let leaves = |what: &str| without.iter().any(|given| given == what);
+    let mode = word::<Mode>(options, "mode")?.unwrap_or(Mode::Open);
     Ok(Options {
         reading: Reading {
             format: word::<Format>(options, "format")?,
@@ -51,9 +52,10 @@ fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
             unit_ns,
             moment: word::<Moment>(options, "event")?.unwrap_or(Moment::Queued),
             device: given(options, "device")?,
+            needs_times: mode != Mode::Closed,
         },
         wishes: Wishes {
-            mode: word::<Mode>(options, "mode")?.unwrap_or(Mode::Open),
+            mode,
             depth: given(options, "depth")?.unwrap_or(64),
             scale: given(options, "scale")?.unwrap_or(1.0),
             gap_max_ns: given(options, "gap_max_ns")?,
@@ -67,7 +69,8 @@ fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
     })
 }
 
-/// Replays a trace; the report is that of `mmcq replay --output-format json`.
+/// Replays a trace: the report, which is that of `mmcq replay --output-format json`, and what is to
+/// be warned of.
 #[pyfunction]
 #[pyo3(signature = (traces, options, platform, card, setting, seed, set))]
 #[allow(clippy::too_many_arguments, reason = "the keywords of a function in Python")]
@@ -80,7 +83,7 @@ pub fn replay(
     setting: &str,
     seed: u64,
     set: Vec<String>,
-) -> PyResult<String> {
+) -> PyResult<(String, Vec<String>)> {
     let scene = scene(platform, card, setting, seed, set)?;
     let Options { reading, wishes } = read(options)?;
     crate::heard::heard(py, || {
@@ -89,7 +92,8 @@ pub fn replay(
         let (events, format) = recorded::read(&files, &reading).map_err(input)?;
         let plan = plan::plan(&name, events, &wishes).map_err(input)?;
         let loaded = scene.load_workers(&plan.workers, &scene.set).map_err(input)?;
-        crate::reported(&scene, loaded, plan.replayed(&name, format, &wishes))
+        let report = crate::reported(&scene, loaded, plan.replayed(&name, format, &wishes))?;
+        Ok((report, plan.notes.iter().map(|note| format!("{name}: {note}")).collect()))
     })
     .map_err(|failure: Failure| failure.into())
 }

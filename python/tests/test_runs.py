@@ -147,6 +147,16 @@ def test_a_trace_is_replayed(tmp_path):
     assert dict(report) == json.loads(theirs)
 
 
+def test_a_replay_warns_of_what_differs_from_the_recording(tmp_path):
+    trace = tmp_path / "t.csv"
+    trace.write_text("0,R,0,100\n")
+    columns = "time=1,op=2,offset=3,bytes=4"
+    with pytest.warns(UserWarning, match="rounded to whole blocks"):
+        mmcq.replay(trace, columns=columns)
+    with pytest.raises(ValueError, match="expected a number from 0"):
+        mmcq.replay(trace, columns=columns, scale=-1.0)
+
+
 @pytest.mark.parametrize(
     "call, said",
     [

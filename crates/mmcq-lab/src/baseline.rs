@@ -3,6 +3,7 @@
 //! counters per request.
 
 use crate::budgets::{Kept, Side};
+use crate::compare;
 use crate::finished;
 use crate::fio::{self, report};
 use crate::runner::{self, RunError};
@@ -66,13 +67,47 @@ fn figures(report: &Value) -> Vec<Figure> {
     all
 }
 
+/// Returns a line for each difference in what ran: board, card, setting, seed, changes and options of
+/// the jobs. Figures of different runs say nothing about a change of the code.
+pub fn differences(old: &Value, new: &Value) -> Vec<String> {
+    let mut all: Vec<String> = compare::compare(old, new)
+        .origins
+        .iter()
+        .map(|[name, was, is]| format!("{name}: {is}, and the baseline has {was}"))
+        .collect();
+    let lines = |report: &Value| -> Vec<String> {
+        let lines = report["mmcq"]["job_file"].as_array().into_iter().flatten();
+        lines.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (was, is) = (lines(old), lines(new));
+    // Options that the comparison above names already are not repeated.
+    let is_told = |line: &str| {
+        line.split_once('=')
+            .is_some_and(|(name, _)| all.iter().any(|told| told.starts_with(&format!("{name}: "))))
+    };
+    let missing = |line: &&String, other: &[String]| !other.contains(line) && !is_told(line);
+    let gone = was
+        .iter()
+        .filter(|line| missing(line, &is))
+        .map(|line| format!("jobs: the baseline alone has {line}"));
+    let came =
+        is.iter().filter(|line| missing(line, &was)).map(|line| format!("jobs: the baseline lacks {line}"));
+    let more: Vec<String> = gone.chain(came).collect();
+    all.extend(more);
+    all
+}
+
 /// Compares each figure of the old report with the new one. A figure passes if it is worse by at
 /// most `within_percent`.
 ///
 /// # Errors
-/// The new report lacks a figure; the error is one line.
+/// A job of the old report failed, or the new report lacks a figure; the error is one line.
 pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>, String> {
     let (old, new) = (figures(old), figures(new));
+    let fails = |figure: &&Figure| ["failed", "error"].contains(&figure.name.as_str()) && figure.value > 0.0;
+    if let Some(Figure { of, name, value, .. }) = old.iter().find(fails) {
+        return Err(format!("{of}: {name} {value}; expected a baseline without failures"));
+    }
     let found = |figure: &Figure| new.iter().find(|f| f.of == figure.of && f.name == figure.name);
     let missing: Vec<&Figure> = old.iter().filter(|figure| found(figure).is_none()).collect();
     if let Some(first) = missing.first() {

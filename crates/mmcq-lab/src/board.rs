@@ -119,23 +119,13 @@ pub enum BoardError {
         /// Size of the image in bytes.
         bytes: u64,
     },
-    /// A card's file has a range for a key, but no value of this key.
-    #[error("{key}: the card's file has a range for it, and no value; expected both")]
+    /// A range or an interval in a card's file does not go with the value of its key.
+    #[error("{key}: {what}")]
     Range {
-        /// Key that has a range and no value.
+        /// Key with the range.
         key: String,
-    },
-    /// A range in a card's file does not contain the value of its key.
-    #[error("{name}: `{key} = {value}`: its range is {} to {}; expected a range that holds it", ends[0], ends[1])]
-    Outside {
-        /// Name of the file.
-        name: String,
-        /// Key of the value that has the range.
-        key: String,
-        /// Value that the range does not contain.
-        value: f64,
-        /// Lower and upper end of the range.
-        ends: [f64; 2],
+        /// What is wrong, and what was expected.
+        what: String,
     },
     /// A change `--set card.KEY=VALUE` is not valid.
     #[error("--set card.{change}: {what}")]

@@ -11,6 +11,7 @@ use mmcq_sim::card::profile::message_of;
 use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use toml::Spanned;
@@ -132,6 +133,11 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
         true => beside.join(given).display().to_string(),
         false => given.to_owned(),
     };
+    // The change `card=FILE` names a card, as the key of the board does.
+    let change_beside = |change: String| match change.strip_prefix(CARD_IS) {
+        Some(card) => format!("{CARD_IS}{}", file_beside(card)),
+        None => change,
+    };
     if file.run.is_empty() {
         return Err(format!("{name}: no [[run]]; expected at least one"));
     }
@@ -148,8 +154,11 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
             }
             (None, Some(options)) => {
                 let options = options.into_inner();
-                let parsed = fio::parse_command_line(&options, &fio::System);
-                (options.join(" "), parsed.map_err(|error| format!("{name}:{line}: options: {error}"))?)
+                let wrong = |error: String| format!("{name}:{line}: options: {error}");
+                let parsed =
+                    fio::parse_command_line(&options, &Beside { folder: beside, read: Default::default() });
+                let parsed = parsed.map_err(|error| error.to_string()).and_then(JobFile::without_output);
+                (options.join(" "), parsed.map_err(wrong)?)
             }
             _ => return Err(format!("{name}:{line}: [[run]]: expected either job or options")),
         };
@@ -164,7 +173,7 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
             platform: file_beside(entry.platform.as_deref().unwrap_or(PLATFORM)),
             card: entry.card.as_deref().map(file_beside),
             setting,
-            set: entry.set,
+            set: entry.set.into_iter().map(change_beside).collect(),
             seed: entry.seed.unwrap_or(1),
         };
         let loaded = scene.load(&parsed, &scene.set).map_err(|error| format!("{name}:{line}: {error}"))?;
@@ -183,6 +192,26 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
         loads.push(Load { name, line, scene, file: parsed, loaded, budgets });
     }
     Ok(loads)
+}
+
+/// Beginning of a change that puts another card into the board's slot.
+const CARD_IS: &str = "card=";
+
+/// Job files whose paths count from a folder. Keeps the paths that were read.
+struct Beside<'a> {
+    folder: &'a Path,
+    read: RefCell<Vec<PathBuf>>,
+}
+
+impl fio::Sources for Beside<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        fio::System.variable(name)
+    }
+
+    fn file(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        self.read.borrow_mut().push(path.to_owned());
+        fio::System.file(&self.folder.join(path))
+    }
 }
 
 /// Figure that must be 0 unless the file has another budget for it.
@@ -337,14 +366,19 @@ pub fn skeleton(
 ) -> Result<String, String> {
     let (least, most) = (1.0 - room_percent / 100.0, 1.0 + room_percent / 100.0);
     let name = job.map_or_else(|| "jobs by options".to_owned(), |job| job.display().to_string());
+    let sources = Beside { folder: Path::new(""), read: RefCell::default() };
     let parsed = match job {
-        Some(job) => fio::parse_file(job, &fio::System),
-        None => fio::parse_command_line(options, &fio::System),
+        Some(job) => fio::parse_file(job, &sources),
+        None => fio::parse_command_line(options, &sources),
     };
-    let parsed = parsed.map_err(|error| error.to_string())?;
+    let parsed = parsed.map_err(|error| error.to_string())?.without_output()?;
     let loaded = scene.load(&parsed, &scene.set).map_err(|error| error.to_string())?;
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ());
-    let rows = row::measured(&outcome.map_err(|error| format!("{name}: {error}"))?, None);
+    let outcome = outcome.map_err(|error| format!("{name}: {error}"))?;
+    if let Some(why) = why_failed(&outcome) {
+        return Err(format!("{name}: {why}; expected jobs that do not fail"));
+    }
+    let rows = row::measured(&outcome, None);
     let shown = |path: &Path| from_folder_of(file, path).display().to_string();
     let board_or_card = |name: &str| match name.ends_with(".toml") {
         true => shown(Path::new(name)),
@@ -354,7 +388,12 @@ pub fn skeleton(
     let load = match job {
         Some(job) => format!("job = {}", quoted(shown(job))),
         None => {
-            let words: Vec<String> = options.iter().cloned().map(quoted).collect();
+            let read = sources.read.borrow();
+            let word = |word: &String| match read.iter().any(|path| path.as_os_str() == word.as_str()) {
+                true => shown(Path::new(word)),
+                false => word.clone(),
+            };
+            let words: Vec<String> = options.iter().map(word).map(quoted).collect();
             format!("options = [{}]", words.join(", "))
         }
     };
@@ -373,30 +412,44 @@ pub fn skeleton(
     };
     line(scene.setting != own.setting, "setting", quoted(scene.setting.name().to_owned()));
     line(scene.seed != own.seed, "seed", scene.seed.to_string());
-    let set: Vec<String> = scene.set.iter().cloned().map(quoted).collect();
+    let change = |change: &String| match change.strip_prefix(CARD_IS) {
+        Some(card) => format!("{CARD_IS}{}", board_or_card(card)),
+        None => change.clone(),
+    };
+    let set: Vec<String> = scene.set.iter().map(change).map(quoted).collect();
     match set.is_empty() {
         true => line(false, "set", "[\"cost.wake_us=40\"]".to_owned()),
         false => line(true, "set", format!("[{}]", set.join(", "))),
     }
-    let value = |row: &row::Row, name: &str| {
+    // A figure that the run does not have, such as a rate without data, gets no budget.
+    let budget = |row: &row::Row, (of, name): (&str, &str), room: f64| {
         let found = row.iter().find(|(known, _)| known == name);
-        found.and_then(|(_, value)| value.as_f64()).unwrap_or_default()
+        let value = found.and_then(|(_, value)| value.as_f64());
+        value.map_or(String::new(), |value| format!("{of}{name} = {}\n", number(room * value)))
     };
     let first = rows.first().cloned().unwrap_or_default();
     text +=
-        &format!("\n[run.least]\nrun_mib_s = {}\n\n[run.most]\n", number(least * value(&first, "run_mib_s")));
-    text += &format!("{FAILED} = 0\n");
+        &format!("\n[run.least]\n{}\n[run.most]\n{FAILED} = 0\n", budget(&first, ("", "run_mib_s"), least));
     for name in ["interrupts_per_io", "context_switches_per_io"] {
-        text += &format!("{name} = {}\n", number(most * value(&first, name)));
+        text += &budget(&first, ("", name), most);
     }
     for row in &rows {
         let direction = row.iter().find(|(name, _)| name == "direction").and_then(|(_, of)| of.as_str());
+        let Some(direction) = direction.filter(|of| DIRECTIONS.contains(of)) else { continue };
         for name in ["lat_mean_us", "lat_p99_us"] {
-            let direction = direction.unwrap_or_default();
-            text += &format!("{direction}_{name} = {}\n", number(most * value(row, name)));
+            text += &budget(row, (&format!("{direction}_"), name), most);
         }
     }
     Ok(text)
+}
+
+/// Returns what failed in a run; `None`: nothing.
+fn why_failed(outcome: &runner::Outcome) -> Option<String> {
+    let of_job = outcome.stats.iter().find_map(|stats| stats.error.as_ref()).map(|error| error.text.clone());
+    let differs = outcome.verify_errors.first().cloned();
+    of_job
+        .or(differs)
+        .or((outcome.counters.failed > 0).then(|| format!("{} I/Os failed", outcome.counters.failed)))
 }
 
 /// Returns the results of all budgets as a readable table.

@@ -10,6 +10,8 @@ pub struct Figures {
     stats: Vec<Stats>,
     counters: Counters,
     verify_errors: Vec<String>,
+    /// fio's log files, which an option may ask for.
+    logs: Vec<(String, String)>,
 }
 
 impl Figures {
@@ -25,14 +27,14 @@ impl Figures {
         changes.remove(index);
         let loaded = load(&changes).ok()?;
         let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).ok()?;
-        let Outcome { stats, counters, verify_errors, .. } = outcome;
-        Some(Figures { stats, counters, verify_errors })
+        let Outcome { stats, counters, verify_errors, logs, .. } = outcome;
+        Some(Figures { stats, counters, verify_errors, logs })
     }
 
     /// Returns whether the figures of the run `outcome` are equal to these figures.
     pub fn are_of(&self, outcome: &Outcome) -> bool {
-        (&self.stats, &self.counters, &self.verify_errors)
-            == (&outcome.stats, &outcome.counters, &outcome.verify_errors)
+        (&self.stats, &self.counters, &self.verify_errors, &self.logs)
+            == (&outcome.stats, &outcome.counters, &outcome.verify_errors, &outcome.logs)
     }
 }
 

@@ -206,7 +206,10 @@ fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardErr
         for (name, range) in table.get(part).and_then(Value::as_table).into_iter().flatten() {
             let key = format!("{key}.{name}");
             let param = params.iter_mut().find(|param| param.key == key);
-            let param = param.ok_or_else(|| BoardError::Range { key: key.clone() })?;
+            let param = param.ok_or_else(|| {
+                let what = format!("the card's file has a {part} for it, and no value; expected both");
+                BoardError::Range { key: key.clone(), what }
+            })?;
             let ends = range.clone().try_into().ok();
             *if part == RANGE { &mut param.range } else { &mut param.interval } = ends;
         }

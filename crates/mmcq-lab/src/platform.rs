@@ -510,11 +510,16 @@ fn quantities(
                 quantity.value
             )));
         }
-        let wrong = |ends: &[f64; 2]| !(0.0 <= ends[0] && ends[0] < ends[1]);
+        // A value that `--set` gives may be outside.
+        let outside = |ends: &[f64; 2]| {
+            !quantity.source.starts_with("--set") && !(ends[0]..=ends[1]).contains(&quantity.value)
+        };
+        let wrong = |ends: &[f64; 2]| !(0.0 <= ends[0] && ends[0] < ends[1]) || outside(ends);
         for (part, ends) in [("range", quantity.range), ("interval", quantity.interval)] {
             if let Some([least, most]) = ends.filter(wrong) {
                 return Err(PlatformError::new(format!(
-                    "{place}.{key}: {part} = [{least}, {most}]; expected the least and the most"
+                    "{place}.{key}: {part} = [{least}, {most}]; expected the least and the most, with {} between",
+                    quantity.value
                 )));
             }
         }

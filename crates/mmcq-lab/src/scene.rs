@@ -136,9 +136,7 @@ impl Scene {
             return Err(SceneError::NoJobs(change.clone()));
         }
         let platform = board(changes)?;
-        let (jobs, global_options, formats, notes, lines) = Default::default();
-        let file = JobFile { jobs, global_options, formats, output: None, notes, lines };
-        Ok(Loaded { platform, workers: workers.to_vec(), file })
+        Ok(Loaded { platform, workers: workers.to_vec(), file: JobFile::default() })
     }
 
     /// Returns the input of [`runner::run`] for this scene and what was loaded for it.

@@ -23,9 +23,12 @@ mod cli;
 mod corpus;
 #[cfg(target_os = "linux")]
 mod exec;
+#[cfg(target_os = "linux")]
+mod exec_calls;
 mod fio_fuzz;
 mod fio_live;
 mod fio_offsets;
+mod fio_options;
 #[cfg(target_os = "linux")]
 mod fio_pairs;
 mod fio_reports;
@@ -44,6 +47,7 @@ mod linux_requests;
 mod literal;
 mod never;
 mod noted;
+mod outputs;
 mod page;
 #[cfg(target_os = "linux")]
 mod programs;
@@ -61,3 +65,4 @@ mod trace_judges;
 mod trace_loads;
 mod trace_sdio;
 mod why;
+mod without_effect;

@@ -327,3 +327,71 @@ fn an_earlier_report_may_have_marks_of_comments_in_names() {
     let output = folder.mmcq("check --baseline old.json");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Checks that a comparison with another run says what ran differently, and that a baseline whose
+/// job failed is none.
+#[test]
+fn a_baseline_of_another_run_is_told_and_one_that_failed_is_refused() {
+    let folder = Folder::new();
+    let report = |line: &str, name: &str| {
+        let output = folder.mmcq(&format!("run {line} --output-format json"));
+        folder.file(name, &String::from_utf8(output.stdout).unwrap());
+    };
+    report("job.fio", "old.json");
+    let other = "--platform hsq-sprd --card emmc-hs200 --setting none --seed 4 --set cost.wake_us=30 --set job.rwmixread=60";
+    report(&format!("job.fio {other}"), "new.json");
+    let check = |line: &str| {
+        let output = folder.mmcq(&format!("check {line}"));
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (_, said) = check("new.json --baseline old.json");
+    for part in
+        ["platform: hsq-sprd, and", "card: ", "setting: none", "seed: 4", "cost.wake_us=30", "rwmixread=60"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(check("old.json --baseline old.json"), (Some(0), String::new()));
+    folder.file("bad.fio", "[b]\nrw=randwrite\nbs=513\nsize=1m\n");
+    report("bad.fio", "bad.json");
+    let (code, said) = check("bad.json --baseline bad.json");
+    assert!(code == Some(2) && said.contains("expected a baseline without failures"), "{said}");
+    let (code, said) = check("bad.json --baseline old.json");
+    assert_ne!(code, Some(0), "{said}");
+}
+
+/// Checks that a job that fails makes no file of budgets.
+#[test]
+fn a_job_that_fails_gets_no_budgets() {
+    let folder = Folder::new();
+    folder.file("bad.fio", "[global]\nsize=1m\n[b]\nrw=randwrite\nbs=513\n");
+    let output = folder.mmcq("new budgets b.toml --job bad.fio");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("bad.fio: ") && text.contains("multiples of 512"), "{text}");
+    assert!(!folder.0.path().join("b.toml").exists());
+    // A job that only flushes, or that trims nothing, has no figure of a direction.
+    let null = "new budgets n.toml -- --name=n --ioengine=null --rw=read --size=64k";
+    assert!(folder.mmcq(null).status.success());
+    let check = folder.mmcq("check n.toml");
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+}
+
+/// Checks that job files among options, and cards that a change names, are found from another
+/// folder.
+#[test]
+fn all_paths_count_from_the_folder_of_the_budgets() {
+    let folder = Folder::new();
+    assert!(folder.mmcq("new card mine.toml --like emmc-hs200").status.success());
+    std::fs::create_dir(folder.0.path().join("sub")).unwrap();
+    let given =
+        "[[run]]\noptions = [\"../job.fio\"]\nset = [\"card=../mine.toml\"]\n[run.least]\nrun_mib_s = 0.1\n";
+    folder.file("sub/given.toml", given);
+    let made = folder.mmcq("new budgets sub/made.toml --set card=mine.toml -- job.fio");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = std::fs::read_to_string(folder.0.path().join("sub/made.toml")).unwrap();
+    assert!(text.contains("options = [\"../job.fio\"]") && text.contains("\"card=../mine.toml\""), "{text}");
+    for file in ["sub/given.toml", "sub/made.toml"] {
+        let output = folder.mmcq(&format!("check {file}"));
+        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -272,9 +272,20 @@ fn what_is_wrong_is_one_line() {
     };
     board("range.toml", "range = [5, 3]");
     board("interval.toml", "interval = [5, 3]");
+    // The value, 2, is in neither.
+    board("outside.toml", "range = [5, 6]");
+    board("beyond.toml", "interval = [0.5, 1]");
     folder
         .refused("compare --platform range.toml", "irq_us: range = [5, 3]; expected the least and the most");
     folder.refused("compare --platform interval.toml", "irq_us: interval = [5, 3]; expected the least");
+    folder.refused(
+        "compare --platform outside.toml",
+        "irq_us: range = [5, 6]; expected the least and the most, with 2",
+    );
+    folder.refused(
+        "compare --platform beyond.toml",
+        "irq_us: interval = [0.5, 1]; expected the least and the most",
+    );
 }
 
 fn own(job: &str, depths: &[u32]) -> Vec<load::Load> {

@@ -68,6 +68,22 @@ fn a_board_and_a_card_of_one_s_own() {
 }
 
 #[test]
+#[ignore = "a thousand runs: a minute"]
+fn the_comparison_is_what_the_program_prints() {
+    let guide = text("docs/model-your-board.md");
+    let (_, after) = guide.split_once("\n    mmcq compare --platform intel-jsl ").unwrap();
+    let (options, after) = after.split_once("\n\n```text\n").unwrap();
+    let (shown, _) = after.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("mmcq compare --platform intel-jsl {}", options.replace("\\\n", ""));
+    // The page leaves out the last rows.
+    let (shown, left_out) = shown.split_once("  ... ").unwrap();
+    let report = printed(&line, folder.path()).remove(0);
+    assert!(report.starts_with(shown), "{report}");
+    assert_eq!(format!("{} more\n", report[shown.len()..].lines().count()), left_out);
+}
+
+#[test]
 fn the_commands_of_the_upgrade() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("my-job.fio"), text("jobs/quickstart.fio")).unwrap();

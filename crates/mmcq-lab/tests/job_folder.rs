@@ -35,3 +35,14 @@ pub fn well(folder: &Path, line: &str) -> String {
     assert_eq!(output.status.code(), Some(0), "{line}: {said}");
     String::from_utf8(output.stdout).unwrap()
 }
+
+/// Checks that a command line is refused with exit code 2 and one line that has all these texts.
+pub fn refused(folder: &Path, line: &str, expected: &[&str]) {
+    let output = mmcq(folder, line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+    assert_eq!(said.lines().count(), 1, "{line}: {said}");
+    for part in expected {
+        assert!(said.contains(part), "{line}: {said:?} does not name {part:?}");
+    }
+}

@@ -154,8 +154,8 @@ fn a_run_and_a_replay_leave_a_page_too() {
 #[test]
 fn a_page_is_whole_or_not_there() {
     let folder = Folder::new();
-    folder.refused("report job.fio -o no/page.html", &["--report no/page.html"]);
-    folder.refused("report job.fio -o .", &["--report ."]);
+    folder.refused("report job.fio -o no/page.html", &["--output no/page.html"]);
+    folder.refused("report job.fio -o .", &["--output ."]);
     folder.refused("report none.fio -o page.html", &["none.fio"]);
     folder.refused("report job.fio -o page.html --set cost.wake=1", &["cost.wake"]);
     folder.refused("run job.fio --image card.img --report page.html", &["card.img"]);

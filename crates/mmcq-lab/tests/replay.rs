@@ -304,12 +304,20 @@ fn bad_input_is_one_line_that_names_the_place() {
         (b"a,b\n1,2\n", "--columns op=a,bytes=b", "--columns: expected offset or sector=COLUMN"),
         (
             b"a,b\n1,2\n",
-            "--columns op=a,sector=b,bytes=c",
+            "--columns op=a,sector=b,bytes=c --mode closed",
             "trace:1: bytes=c: no such column; the first line has 2: a, b",
         ),
-        (b"a,b\nR,2\nR\n", "--columns op=a,sector=b,bytes=b", "trace:3: 1 columns: expected at least 2"),
-        (b"a,b\nX,2\n", "--columns op=a,sector=b,bytes=b", "trace:2: X: expected read, write"),
-        (b"a,b\nR,2.5\n", "--columns op=a,sector=b,bytes=b", "trace:2: 2.5: expected a whole number"),
+        (
+            b"a,b\nR,2\nR\n",
+            "--columns op=a,sector=b,bytes=b --mode closed",
+            "trace:3: 1 columns: expected at least 2",
+        ),
+        (b"a,b\nX,2\n", "--columns op=a,sector=b,bytes=b --mode closed", "trace:2: X: expected read, write"),
+        (
+            b"a,b\nR,2.5\n",
+            "--columns op=a,sector=b,bytes=b --mode closed",
+            "trace:2: 2.5: expected a whole number",
+        ),
         (
             b"fio version 2 iolog\nf read 0 99999999\n",
             "",

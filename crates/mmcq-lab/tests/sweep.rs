@@ -264,3 +264,17 @@ fn a_depth_without_effect_is_named() {
     );
     assert_eq!(said("j.fio --over job.iodepth=1,4"), "");
 }
+
+/// Checks that I/Os that fail at once give no rate.
+#[test]
+fn a_job_that_fails_has_no_rate() {
+    let place = Place::new();
+    fs::write(place.path("bad.fio"), JOB.replace("4k", "513")).unwrap();
+    let output = place.sweep("bad.fio --over seed=1");
+    assert_eq!(output.status.code(), Some(1));
+    let rows = objects(&String::from_utf8(output.stdout).unwrap());
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert_eq!([&row["iops"], &row["mib_s"]].map(Value::as_f64), [Some(0.0), Some(0.0)], "{row}");
+    }
+}

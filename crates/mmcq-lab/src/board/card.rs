@@ -1,7 +1,7 @@
 //! Reads cards by name or from a file, with changed values.
 
 use super::{BoardError, card_with};
-use crate::platform::Platform;
+use crate::platform::{CARD, Platform};
 use crate::sdio;
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::{Card, CardProfile, Medium};
@@ -114,22 +114,31 @@ fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     }
 }
 
-/// Checks that each range in a card's file contains its value.
+/// Checks that each range and each interval in a card's file contains its value.
 fn ranges_hold(name: &str, text: &str) -> Result<(), BoardError> {
     fn walk(name: &str, above: &str, table: &toml::Table) -> Result<(), BoardError> {
-        for (key, ends) in table.get("range").and_then(toml::Value::as_table).into_iter().flatten() {
-            let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
-            let ends: Vec<f64> = ends.as_array().into_iter().flatten().filter_map(number).collect();
-            let (&[least, most], Some(value)) = (&ends[..], table.get(key).and_then(number)) else {
-                continue;
-            };
-            if least < most && !(least..=most).contains(&value) {
-                let (name, key) = (name.to_owned(), format!("{above}{key}"));
-                return Err(BoardError::Outside { name, key, value, ends: [least, most] });
+        let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
+        for part in ["range", "interval"] {
+            for (key, ends) in table.get(part).and_then(toml::Value::as_table).into_iter().flatten() {
+                let Some(value) = table.get(key).and_then(number) else {
+                    let key = format!("{name}: {CARD}{above}{key}");
+                    let what = format!("the card's file has a {part} for it, and no value; expected both");
+                    return Err(BoardError::Range { key, what });
+                };
+                let found: Vec<f64> = ends.as_array().into_iter().flatten().filter_map(number).collect();
+                // The parser of profiles names the line of ends that are wrong by themselves.
+                let [least, most] = found[..] else { continue };
+                if least < most && !(least..=most).contains(&value) {
+                    let key = format!("{name}: `{above}{key} = {value}`");
+                    let what = format!("its {part} is {least} to {most}; expected one that holds it");
+                    return Err(BoardError::Range { key, what });
+                }
             }
         }
+        let own = |key: &str| ["range", "interval"].contains(&key);
         let parts = table.iter().filter_map(|(key, value)| Some((key, value.as_table()?)));
-        parts.into_iter().try_for_each(|(key, part)| walk(name, &format!("{above}{key}."), part))
+        let mut parts = parts.filter(|(key, _)| !own(key));
+        parts.try_for_each(|(key, part)| walk(name, &format!("{above}{key}."), part))
     }
     // A file that is not valid TOML is reported by the parser of profiles.
     text.parse().map_or(Ok(()), |table: toml::Table| walk(name, "", &table))
@@ -245,10 +254,18 @@ mod tests {
         for (name, text) in cards::CARDS {
             ranges_hold(name, text).unwrap();
         }
-        let text = "[flash.write]\nrange = { drain_mib_s = [30, 40], other = [1, 2] }\ndrain_mib_s = 50\n";
-        let error = ranges_hold("mine.toml", text).unwrap_err().to_string();
-        let expected = "mine.toml: `flash.write.drain_mib_s = 50`: its range is 30 to 40; expected a range that holds it";
-        assert_eq!(error, expected);
+        for part in ["range", "interval"] {
+            let fault = |ends: &str| {
+                let text = format!("[flash.write]\n{part} = {{ {ends} }}\ndrain_mib_s = 50\n");
+                ranges_hold("mine.toml", &text).unwrap_err().to_string()
+            };
+            let expected = format!(
+                "mine.toml: `flash.write.drain_mib_s = 50`: its {part} is 30 to 40; expected one that holds it"
+            );
+            assert_eq!(fault("drain_mib_s = [30, 40]"), expected);
+            let other = format!("card.flash.write.other: the card's file has a {part} for it, and no value");
+            assert!(fault("other = [1, 2]").contains(&other));
+        }
     }
 
     #[test]

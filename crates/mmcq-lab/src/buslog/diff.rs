@@ -5,8 +5,7 @@ use mmcq_sim::stats::BusEvent;
 use serde_json::json;
 use std::fmt::{self, Write};
 
-/// Index and argument of a command that belongs to a transfer: a data command, CMD23 before it, or
-/// CMD12 after it.
+/// Index and argument of a command that moves, erases or flushes data, or belongs to one that does.
 type Data = (u8, u32);
 
 /// First difference between the data commands of two bus logs.
@@ -46,11 +45,31 @@ fn shown(command: Option<(u8, u32, u64)>) -> String {
     }
 }
 
-/// Returns the commands that belong to transfers (data commands, CMD23 and CMD12), with their
-/// starts in ns.
+/// Returns whether a command moves, erases or flushes data, or belongs to one that does.
+fn is_data(index: u8, arg: u32) -> bool {
+    match index {
+        // Transfers, with CMD23 before them and CMD12 after them.
+        12 | 17 | 18 | 23 | 24 | 25 => true,
+        // Erases and discards.
+        32..=36 | 38 => true,
+        // The queue of a card: requests, their data, its management.
+        43..=47 => true,
+        // Extension registers of an SD card, by which its cache is flushed. CMD48 of an eMMC removes
+        // tasks from its queue.
+        48 | 49 => true,
+        // A byte of the EXT_CSD of an eMMC is written: that which flushes the cache.
+        6 => arg >> 24 == 3 && arg >> 16 & 0xff == FLUSH_CACHE,
+        _ => false,
+    }
+}
+
+/// Byte of the EXT_CSD that flushes an eMMC's cache.
+const FLUSH_CACHE: u32 = 32;
+
+/// Returns the commands that concern data, with their starts in ns.
 fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     let data = |event: &BusEvent| match *event {
-        BusEvent::Command { index: index @ (12 | 17 | 18 | 23 | 24 | 25), arg, start_ns, .. } => {
+        BusEvent::Command { index, arg, start_ns, .. } if is_data(index, arg) => {
             Some(((index, arg), start_ns))
         }
         _ => None,
@@ -62,7 +81,15 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
 struct Line {
     direction: &'static str,
     what: String,
-    both: [f64; 2],
+    /// `None`: no transfer of the log has this figure.
+    both: [Option<f64>; 2],
+}
+
+impl Line {
+    fn difference(&self) -> Option<f64> {
+        let [a, b] = self.both;
+        a.zip(b).map(|(a, b)| b - a)
+    }
 }
 
 /// Returns figures about the gaps between transfers, for each direction.
@@ -70,13 +97,18 @@ fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     let mut lines = Vec::new();
     for (direction, name) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
         let both = [Gaps::of(one, direction), Gaps::of(other, direction)];
-        if both.iter().all(|gaps| gaps.transfers == 0) {
+        if both.iter().all(|gaps| gaps.all == 0) {
             continue;
         }
-        let mut line = |what: &str, of: &dyn Fn(&Gaps) -> f64| {
+        let mut add = |what: &str, of: &dyn Fn(&Gaps) -> Option<f64>| {
             lines.push(Line { direction: name, what: what.to_owned(), both: [of(&both[0]), of(&both[1])] });
         };
-        line("transfers", &|gaps| gaps.transfers as f64);
+        add("transfers", &|gaps| Some(gaps.all as f64));
+        add("of them with another right behind", &|gaps| Some(gaps.transfers as f64));
+        // The other figures are of these.
+        let mut line = |what: &str, of: &dyn Fn(&Gaps) -> f64| {
+            add(what, &|gaps| (gaps.transfers > 0).then(|| of(gaps)));
+        };
         line("4 KiB in each", &|gaps| gaps.each(gaps.bytes) / 4096.0);
         line("commands for each", &|gaps| gaps.each(gaps.commands));
         line("interrupts for each", &|gaps| gaps.each(gaps.interrupts));
@@ -100,8 +132,11 @@ pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
         Some(difference) => format!("first difference: {difference}\n"),
         None => "the data commands are the same\n".to_owned(),
     };
-    for Line { direction, what, both: [a, b] } in figures(one, other, wake_ns) {
-        let _ = writeln!(out, "{direction:7}{what:44}{a:12.2} |{b:12.2}  {:+12.2}", b - a);
+    let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+    for line in figures(one, other, wake_ns) {
+        let ([a, b], Line { direction, what, .. }) = (line.both.map(shown), &line);
+        let difference = line.difference().map_or("-".to_owned(), |value| format!("{value:+.2}"));
+        let _ = writeln!(out, "{direction:7}{what:44}{a:>12} |{b:>12}  {difference:>12}");
     }
     out
 }
@@ -116,7 +151,7 @@ pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String 
     });
     let figures = figures(one, other, wake_ns).into_iter().map(|line| {
         let [a, b] = line.both;
-        json!({"direction": line.direction, "name": line.what, "a": a, "b": b, "difference": b - a})
+        json!({"direction": line.direction, "name": line.what, "a": a, "b": b, "difference": line.difference()})
     });
     first.into_iter().chain(figures).map(|line| format!("{line}\n")).collect()
 }
@@ -156,6 +191,64 @@ mod tests {
         );
         let shorter = Difference::first(&log(1, 16), &log(1, 16)[..3]).unwrap();
         assert!(shorter.to_string().ends_with("| no more"), "{shorter}");
+    }
+
+    /// Checks that logs that differ in the queue, an erase or a flush are not taken for the same.
+    #[test]
+    fn commands_of_the_queue_erases_and_flushes_are_compared() {
+        let log = |index, arg| vec![BusEvent::Command { index, arg, auto: false, start_ns: 1, end_ns: 2 }];
+        for index in [32, 33, 34, 35, 36, 38, 44, 45, 46, 47, 48, 49] {
+            let found = Difference::first(&log(index, 1), &log(index, 2)).unwrap();
+            assert_eq!(found.commands, [1, 2].map(|arg| Some((index, arg, 1))), "CMD{index}");
+        }
+        // A flush of the cache is a write of byte 32; a write of another byte is no data.
+        assert!(Difference::first(&log(6, 0x0320_0100), &[]).is_some());
+        assert_eq!(Difference::first(&log(6, 0x03b9_0100), &log(13, 7)), None);
+    }
+
+    /// Checks that tasks of a card's queue are transfers, and that a single one has no gap.
+    #[test]
+    fn tasks_of_a_queue_are_transfers_and_no_gap_is_no_number() {
+        let command = |index, start_ns| BusEvent::Command {
+            index,
+            arg: 0,
+            auto: false,
+            start_ns,
+            end_ns: start_ns + 1,
+        };
+        let block = |read, start_ns| BusEvent::Block {
+            read,
+            bytes: 512,
+            good: true,
+            start_ns,
+            end_ns: start_ns + 10,
+        };
+        let log = [
+            command(44, 0),
+            command(45, 5),
+            command(46, 10),
+            block(true, 20),
+            command(44, 32),
+            command(45, 34),
+            command(46, 50),
+            block(true, 60),
+            command(47, 100),
+            block(false, 110),
+        ];
+        let [reads, writes] = [Direction::Read, Direction::Write].map(|direction| Gaps::of(&log, direction));
+        assert_eq!(
+            (reads.all, reads.transfers, reads.commands, reads.gaps_ns.as_slice()),
+            (2, 1, 3, &[20][..])
+        );
+        assert_eq!((writes.all, writes.transfers), (1, 0));
+        let text = text(&log, &log, 20_000);
+        let of_writes = |what: &str| {
+            let line = text.lines().find(|line| line.starts_with("writes") && line.contains(what));
+            line.unwrap_or_else(|| panic!("{what}: {text}")).split_whitespace().next_back().unwrap()
+        };
+        assert_eq!([of_writes("transfers"), of_writes("gap, mean")], ["+0.00", "-"]);
+        let rows = json_lines(&log, &log, 20_000);
+        assert!(rows.lines().any(|row| row.contains("gap, mean") && row.contains("null")), "{rows}");
     }
 
     #[test]

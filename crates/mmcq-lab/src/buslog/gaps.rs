@@ -32,6 +32,9 @@ struct Transfer {
 /// transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
+    /// Number of transfers of this direction. The other figures are of those that another one
+    /// follows.
+    pub all: u64,
     /// Number of transfers that another one of the same direction follows after a gap.
     pub transfers: u64,
     /// Number of data bytes that these transfers carried.
@@ -62,8 +65,11 @@ impl Gaps {
         for event in events {
             match *event {
                 BusEvent::Command { index: 23, start_ns, .. } => count = Some(start_ns),
-                BusEvent::Command { index: index @ (17 | 18 | 24 | 25), start_ns, .. } => {
-                    let direction = if index < 20 { Direction::Read } else { Direction::Write };
+                // CMD46 and CMD47 transfer the data of a task of the card's queue.
+                BusEvent::Command { index: index @ (17 | 18 | 24 | 25 | 46 | 47), start_ns, .. } => {
+                    let is_read = matches!(index, 17 | 18 | 46);
+                    let direction = if is_read { Direction::Read } else { Direction::Write };
+                    gaps.all += u64::from(direction == wanted);
                     let commands = 1 + u64::from(count.is_some());
                     let start_ns = count.take().unwrap_or(start_ns);
                     if let Some(before) = open.take() {
@@ -85,6 +91,12 @@ impl Gaps {
                         if let BusEvent::Command { index: 12, .. } = event {
                             open.end_ns = open.end_ns.max(end_ns);
                         }
+                    }
+                }
+                // A task is put into the card's queue.
+                BusEvent::Command { index: 44 | 45, .. } => {
+                    if let Some(open) = &mut open {
+                        open.commands += 1;
                     }
                 }
                 // Another command: the transfer after it follows no transfer directly.

@@ -99,6 +99,9 @@ impl Check {
         };
         let all =
             baseline::check(&old, &new, self.within).map_err(|why| Error::Input(format!("{name}: {why}")))?;
+        for difference in baseline::differences(&old, &new) {
+            voice::note(format_args!("{name}: {difference}"));
+        }
         self.form.print(|| baseline::text(&all, self.within), || budgets::json_lines(&all))?;
         Ok(code(&all))
     }

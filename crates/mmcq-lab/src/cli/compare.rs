@@ -1,7 +1,7 @@
 //! `mmcq compare`: compares two saved reports, or the stacks on a board.
 
 use super::form::Form;
-use super::page::{Place, command_line};
+use super::page::{Files, Place, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, voice};
 use clap::Args;
@@ -125,7 +125,16 @@ fn ios(text: &str) -> Result<u64, String> {
 
 impl Compare {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
+        let inputs = [("A", &self.a), ("B", &self.b), ("--load", &self.stacks.load)];
+        let boards = [&self.stacks.platform, &self.stacks.card].into_iter().flatten();
+        let mut files =
+            boards.fold(Files::default(), |files, name| files.reads("PLATFORM or CARD", name.as_ref()));
+        for (what, path) in inputs {
+            if let Some(path) = path {
+                files = files.reads(what, path);
+            }
+        }
+        let place = self.report.as_deref().map(|path| files.place("--report", path)).transpose()?;
         let (Some(a), Some(b)) = (&self.a, &self.b) else {
             if self.stacks.platform.is_none() {
                 let expected = "expected two reports, A and B, or --platform BOARD";

@@ -5,6 +5,7 @@ use clap::Args;
 use mmcq_lab::exec::{self, Ended, Program};
 use mmcq_lab::fio::{Worker, program_words};
 use mmcq_lab::image::Lock;
+use mmcq_lab::platform::JOB;
 use mmcq_lab::scene::{Loaded, Scene};
 use mmcq_sim::card::Medium;
 use std::ffi::OsString;
@@ -29,7 +30,7 @@ struct Slot {
     #[arg(long = "file", value_name = "PATH=SIZE", value_parser = part)]
     files: Vec<(PathBuf, u64)>,
     /// Print no line about the card at the end
-    #[arg(long)]
+    #[arg(long, short)]
     quiet: bool,
 }
 
@@ -61,6 +62,10 @@ impl Slot {
             let most = exec::PATH_BYTES_MAX;
             return Err(Error::Input(format!("{}: expected a path of at most {most} bytes", long.display())));
         }
+        if let Some(change) = self.scene.set.iter().find(|change| change.starts_with(JOB)) {
+            let why = "a program has no jobs of the laboratory; expected a key of board or card";
+            return Err(Error::Input(format!("--set {change}: {why}")));
+        }
         let workers: &[Worker] = &[];
         let loaded: Loaded = self.scene.load_workers(workers, &self.scene.set).map_err(Error::input)?;
         let image = self.image.as_deref().map(|path| super::image(path, true)).transpose()?;
@@ -89,15 +94,32 @@ impl Slot {
                 tally.failed
             );
         }
+        if ended.polled > 0 && !self.quiet {
+            eprintln!(
+                "mmcq: {} waits for other processes (select, poll) moved the clock: the time depends on this machine",
+                ended.polled
+            );
+        }
+        let uncut = program.is_cut() && ended.cut.is_none() && ended.interrupted.is_none();
+        if uncut {
+            let flushed = tally.flushed;
+            eprintln!(
+                "mmcq: the supply did not fail: the program ended after {seconds:.6} s and {flushed} flushes"
+            );
+        }
         let code = match (ended.cut, ended.status.code(), ended.status.signal()) {
             (Some(_), ..) => 0,
             _ if ended.interrupted.is_some() => signalled(ended.interrupted),
+            (_, Some(0), _) if uncut => NO_CUT,
             (_, Some(code), _) => u8::try_from(code).unwrap_or(1),
             (_, None, signal) => signalled(signal),
         };
         Ok((ExitCode::from(code), ended))
     }
 }
+
+/// Exit code of `mmcq exec` if a cut was asked for, none came, and the program ended well.
+const NO_CUT: u8 = 125;
 
 /// Returns the exit code of this program after a signal, as a shell does: 130 for Ctrl-C.
 fn signalled(signal: Option<i32>) -> u8 {
@@ -122,7 +144,10 @@ fn signalled(signal: Option<i32>) -> u8 {
 /// redirection (mmcq guest has a whole kernel for these). mmap, freopen and timerfd end the program
 /// with one line and 2. A program that only looks at the clock, for time to pass, is refused: the
 /// clock moves while something uses the card or sleeps. Several threads may use the card. Of these
-/// one runs at a time, and in which order they begin is the system's choice.
+/// one runs at a time, and in which order they begin is the system's choice. A program that waits for
+/// others with a timeout (select, poll, epoll: rsync does) moves the clock until they have answered,
+/// which depends on the speed of this machine; a line at the end says so. If a cut was asked for and
+/// none came, a line says so, and the code is 125 if the program ended well.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Exec {
@@ -136,9 +161,9 @@ pub struct Exec {
     /// was being programmed
     #[arg(long, value_name = "US")]
     cut_at: Option<u64>,
-    /// The supply fails when the card has done this many flushes, before the program gets the
-    /// answer to the last
-    #[arg(long, value_name = "N", conflicts_with = "cut_at")]
+    /// The supply fails when the card has done this many flushes (from 1 on), before the program
+    /// gets the answer to the last
+    #[arg(long, value_name = "N", conflicts_with = "cut_at", value_parser = flushes)]
     cut_after_flush: Option<u64>,
     /// The card's cache loses data, and reports flushes as done that it has not done: does your
     /// check find that?
@@ -147,6 +172,11 @@ pub struct Exec {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Parses the number of flushes after which the supply fails.
+fn flushes(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "expected a whole number from 1 on".to_owned())
 }
 
 impl Exec {

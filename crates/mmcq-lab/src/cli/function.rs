@@ -27,8 +27,13 @@ pub struct Function {
 
 impl Function {
     /// Returns the function if the file `job` describes one; `None`: the file is a job file.
-    pub fn of(job: Option<&Path>, scene: &Scene) -> Result<Option<Self>, Error> {
+    pub fn of(job: Option<&Path>, options: &[String], scene: &Scene) -> Result<Option<Self>, Error> {
         let Some(path) = job.filter(|path| Load::is_named(path)) else { return Ok(None) };
+        if let Some(option) = options.first() {
+            return Err(Error::Input(format!(
+                "{option}: an SDIO function has no jobs; expected nothing after --"
+            )));
+        }
         let load = Load::read(path)?;
         if let Some(card) = &scene.card {
             return Err(Error::Input(format!("--card {card}: the function is the card; expected none")));

@@ -1,7 +1,8 @@
 //! The jobs of a run and the board on which they run.
 
 use super::function::Function;
-use super::{Error, jobs, load_name, voice};
+use super::page::Files;
+use super::{Error, jobs, jobs_with_output, load_name, voice};
 use clap::Args;
 use mmcq_lab::fio::JobFile;
 use mmcq_lab::iozone::Iozone;
@@ -29,22 +30,31 @@ impl Load {
     }
 
     /// Reads the jobs as [`read`](Self::read) does, without the notes about depths, which fio's
-    /// report has.
+    /// report has. The jobs may name the file of the report (fio's option `--output`).
     pub fn read_for_report(&self) -> Result<(JobFile, Loaded), Error> {
-        let (file, loaded) = self.read_quietly()?;
+        let (file, loaded) = self.loaded(jobs_with_output(self.job.as_deref(), &self.options)?)?;
         loaded.file.notes.iter().for_each(voice::note);
         Ok((file, loaded))
     }
 
+    /// Returns the file of the jobs, which no output may replace.
+    pub fn inputs(&self) -> Files {
+        let files = Files::default();
+        self.job.as_deref().map_or(files.clone(), |job| files.reads("JOB.fio", job))
+    }
+
     fn read_quietly(&self) -> Result<(JobFile, Loaded), Error> {
-        let file = jobs(self.job.as_deref(), &self.options)?;
+        self.loaded(jobs(self.job.as_deref(), &self.options)?)
+    }
+
+    fn loaded(&self, file: JobFile) -> Result<(JobFile, Loaded), Error> {
         let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
         Ok((file, loaded))
     }
 
     /// Returns the user's SDIO function, if its file is given in place of a job file.
     pub fn function(&self) -> Result<Option<Function>, Error> {
-        Function::of(self.job.as_deref(), &self.scene)
+        Function::of(self.job.as_deref(), &self.options, &self.scene)
     }
 
     /// Returns the parsed command line of iozone, if the options are one; `None`: they are options

@@ -61,7 +61,8 @@ use std::process::ExitCode;
 /// in virtual time.
 ///
 /// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this
-/// machine: the same job and seed give the same bytes.
+/// machine: the same job and seed give the same bytes. (Of `exec`, a program that waits for others
+/// with a timeout is the exception; a line says so.)
 #[derive(Debug, Parser)]
 #[command(name = "mmcq", version)]
 pub struct Cli {
@@ -137,7 +138,7 @@ const FOUND: [(&str, &str); 26] = [
     ("man", "a page could not be written"),
     ("serve", "the server failed, or its last flush, or a client does not know of lost writes"),
     ("fio", "and others: fio's own"),
-    ("exec", "and others: the program's own"),
+    ("exec", "and others: the program's own; 125 a cut was asked for and none came"),
     ("device", "the virtual machine broke the protocol"),
     ("diff-bus", "the comparison could not be written"),
     ("guest", "the machine, or its job, did not come to its end, or two runs of one CPU were not the same"),
@@ -313,8 +314,14 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns the jobs in a file or, without a file, those of options in the form of fio or iozone.
+/// Returns the jobs in a file or, without a file, those of options in the form of fio or iozone. A
+/// command that calls this writes no report of fio, so it refuses fio's option `--output`.
 fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
+    Ok(jobs_with_output(file, options)?.without_output()?)
+}
+
+/// Returns the jobs as [`jobs`] does, and accepts fio's option `--output`.
+fn jobs_with_output(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
         Some(path) if options.is_empty() && path.as_os_str() == "-" => {
             let mut text = Vec::new();

@@ -1,9 +1,11 @@
 //! `mmcq replay`: replays a recorded load on a board.
 
 use super::Error;
+use super::page::Files;
 use super::reporting::Reporting;
 use super::traced::{self, Traced};
 use clap::Args;
+use mmcq_lab::recorded;
 use mmcq_lab::scene::Scene;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,6 +52,8 @@ impl Replay {
         let again = |changes: &[String]| self.scene.load_workers(&plan.workers, changes);
         let loaded = again(&self.scene.set).map_err(Error::input)?;
         let replayed = plan.replayed(&name, format, &self.traced.wishes());
-        self.reporting.run(&self.scene, loaded, None, again, replayed, &name)
+        let files = self.traces.iter().flat_map(|path| recorded::files(path));
+        let inputs = files.fold(Files::default(), |inputs, file| inputs.reads("TRACE", &file));
+        self.reporting.beside(inputs).run(&self.scene, loaded, None, again, replayed, &name)
     }
 }

@@ -48,7 +48,7 @@ impl Report {
             .as_ref()
             .map(|folder| live(folder.as_deref(), &self.load.scene, &loaded))
             .transpose()?;
-        let reporting = Reporting::page_alone(self.output, live);
+        let reporting = Reporting::page_alone(self.output, live).beside(self.load.inputs());
         reporting.run(&self.load.scene, loaded, None, again, Replayed::default(), &title)
     }
 }

@@ -1,13 +1,14 @@
 //! Common part of all commands that run a load: runs it and prints its report.
 
 use super::effects::with_effects;
-use super::page::{self, Place};
+use super::page::{self, Files, Place};
 use super::progress::{Progress, Unit};
 use super::{Error, print, voice};
 use clap::Args;
 use mmcq_lab::buslog;
 use mmcq_lab::finished;
 use mmcq_lab::fio::OutputFormat;
+use mmcq_lab::fio::logs::Logs;
 use mmcq_lab::fio::report::{self, Replayed, Report};
 use mmcq_lab::iozone::Iozone;
 use mmcq_lab::page::live::Live;
@@ -27,7 +28,7 @@ pub struct Reporting {
     /// Report: normal, json, json+, terse; several with commas
     #[arg(long, value_name = "FORMAT", value_delimiter = ',')]
     output_format: Vec<String>,
-    /// Write the report to this file instead of standard output
+    /// Write the report to this file instead of standard output [default: fio's option --output]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write all events on the bus to this file, a line each, times in nanoseconds (for `mmcq
@@ -56,6 +57,9 @@ pub struct Reporting {
     /// Playground to put into the page; `None`: the page has none.
     #[arg(skip)]
     live: Option<Live>,
+    /// Files that the command reads, beside those of board and card.
+    #[arg(skip)]
+    inputs: Files,
 }
 
 impl Reporting {
@@ -72,7 +76,13 @@ impl Reporting {
             table: None,
             page_alone: true,
             live,
+            inputs: Files::default(),
         }
+    }
+
+    /// Keeps the files that the command reads from being written.
+    pub fn beside(self, inputs: Files) -> Self {
+        Reporting { inputs, ..self }
     }
 
     /// Makes the report have the form of iozone's table, if `table` is given.
@@ -111,10 +121,19 @@ impl Reporting {
         title: &str,
     ) -> Result<ExitCode, Error> {
         let formats = self.formats(&loaded.file.formats)?;
-        let place = self.page(medium.is_some())?;
-        let output = self.output.as_deref().map(|path| Place::new("--output", path)).transpose()?;
-        let bus_log = self.bus_log.as_deref().map(|path| Place::new("--bus-log", path)).transpose()?;
-        let export = self.exported(scene.setting)?;
+        let mut files = self.inputs.clone().reads_scene(scene);
+        let place = self.page(&mut files, medium.is_some())?;
+        let output = self.output.as_deref().or(loaded.file.output.as_deref().map(Path::new));
+        let output = output.map(|path| files.place("--output", path)).transpose()?;
+        let bus_log = self.bus_log.as_deref().map(|path| files.place("--bus-log", path)).transpose()?;
+        let export = self.exported(&mut files, scene.setting)?;
+        let mut logs = Vec::new();
+        for worker in &loaded.workers {
+            for name in Logs::names(&worker.job, worker.thread_number) {
+                let place = files.place(&format!("log of job {}", worker.job.name), Path::new(&name))?;
+                logs.push((name, place));
+            }
+        }
         let run = scene.run_of(&loaded);
         let image = medium.is_some();
         let progress = Progress::new("jobs", 0, Unit::Bytes);
@@ -147,7 +166,12 @@ impl Reporting {
                 scene.platform
             );
         }
-        outcome.logs.iter().try_for_each(|(name, text)| write_file(Path::new(name), text))?;
+        for (name, place) in logs {
+            // A log without an entry is not written, as in fio.
+            if let Some((_, text)) = outcome.logs.iter().find(|(known, _)| *known == name) {
+                place.write(text)?;
+            }
+        }
         let counters = self.counters.then(|| counters_line(&outcome));
         let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
         let origin = finished::origin(scene, &loaded.platform, &outcome);
@@ -173,17 +197,17 @@ impl Reporting {
     }
 
     /// Returns the output file of the HTML page; `None`: no page is wanted.
-    fn page(&self, image: bool) -> Result<Option<Place>, Error> {
+    fn page(&self, files: &mut Files, image: bool) -> Result<Option<Place>, Error> {
         let Some(path) = &self.report else { return Ok(None) };
         if image {
             let why = "the load runs in other settings too, and an image has one writer; expected no --image";
             return Err(Error::Input(format!("--report {}: {why}", path.display())));
         }
-        Place::new("--report", path).map(Some)
+        files.place(if self.page_alone { "--output" } else { "--report" }, path).map(Some)
     }
 
     /// Returns the output file for a trace of the run's requests; `None`: no trace is wanted.
-    fn exported(&self, setting: Setting) -> Result<Option<Place>, Error> {
+    fn exported(&self, files: &mut Files, setting: Setting) -> Result<Option<Place>, Error> {
         let [format, file] = &self.export[..] else { return Ok(None) };
         if format != "blktrace" {
             return Err(Error::Input(format!("--export {format}: expected blktrace")));
@@ -192,7 +216,7 @@ impl Reporting {
             let why = "limit joins requests, and runs several lanes; expected another setting";
             return Err(Error::Input(format!("--export blktrace: {why}")));
         }
-        Place::new("--export blktrace", Path::new(file)).map(Some)
+        files.place("--export blktrace", Path::new(file)).map(Some)
     }
 
     fn formats(&self, given: &[OutputFormat]) -> Result<Vec<OutputFormat>, Error> {
@@ -285,10 +309,6 @@ fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -
     let compared = Compared::of(&scene.run_of(loaded), board, outcome, series, &mut |what| shown.step(what));
     shown.end();
     compared.map_err(failed)
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|error| Error::Run(format!("{}: {error}", path.display())))
 }
 
 fn counters_line(outcome: &Outcome) -> String {

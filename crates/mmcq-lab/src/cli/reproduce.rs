@@ -1,6 +1,6 @@
 //! `mmcq reproduce`: runs published experiments again.
 
-use super::page::{Place, command_line};
+use super::page::{Files, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, print, voice};
 use clap::{Args, ValueEnum};
@@ -206,8 +206,16 @@ impl Reproduce {
                 "--set {change}: a published experiment runs as its board is; expected sdio, or mmcq run JOB --set"
             )));
         }
-        let plot = self.plot.as_deref().map(|path| Place::svg("--plot", path)).transpose()?;
-        let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
+        let files = Files::default();
+        let mut files = match &self.original {
+            Some(path) => files.reads("--original", path),
+            None => files,
+        };
+        if let Some(board) = self.platform.as_deref().filter(|name| name.ends_with(".toml")) {
+            files = files.reads("--platform", Path::new(board));
+        }
+        let plot = self.plot.as_deref().map(|path| files.svg("--plot", path)).transpose()?;
+        let place = self.report.as_deref().map(|path| files.place("--report", path)).transpose()?;
         let reports = match &self.original {
             Some(path) => original::reports(&read(path)?)
                 .map_err(|error| Error::Input(format!("--original {}: {error}", path.display())))?,

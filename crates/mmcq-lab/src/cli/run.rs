@@ -50,7 +50,12 @@ impl Run {
         let (medium, _lock) = self.medium(&loaded.workers)?.unzip();
         let again = |changes: &[String]| self.load.scene.load(&file, changes);
         let title = self.load.name();
-        let reporting = self.reporting.with_table(self.load.iozone()?);
+        let inputs = self.load.inputs();
+        let inputs = match &self.image {
+            Some(image) => inputs.reads("--image", image),
+            None => inputs,
+        };
+        let reporting = self.reporting.with_table(self.load.iozone()?).beside(inputs);
         reporting.run(&self.load.scene, loaded, medium, again, Replayed::default(), &title)
     }
 

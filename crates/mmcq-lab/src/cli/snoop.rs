@@ -29,7 +29,7 @@ pub struct Snoop {
     histogram: bool,
     /// The N slowest requests in words: where each waited, how many younger ones went first, and by
     /// which rule
-    #[arg(long, value_name = "N", conflicts_with_all = ["Form", "histogram"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["Form", "histogram"], value_parser = count)]
     slowest: Option<usize>,
     #[command(flatten)]
     form: Form,
@@ -61,6 +61,11 @@ impl Snoop {
         }
         Ok(code(&outcome))
     }
+}
+
+/// Parses the number of requests to list.
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "expected a whole number from 1 on".to_owned())
 }
 
 fn code(outcome: &Outcome) -> ExitCode {

@@ -1,7 +1,7 @@
 //! `mmcq sweep`: runs a grid of points and writes a row for each.
 
 use super::form::Form;
-use super::page::{Place, command_line};
+use super::page::{Files, Place, command_line};
 use super::progress::{Progress, Unit};
 use super::traced::Traced;
 use super::{Error, print, voice};
@@ -9,6 +9,7 @@ use clap::Args;
 use mmcq_lab::effects;
 use mmcq_lab::fio::Note;
 use mmcq_lab::image::Lock;
+use mmcq_lab::recorded;
 use mmcq_lab::scene::Scene;
 #[cfg(feature = "parquet")]
 use mmcq_lab::sweep::columns;
@@ -97,12 +98,17 @@ impl Sweep {
         let format = self.format()?;
         let axes: Vec<Axis> =
             self.over.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(Error::Input)?;
+        self.given_once(&axes)?;
         let (load, notes) = self.load()?;
         let plan = sweep::Sweep::new(self.scene.clone(), load, axes, &self.zip).map_err(Error::Input)?;
         notes.iter().chain(&plan.notes()).for_each(voice::note);
-        let mut heat = self.heat(&plan)?;
-        let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
-        let plot = self.plot.as_deref().map(|path| Place::svg("--plot", path)).transpose()?;
+        let mut files = self.inputs(&plan);
+        if let Some(out) = &self.out {
+            files.writes("--out", out)?;
+        }
+        let mut heat = self.heat(&plan, &mut files)?;
+        let place = self.report.as_deref().map(|path| files.place("--report", path)).transpose()?;
+        let plot = self.plot.as_deref().map(|path| files.svg("--plot", path)).transpose()?;
         let mut reported = Vec::new();
         let points: Vec<usize> = self.shard.part(plan.grid().points()).collect();
         let Some(rows) = self.rows()? else { return Ok(ExitCode::SUCCESS) };
@@ -169,6 +175,34 @@ impl Sweep {
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 
+    /// Refuses an option whose values an axis gives.
+    fn given_once(&self, axes: &[Axis]) -> Result<(), Error> {
+        let (scene, own) = (&self.scene, Scene::default());
+        let given = [
+            ("platform", scene.platform != own.platform),
+            ("card", scene.card.is_some()),
+            ("setting", scene.setting != own.setting),
+            ("seed", scene.seed != own.seed),
+        ];
+        let twice = given.iter().find(|(name, given)| *given && axes.iter().any(|axis| axis.key == *name));
+        match twice {
+            Some((name, _)) => {
+                Err(Error::Input(format!("--{name}: --over {name} gives it; expected one of them")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the files that the sweep reads: the load, and boards and cards.
+    fn inputs(&self, plan: &sweep::Sweep) -> Files {
+        let loads = self.job.iter().flat_map(|job| recorded::files(job));
+        let files = loads.fold(Files::default(), |files, file| files.reads("JOB.fio|TRACE", &file));
+        let named =
+            plan.grid().axes().iter().filter(|axis| ["platform", "card"].contains(&axis.key.as_str()));
+        let named = named.flat_map(|axis| &axis.values).filter(|name| name.ends_with(".toml"));
+        named.fold(files.reads_scene(&self.scene), |files, name| files.reads("--over", Path::new(name)))
+    }
+
     /// Returns the load that runs at each point, and the notes about it.
     fn load(&self) -> Result<(Load, Vec<Note>), Error> {
         match &self.job {
@@ -200,14 +234,14 @@ impl Sweep {
 
     /// Returns the picture that `--heat` asks for, and its output file; `None`: no picture is
     /// wanted.
-    fn heat(&self, plan: &sweep::Sweep) -> Result<Option<(Cells, Place)>, Error> {
+    fn heat(&self, plan: &sweep::Sweep, files: &mut Files) -> Result<Option<(Cells, Place)>, Error> {
         let [file, columns] = &self.heat[..] else { return Ok(None) };
         let heat = columns.parse().map_err(|why| Error::Input(format!("--heat {columns}: {why}")))?;
         let cells = Cells::new(heat, &plan.names()).map_err(Error::Input)?;
         if self.resume && self.format()? == Format::Csv {
             return Err(Error::input("--heat: with --resume, expected rows in .jsonl or .parquet"));
         }
-        Ok(Some((cells, Place::svg("--heat", Path::new(file))?)))
+        Ok(Some((cells, files.svg("--heat", Path::new(file))?)))
     }
 
     /// Returns the path of the file to which rows are written during the sweep; `Some(None)`:

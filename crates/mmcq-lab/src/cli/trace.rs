@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::function::Function;
-use super::page::Place;
+use super::page::{Files, Place};
 use super::{Error, voice};
 use clap::{ArgGroup, Args, ValueEnum};
 use mmcq_lab::runner::{self, RunError};
@@ -13,7 +13,7 @@ use mmcq_lab::sdio::stacked;
 use mmcq_lab::trace::{self, Capture, Clk, Dump, Head, Start, Window, WindowError, perfetto, picture, steps};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Record a window of a run: every bit on the bus, interrupts, cores, requests
@@ -78,9 +78,9 @@ pub struct Trace {
     /// Length of the window [default: 1ms, or all of the bring-up]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
-    /// Time that is shown before a trigger
-    #[arg(long, value_name = "TIME", default_value = "5us")]
-    before: String,
+    /// Time that is shown before a trigger [default: 5us]
+    #[arg(long, value_name = "TIME")]
+    before: Option<String>,
     /// Print no list, only write the files
     #[arg(long, conflicts_with = "Form")]
     no_list: bool,
@@ -94,6 +94,9 @@ enum Clock {
     Gated,
 }
 
+/// Time in ns that is shown before a trigger, if the user gives none.
+const BEFORE_NS: u64 = 5_000;
+
 /// Options that apply only to jobs, not to `--sdio`.
 const OF_JOBS: [&str; 10] =
     ["job", "options", "platform", "card", "setting", "set", "from", "trigger", "length", "before"];
@@ -102,7 +105,7 @@ impl Trace {
     pub fn run(self) -> Result<ExitCode, Error> {
         match &self.sdio {
             Some(setting) => self.packet(setting),
-            None => match Function::of(self.job.as_deref(), &self.scene)? {
+            None => match Function::of(self.job.as_deref(), &self.options, &self.scene)? {
                 Some(function) => self.function(&function),
                 None => self.jobs(),
             },
@@ -144,20 +147,12 @@ impl Trace {
 
     /// Checks that the output files can be written and are all different.
     fn ready(&self) -> Result<Places, Error> {
-        let mut known: Vec<(&str, PathBuf)> = Vec::new();
+        let mut files = Files::default().reads_scene(&self.scene);
+        if let Some(job) = &self.job {
+            files = files.reads("JOB.fio", job);
+        }
         let mut ready = |option: &'static str, path: &Option<PathBuf>| {
-            let Some(path) = path else { return Ok(None) };
-            let place = Place::new(option, path)?;
-            // A device such as /dev/null may be given twice.
-            let Some(file) = file(path) else { return Ok(Some(place)) };
-            if let Some((other, _)) = known.iter().find(|(_, known)| *known == file) {
-                let path = path.display();
-                return Err(Error::Input(format!(
-                    "{option} {path}: {other} writes the same file; expected another"
-                )));
-            }
-            known.push((option, file));
-            Ok(Some(place))
+            path.as_ref().map(|path| files.place(option, path)).transpose()
         };
         #[cfg(feature = "fst")]
         let fst = (Dump::Fst, ready("--fst", &self.fst)?);
@@ -258,11 +253,14 @@ impl Trace {
             (None, Some(from)) => Start::At(time("--from", from)?),
             (None, None) => Start::At(0),
         };
-        let before_ns = match start {
-            Start::Command { .. } | Start::Interrupt { .. } | Start::CardInterrupt { .. } => {
-                time("--before", &self.before)?
+        let before_ns = match (start, &self.before) {
+            (Start::BringUp | Start::At(_), Some(before)) => {
+                let why = "a trigger has a time before it; expected --trigger, but not bringup";
+                return Err(Error::Input(format!("--before {before}: {why}")));
             }
-            Start::BringUp | Start::At(_) => 0,
+            (Start::BringUp | Start::At(_), None) => 0,
+            (_, Some(before)) => time("--before", before)?,
+            (_, None) => BEFORE_NS,
         };
         let for_ns = self.length.as_ref().map(|length| time("--for", length)).transpose()?;
         if let (Some(0), Some(length)) = (for_ns, &self.length) {
@@ -277,15 +275,6 @@ fn failed(error: RunError) -> Error {
         RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
         other => Error::input(other),
     }
-}
-
-/// Returns the full path of an ordinary file that exists or can be made; `None` for a device.
-fn file(path: &Path) -> Option<PathBuf> {
-    if path.exists() {
-        return path.canonicalize().ok().filter(|file| file.is_file());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// Output files that the user asked for.

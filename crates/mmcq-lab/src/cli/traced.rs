@@ -156,6 +156,7 @@ impl Traced {
             unit_ns: self.time_unit,
             moment: self.event,
             device: self.device.clone(),
+            needs_times: self.mode != Mode::Closed,
         };
         let files: Vec<PathBuf> = traces.iter().flat_map(|path| recorded::files(path)).collect();
         let (events, format) = recorded::read(&files, &reading).map_err(Error::input)?;

@@ -37,6 +37,9 @@ pub struct Explain {
 impl Explain {
     pub fn run(self) -> Result<ExitCode, Error> {
         if let Some(function) = self.load.function()? {
+            if self.rates != Rate::default() {
+                return Err(Error::input("--rates: an SDIO function is shown in packets; expected none"));
+            }
             return function.why(&self.form);
         }
         let (file, loaded) = self.load.read()?;

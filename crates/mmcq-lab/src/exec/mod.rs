@@ -29,12 +29,13 @@ use mmcq_sim::card::Medium;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use programs::Programs;
 use rustix::process::Signal;
-use shared::{Part, Shared};
+use shared::{Part, Shared, Word};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Alignment in bytes of the card's files, as in `mmcq run`.
 const FILE_ALIGN: u64 = 1 << 20;
@@ -60,6 +61,13 @@ pub struct Program {
     pub lying: bool,
 }
 
+impl Program {
+    /// Returns whether the power is to be cut while the program runs.
+    pub fn is_cut(&self) -> bool {
+        self.cut_at_ns.is_some() || self.cut_after_flush.is_some()
+    }
+}
+
 /// Result of a program that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
@@ -73,6 +81,9 @@ pub struct Ended {
     pub cut: Option<Lost>,
     /// Whether the program never called the laboratory.
     pub absent: bool,
+    /// Number of the program's waits for other processes (`select`, `poll`) that moved the clock. The
+    /// time at which something comes then depends on this machine.
+    pub polled: u32,
     /// Number of the signal to this process that ended the program; `None`: no signal came.
     pub interrupted: Option<i32>,
 }
@@ -180,6 +191,11 @@ impl Visit for Start<'_> {
         let capacity = params.sectors * 512;
         let boot_bytes = board.boot().map(|boot| boot.bytes);
         let parts = self.parts(run.setting, capacity, boot_bytes)?;
+        let twice = |(at, part): (usize, &Part)| parts[..at].iter().any(|other| other.path == part.path);
+        if let Some((_, part)) = parts.iter().enumerate().find(|one| twice(*one)) {
+            let what = format!("{}: two places on the card; expected another path", part.path);
+            return Ok(Err(ExecError::Program(what)));
+        }
         if parts.iter().any(|part| part.start >= capacity) {
             board.stack.with(|engine| engine.enable_extended_ops());
         }
@@ -191,7 +207,7 @@ impl Visit for Start<'_> {
         let mut load = Programs::new(shared.clone(), params.sectors, board.time.now(), waiting.clone());
         load.boot_bytes = boot_bytes.unwrap_or(0);
         load.no_flush = !run.setting.may_flush(params.flush);
-        if program.lying || program.cut_at_ns.is_some() || program.cut_after_flush.is_some() {
+        if program.lying || program.is_cut() {
             let plan = Plan::seeded(run.seed);
             let plan = if program.lying { plan.from(Point::Cache, 1, Strike::Lost) } else { plan };
             board.controller.set_card_faults(&Faults::new(plan));
@@ -233,6 +249,8 @@ impl Visit for Start<'_> {
             Err(error) => return Ok(Err(ExecError::Program(format!("the program's end: {error}")))),
         };
         let cut = load.supply.as_ref().and_then(|supply| supply.failed);
-        Ok(Ok(Ended { status, tally: load.tally, counters, cut, absent: load.was_unused(), interrupted }))
+        let (tally, absent) = (load.tally, load.was_unused());
+        let polled = shared.word(Word::Polled).load(Ordering::Acquire);
+        Ok(Ok(Ended { status, tally, counters, cut, absent, polled, interrupted }))
     }
 }

@@ -62,6 +62,9 @@ pub enum Word {
     Over = 6,
     /// Number of jobs that have not ended; fio's helper does not count.
     Front = 8,
+    /// Number of the program's waits for other processes that moved the clock before something
+    /// came.
+    Polled = 9,
 }
 
 /// Word in a job's slot of the shared memory, by its index.

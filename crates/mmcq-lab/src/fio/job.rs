@@ -291,7 +291,7 @@ pub struct Job {
     pub flow_id: u32,
     pub flow_sleep_ns: u64,
     pub wait_for: Option<String>,
-    /// Whether the end of this job also ends other workers, namely those of `exit_what`.
+    /// Whether the end of any job also ends other workers, namely those of its `exit_what`.
     pub exitall: bool,
     pub exit_what: ExitWhat,
     /// Number of writes after which the job flushes; 0: never.

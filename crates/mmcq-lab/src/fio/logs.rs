@@ -60,6 +60,14 @@ impl Logs {
             .any(|log| log.is_some())
     }
 
+    /// Returns the names of all log files that the job may write. `thread_number` is as in
+    /// [`Logs::files`].
+    pub fn names(job: &Job, thread_number: u32) -> Vec<String> {
+        let logs = Logs::new(job);
+        let rates = logs.rates().map(|log| log.name(thread_number));
+        rates.chain(logs.io.iter().map(|(name, _)| io_name(name, thread_number))).collect()
+    }
+
     /// Makes the log files that the job requests, still empty.
     pub fn new(job: &Job) -> Self {
         let log = |prefix: &Option<String>, suffix, rate| {
@@ -155,13 +163,9 @@ impl Logs {
     /// Returns the log files as name and text. `thread_number` makes the names of different workers
     /// differ.
     pub fn files(&self, thread_number: u32, file_names: &[String]) -> Vec<(String, String)> {
-        let logs = self.bw.iter().chain(&self.iops).chain(self.slat_clat_lat.iter().flatten());
-        let mut files: Vec<(String, String)> = logs
-            .filter(|log| !log.entries.is_empty())
-            .map(|log| {
-                (format!("{}_{}.{thread_number}.log", log.prefix, log.suffix), log.text(self.with_offset))
-            })
-            .collect();
+        let logs = self.rates().filter(|log| !log.entries.is_empty());
+        let mut files: Vec<(String, String)> =
+            logs.map(|log| (log.name(thread_number), log.text(self.with_offset))).collect();
         if let Some((name, list)) = &self.io {
             let mut text = String::from("fio version 3 iolog\n");
             let named = |index: usize| file_names.get(index).map_or("?", String::as_str);
@@ -180,16 +184,27 @@ impl Logs {
             for name in file_names {
                 let _ = writeln!(text, "{end_us} {name} close");
             }
-            files.push((
-                if thread_number == 1 { name.clone() } else { format!("{name}.{thread_number}") },
-                text,
-            ));
+            files.push((io_name(name, thread_number), text));
         }
         files
     }
+
+    /// Returns the logs of rates and latencies.
+    fn rates(&self) -> impl Iterator<Item = &Log> {
+        self.bw.iter().chain(&self.iops).chain(self.slat_clat_lat.iter().flatten())
+    }
+}
+
+/// Returns the name of a worker's I/O log.
+fn io_name(name: &str, thread_number: u32) -> String {
+    if thread_number == 1 { name.to_owned() } else { format!("{name}.{thread_number}") }
 }
 
 impl Log {
+    fn name(&self, thread_number: u32) -> String {
+        format!("{}_{}.{thread_number}.log", self.prefix, self.suffix)
+    }
+
     fn note(&mut self, single: bool, entry: Entry) {
         if single {
             self.entries.push(entry);

@@ -74,7 +74,7 @@ impl OutputFormat {
 }
 
 /// All jobs of a run, and those options of the command line that concern the whole run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct JobFile {
     /// Sections of the job file except `[global]`, in order.
     pub jobs: Vec<Job>,
@@ -107,6 +107,19 @@ impl JobFile {
 }
 
 impl JobFile {
+    /// Returns these jobs for a use that writes no report of fio.
+    ///
+    /// # Errors
+    /// The jobs name a file for the report (option `--output`).
+    pub fn without_output(self) -> Result<Self, String> {
+        match &self.output {
+            None => Ok(self),
+            Some(path) => {
+                Err(format!("--output={path}: `mmcq run` alone writes fio's report; expected none"))
+            }
+        }
+    }
+
     /// Returns a note for each job whose depth has no effect, since its I/O engine waits for each
     /// request.
     pub fn capped(&self) -> Vec<Note> {
@@ -304,14 +317,7 @@ impl<'a> Reader<'a> {
             section: Section::Outside,
             own_global: None,
             is_walled: false,
-            out: JobFile {
-                jobs: Vec::new(),
-                global_options: Vec::new(),
-                formats: Vec::new(),
-                output: None,
-                notes: Vec::new(),
-                lines: Vec::new(),
-            },
+            out: JobFile::default(),
             wanted: Vec::new(),
             max_jobs: None,
             files: 0,

@@ -8,6 +8,14 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item};
 
 /// Name of the table that has the intervals of a file's values.
 const INTERVAL: &str = "interval";
+/// Name of the table that has the ranges of a file's values. A range that `--free` went beyond is
+/// removed with the fit.
+const RANGE: &str = "range";
+
+/// Returns whether the ends of a range hold the fitted value.
+fn holds(ends: &[f64], value: &Value) -> bool {
+    matches!(*ends, [least, most] if (least..=most).contains(&value.after))
+}
 
 /// Returns the uncertainty of these fitted values as text, for the source of a table.
 fn said(values: &[&Value]) -> String {
@@ -30,6 +38,8 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
         let digits = 10_f64.powi(3 - end.abs().log10().floor() as i32);
         value.within((end * digits).round() / digits)
     });
+    // Rounding must not leave out the value itself.
+    let (least, most) = (least.min(value.after), most.max(value.after));
     (0.0 <= least && least < most).then_some([least, most])
 }
 
@@ -74,6 +84,17 @@ pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<
         for value in &of_table {
             let name = value.key.rsplit('.').next().unwrap_or(&value.key);
             set_interval(place, name, interval(value));
+            let range = place.get_mut(RANGE).and_then(Item::as_table_like_mut);
+            if let Some(range) = range {
+                let ends = range.get(name).and_then(Item::as_array).map(|ends| {
+                    ends.iter()
+                        .filter_map(|end| end.as_float().or(end.as_integer().map(|n| n as f64)))
+                        .collect()
+                });
+                if !ends.is_none_or(|ends: Vec<f64>| holds(&ends, value)) {
+                    range.remove(name);
+                }
+            }
         }
     }
     Ok(document.to_string())
@@ -121,6 +142,12 @@ pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Res
         if quantity.contains_key("kind") {
             let before = quantity.get("source").and_then(Toml::as_str).unwrap_or("?").to_owned();
             quantity.remove(INTERVAL);
+            let ends = quantity.get(RANGE).and_then(Toml::as_array).map(|ends| {
+                ends.iter().filter_map(|end| end.as_float().or(end.as_integer().map(|n| n as f64))).collect()
+            });
+            if !ends.is_none_or(|ends: Vec<f64>| holds(&ends, value)) {
+                quantity.remove(RANGE);
+            }
             if let Some(ends) = interval(value) {
                 quantity.insert(INTERVAL.to_owned(), ends.map(Toml::Float).to_vec().into());
             }

@@ -13,6 +13,9 @@ pub const JOB: &str = "job.";
 pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
     let fault = |what: &str| PlatformError::new(format!("--set {change}: {what}"));
     let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
+    if path == "extends" {
+        return Err(fault("a board's file extends another, and no change does; expected --platform NAME"));
+    }
     let (section, key) = match path.rsplit_once('.') {
         Some((section, key)) => (Some(section), key),
         None if !table.contains_key(path) && !KEYS.contains(&path) => {

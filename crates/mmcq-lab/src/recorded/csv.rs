@@ -79,6 +79,7 @@ struct Map {
 impl Map {
     fn parse(text: &str, unit_given_ns: Option<u64>) -> Result<Self, String> {
         let mut map = Map { columns: Default::default(), unit_ns: 1, words: Vec::new() };
+        let mut unit_of_map = None;
         for part in text.split(',') {
             let Some((key, value)) = part.split_once('=').filter(|(_, value)| !value.is_empty()) else {
                 return Err(format!("{part}: expected KEY=VALUE"));
@@ -90,8 +91,11 @@ impl Map {
                 "discard" => Op::Discard,
                 "unit" => {
                     let unit = unit_ns(value);
-                    map.unit_ns =
+                    let unit =
                         unit.ok_or_else(|| format!("unit={value}: expected s, ms, us, 100ns or ns"))?;
+                    if unit_of_map.replace(unit).is_some() {
+                        return Err("unit is given twice".to_owned());
+                    }
                     continue;
                 }
                 _ => {
@@ -99,18 +103,28 @@ impl Map {
                         let names = COLUMNS.join(", ");
                         return Err(format!("{key}: expected {names}, unit, read, write, flush or discard"));
                     };
-                    map.columns[at] = Some(value.to_owned());
+                    if map.columns[at].replace(value.to_owned()).is_some() {
+                        return Err(format!("{key} is given twice"));
+                    }
                     continue;
                 }
             };
             map.words.push((value.to_owned(), op));
         }
-        map.unit_ns = unit_given_ns.unwrap_or(map.unit_ns);
+        if unit_of_map.is_some() && unit_given_ns.is_some() {
+            return Err("unit= and --time-unit; expected one of them".to_owned());
+        }
+        map.unit_ns = unit_of_map.or(unit_given_ns).unwrap_or(map.unit_ns);
         let has =
             |name: &str| COLUMNS.iter().zip(&map.columns).any(|(n, column)| *n == name && column.is_some());
         for needed in [&["op"][..], &["offset", "sector"], &["bytes", "sectors"]] {
             if !needed.iter().any(|name| has(name)) {
                 return Err(format!("expected {}=COLUMN", needed.join(" or ")));
+            }
+        }
+        for [one, other] in [["offset", "sector"], ["bytes", "sectors"]] {
+            if has(one) && has(other) {
+                return Err(format!("{one} and {other}; expected one of them"));
             }
         }
         Ok(map)
@@ -151,14 +165,22 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Makes a reader of these lines, and reads the first line.
+    /// Makes a reader of these lines, and reads the first line that is no comment.
     pub(super) fn new(mut lines: Lines, map: &str, reading: &Reading) -> Result<Self, ParseError> {
         let of_map = |why: String| ParseError::new(&Place::Whole("--columns".to_owned()), why);
         let map = Map::parse(map, reading.unit_ns).map_err(of_map)?;
-        let first = lines.next().transpose()?.unwrap_or_default();
+        let mut first = lines.next().transpose()?.unwrap_or_default();
+        while first.starts_with('#') {
+            first = lines.next().transpose()?.unwrap_or_default();
+        }
         let separator = Separator::of(&first);
         let names = separator.cells(&first);
         let columns = map.resolve(&names).map_err(|why| lines.wrong(why))?;
+        if columns[0].is_none() && reading.needs_times {
+            return Err(of_map(
+                "no time, and the replay needs it; expected time=COLUMN, or --mode closed".to_owned(),
+            ));
+        }
         // If columns are given by name, the first line has the names; otherwise it is a row.
         let [_, _, offset, sector, ..] = columns;
         let is_row = offset.or(sector).is_some_and(|at| names[at].parse::<u64>().is_ok());

@@ -212,6 +212,35 @@ pub struct Reading {
     pub moment: Moment,
     /// Name of the only device or file whose requests are read; `None`: all.
     pub device: Option<String>,
+    /// Whether a trace without times is refused, since its requests start at times of the trace.
+    pub needs_times: bool,
+}
+
+impl Reading {
+    /// Refuses an option that has no effect on a trace of this format.
+    fn has_effect(&self, format: Format) -> Result<(), ParseError> {
+        let (name, letter) = (format.name(), self.moment.letter());
+        let in_columns = !matches!(
+            format,
+            Format::Iolog | Format::Blkparse | Format::Blktrace | Format::Ftrace | Format::Perfetto
+        );
+        let is_timed = in_columns || format == Format::Iolog;
+        let fault = |option: &str, why: &str| {
+            Err(ParseError::new(
+                &Place::Whole(option.to_owned()),
+                format!("format {name} {why}; expected none"),
+            ))
+        };
+        match (self.unit_ns, &self.columns) {
+            (Some(_), _) if !is_timed => fault("--time-unit", "has a unit of its own"),
+            (Some(_), None) if csv::preset(format).is_some() => fault("--time-unit", "has a unit of its own"),
+            (_, Some(_)) if !in_columns => fault("--columns", "has none"),
+            _ if is_timed && self.moment != Moment::default() => {
+                fault(&format!("--event {letter}"), "has one time for each request")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Number of bytes at the start of a file from which its format is detected.
@@ -287,6 +316,7 @@ fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> 
         None if reading.columns.is_some() => Format::Csv,
         None => detect(&head).map_err(|why| ParseError::new(&place, why))?,
     };
+    reading.has_effect(format)?;
     let input: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(input));
     let events: Events = match format {
         Format::Blktrace => Box::new(blktrace::Blktrace::new(name, input, reading)),

@@ -69,6 +69,27 @@ pub struct Wishes {
     pub without_discard: bool,
 }
 
+impl Wishes {
+    /// Refuses options that are out of range, and those that have no effect.
+    fn checked(&self) -> Result<(), ParseError> {
+        let fault = |option: &str, why: String| Err(ParseError::new(&Place::Whole(option.to_owned()), why));
+        let closed = "a closed loop has no times of the trace; expected none";
+        match self.mode {
+            _ if !(0.0..=1e6).contains(&self.scale) => {
+                fault("--scale", format!("{}: expected a number from 0 to 1000000", self.scale))
+            }
+            _ if !(1..=DEPTH_MAX).contains(&self.depth) => {
+                fault("--depth", format!("{}: expected a whole number from 1 to {DEPTH_MAX}", self.depth))
+            }
+            Mode::Closed if self.scale != 1.0 => fault("--scale", closed.to_owned()),
+            Mode::Closed if self.gap_max_ns.is_some() => fault("--gap-max", closed.to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Largest depth of a replay.
+const DEPTH_MAX: u32 = 4096;
 /// Largest number of requests of a trace, which need 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
 /// Largest number of workers; further processes share them.
@@ -379,6 +400,7 @@ pub fn plan(
     events: impl Iterator<Item = Result<Event, ParseError>>,
     wishes: &Wishes,
 ) -> Result<Plan, ParseError> {
+    wishes.checked()?;
     let mut all = gather(events, wishes)?;
     let whole = Place::Whole(name.to_owned());
     let Some((first_ns, last_ns)) = all.records.span_ns() else {

@@ -2,7 +2,7 @@
 
 use super::place::{Carried, Counted};
 use super::{Pace, Run, RunError, Setting, Steady, Waiting};
-use crate::fio::job::{ExitWhat, IoEngine};
+use crate::fio::job::{ExitWhat, IoEngine, Size};
 use crate::fio::offsets::{Seeds, file_sizes};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
@@ -146,6 +146,29 @@ fn partition(
     Ok(found)
 }
 
+/// Returns the length in bytes that a worker needs each of its files to have, so that all it
+/// transfers is inside; 0: it takes the file as it is. As in fio, each worker extends a file that is
+/// too short.
+fn needs(worker: &FioWorker) -> u64 {
+    let bytes = |size: Size| if let Size::Bytes(bytes) = size { bytes } else { 0 };
+    let job = &worker.job;
+    match (job.filesize, job.size) {
+        (Some((least, most)), _) => {
+            if least == most {
+                most
+            } else {
+                0
+            }
+        }
+        (None, Some(Size::Bytes(total))) => {
+            let increment = bytes(job.offset_increment).saturating_mul(worker.subjob.into());
+            let start = bytes(job.offset).saturating_add(increment);
+            start.saturating_add(total / u64::from(job.nrfiles.max(1)))
+        }
+        (None, _) => 0,
+    }
+}
+
 impl<'a> Load<'a> {
     pub(super) fn new(
         run: &Run<'a>,
@@ -158,6 +181,11 @@ impl<'a> Load<'a> {
         let mut known: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         let mut areas = Vec::new();
         let (mut states, mut files) = (Vec::new(), Vec::new());
+        let mut needed: BTreeMap<&str, u64> = BTreeMap::new();
+        for (worker, name) in run.workers.iter().flat_map(|w| w.files.iter().map(move |name| (w, name))) {
+            let length = needed.entry(name).or_default();
+            *length = needs(worker).max(*length);
+        }
         for worker in run.workers {
             let (mut bytes, mut bases) = (Vec::new(), Vec::new());
             let mut of_files = Vec::new();
@@ -179,7 +207,8 @@ impl<'a> Load<'a> {
                     None => {
                         let share = worker.job.size.map_or(capacity, |size| size.of(capacity))
                             / u64::from(worker.job.nrfiles.max(1));
-                        let each = worker.job.filesize.map_or(share, |_| own_size());
+                        let own = worker.job.filesize.map_or(share, |_| own_size());
+                        let each = own.max(needed.get(name.as_str()).copied().unwrap_or(0));
                         if each > capacity - place {
                             return Err(RunError::Space {
                                 name: name.clone(),
@@ -305,10 +334,10 @@ impl<'a> Load<'a> {
     }
 
     /// Applies fio's `exitall` when this job ends: stops the other workers that the job's
-    /// `exit_what` names.
+    /// `exit_what` names. As in fio, the option in one section holds for the end of every job.
     fn exit_all(&mut self, job: usize) {
         let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
-        if !own.job.exitall {
+        if !self.workers.iter().any(|worker| worker.job.exitall) {
             return;
         }
         let group = own.group;

@@ -509,3 +509,10 @@ fn a_run_ends_early_when_it_is_asked_to() {
         assert!((1..8 << 20).contains(&told), "{}: {told} bytes", setting.name());
     }
 }
+
+#[test]
+fn work_after_the_last_completion_fills_no_more_than_the_time() {
+    let bus = mmcq_sim::stats::BusStats { busy_ns: 20, ..Default::default() };
+    let counters = Counters { bus, elapsed_ns: 10, ..Counters::default() };
+    assert_eq!(counters.bus_share(), 1.0);
+}

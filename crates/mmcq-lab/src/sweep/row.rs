@@ -209,17 +209,20 @@ pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<
 }
 
 fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
-    // Over the time in which any job moved data in this direction.
-    let seconds = stats.active.ns().max(1) as f64 / 1e9;
     let latency = &stats.lat;
+    // Over the time in which any job moved data in this direction. Where nothing moved, since each
+    // I/O failed, there is no such time and no rate.
+    let seconds = stats.active.ns() as f64 / 1e9;
+    let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
     let percentiles = latency.histogram.percentiles(&[50.0, 95.0, 99.0, 99.9]);
     // A percentile is the middle of a bucket, which may be above the longest time.
     let us = |ns: Option<&u64>| ns.map(|ns| (*ns).min(latency.ns.max) as f64 / 1e3).into();
     vec![
         name.into(),
         stats.total_ios.into(),
-        (stats.io_bytes as f64 / f64::from(1 << 20) / seconds).into(),
-        (stats.total_ios as f64 / seconds).into(),
+        rate(stats.io_bytes as f64 / f64::from(1 << 20)).into(),
+        // An I/O that failed has no latency, and is none of the rate.
+        rate(latency.ns.samples as f64).into(),
         (latency.ns.mean / 1e3).into(),
         us(percentiles.first()),
         us(percentiles.get(1)),

@@ -73,7 +73,8 @@ struct head {
   _Atomic uint32_t claimed, ready, over;
   int32_t server;
   _Atomic uint32_t front; /* jobs that have not ended, without fio's helper */
-  uint32_t gap[7];
+  _Atomic uint32_t polled; /* waits for other processes that moved the clock */
+  uint32_t gap[6];
   /* As fio has it: a sequence lock and a time. */
   struct {
     volatile int sequence;

@@ -104,9 +104,17 @@ static void reserve(struct slot *slot, uint64_t start, uint64_t end, uint32_t pa
 
 OF_THREAD char *bounce;
 
+static int is_mapped(const char *at) {
+  static uintptr_t page;
+  if (!page) page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  unsigned char in;
+  return !call(SYS_mincore, (long)((uintptr_t)at & ~(page - 1)), 1, (long)&in, 0, 0, 0);
+}
+
 /* Whole sectors go as they are, others by the sectors they are in. */
 static ssize_t in_pieces(struct file *file, uint32_t op, char *data, size_t bytes, uint64_t offset) {
   size_t all = 0;
+  if (bytes && !(is_mapped(data) && is_mapped(data + bytes - 1))) return cannot(EFAULT);
   while (all < bytes) {
     size_t part = bytes - all;
     uint64_t place = offset + all;
@@ -395,6 +403,21 @@ long syscall(long n, ...) {
       case SYS_lseek: return lseek64(fd, a[1], (int)a[2]);
       case SYS_openat: return openat(fd, data, (int)a[2], (mode_t)a[3]);
       case SYS_close: return close(fd);
+      /* A stand-in for a file is a folder, which is all that the kernel would tell. */
+#ifdef SYS_stat
+      case SYS_stat: return stat((const char *)a[0], data);
+      case SYS_lstat: return lstat((const char *)a[0], data);
+#endif
+      case SYS_fstat: return fstat(fd, data);
+#ifdef SYS_newfstatat
+      case SYS_newfstatat: return fstatat(fd, data, (void *)a[2], (int)a[3]);
+#endif
+#ifdef SYS_statx
+      case SYS_statx: return statx(fd, data, (int)a[2], (unsigned)a[3], (void *)a[4]);
+#endif
+      case SYS_truncate: return truncate((const char *)a[0], a[1]);
+      case SYS_ftruncate: return ftruncate(fd, a[1]);
+      case SYS_fallocate: return fallocate(fd, (int)a[1], a[2], a[3]);
       case SYS_fcntl: return fcntl(fd, (int)a[1], (void *)a[2]);
       case SYS_sync: sync(); return 0;
     }

@@ -10,6 +10,12 @@ struct look {
   fd_set *sets[3];
 };
 
+/* What came after the clock was moved came at a time that depends on this machine. */
+static int came_late(int came, int moved) {
+  if (came && moved) atomic_fetch_add(&head->polled, 1);
+  return came;
+}
+
 /* Waits of virtual time for what other processes do in their own. Of each ms of virtual time one of
    real time is waited, so that these may run; of long waits less. */
 static int wait_for(const struct look *look, int64_t ns) {
@@ -22,9 +28,9 @@ static int wait_for(const struct look *look, int64_t ns) {
     if (step < 1000000) step = 1000000;
     if (step > 100000000) step = 100000000;
     if (step > end - now) step = end - now;
-    if (ns && (came = look->now(look, 1))) return came;
+    if (ns && (came = look->now(look, 1))) return came_late(came, now > begin);
     sleep_until(now + step);
-    if ((came = look->now(look, 0))) return came;
+    if ((came = look->now(look, 0))) return came_late(came, step > 0);
     now = now_ns();
   } while (now < end);
   return 0;

@@ -158,12 +158,16 @@ mod tests {
                 }
             }
         }
-        let job = std::fs::read_to_string(source.join("fio/job.rs")).expect("the job");
-        let fields =
-            job.split_once("pub struct Job {").expect("a job").1.split_once("\n}").expect("its end").0;
-        let names = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':'));
+        let fields = |file: &str, item: &str| -> Vec<String> {
+            let text = std::fs::read_to_string(source.join(file)).expect("a file");
+            let fields = text.split_once(item).expect("an item").1.split_once("\n}").expect("its end").0;
+            let names = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':'));
+            names.map(|(name, _)| name.to_owned()).collect()
+        };
+        let mut names = fields("fio/job.rs", "pub struct Job {");
+        names.extend(fields("fio/parse.rs", "pub struct JobFile {"));
         let mut seen = 0;
-        for (name, _) in names {
+        for name in names {
             let is_read = text.match_indices(&format!(".{name}")).any(|(at, found)| {
                 let after = text[at + found.len()..].trim_start_matches(' ');
                 let part = text[at + found.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
@@ -174,6 +178,20 @@ mod tests {
             seen += 1;
         }
         assert!(seen > 70, "{seen}");
+    }
+
+    /// Checks that the playground's page offers no option that this reader refuses. The packed crate
+    /// has no playground.
+    #[test]
+    fn what_a_link_of_the_playground_may_set_is_read() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../playground/page/lab.js");
+        let Ok(text) = std::fs::read_to_string(page) else { return };
+        let list = text.split_once("const LINKED = [").expect("a list").1.split_once(']').expect("its end").0;
+        let names: Vec<&str> = list.split(',').map(|name| name.trim().trim_matches('\'')).collect();
+        assert!(names.len() > 10, "{names:?}");
+        for name in names {
+            assert!(USED.iter().any(|option| option.name == name), "{name}");
+        }
     }
 
     #[test]

@@ -97,13 +97,9 @@ pub static USED: &[Opt] = &[
         j.filesize = Some((least.min(most), most.max(least)));
         Ok(())
     }),
-    flag("fill_device", |j, v| {
-        // The device counts as full when its last block has been written.
-        if value::boolean(v)? {
-            j.size = None;
-        }
-        Ok(())
-    }),
+    // The device counts as full when its last block has been written, which is how far a job without
+    // `size=` goes. A size that is given wins, as in fio.
+    flag("fill_device", |_, v| value::boolean(v).map(|_| ())),
     opt("number_ios", |j, v| {
         j.number_ios = Some(value::number(v, j.kb_base, 1, u64::MAX)?);
         Ok(())

@@ -165,8 +165,9 @@ impl JobState {
 
     fn fail(&mut self, error: WorkerError, go_on: bool) {
         self.stats.total_errors += 1;
+        // As in fio, no job continues after another error than these two.
+        self.stop |= !go_on || ![EIO, EILSEQ].contains(&error.errno);
         self.stats.error.get_or_insert(error);
-        self.stop |= !go_on;
     }
 }
 

@@ -334,6 +334,8 @@ impl JobState {
             }
             self.ramping = false;
             self.stats = Stats { error: self.stats.error.take(), ..Stats::default() };
+            // As in fio, `number_ios` counts what ends after the ramp time.
+            self.issued = self.outstanding.into();
             self.phase_bytes = [0; 3];
             self.set_start(end_ns);
             self.logs = Logs::wanted(&self.job).then(|| Logs::new(&self.job));

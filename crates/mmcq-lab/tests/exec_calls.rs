@@ -1,0 +1,134 @@
+//! Tests what programs on the card ask the kernel for by number, and what `mmcq exec` says about a
+//! cut that never came, paths that are equal, and waits for others.
+
+use crate::watchdog;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn mmcq(folder: &Path, arguments: &[&str]) -> Output {
+    let _alive = watchdog::watch();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    let cache: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-cache");
+    command.args(arguments).current_dir(folder).env("XDG_CACHE_HOME", cache).output().unwrap()
+}
+
+/// Runs the laboratory, and returns the exit code and the standard error.
+fn told(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = mmcq(folder, arguments);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn calls_by_number_see_the_file_and_not_its_stand_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "
+import ctypes, os, platform, struct
+numbers = {'x86_64': (5, 262, 332, 77, 285), 'aarch64': (80, 79, 291, 46, 47)}
+if platform.machine() in numbers:
+    fstat, at, statx, cut, room = numbers[platform.machine()]
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    buffer = ctypes.create_string_buffer(512)
+    def size(place): return struct.unpack_from('q', buffer, place)[0]
+    fd = os.open('f', os.O_RDWR)
+    there = ctypes.c_char_p(b'f')
+    for begin in (lambda: call(fstat, fd, buffer), lambda: call(at, fd, b'', buffer, 0x1000), lambda: call(at, -100, there, buffer, 0)):
+        ctypes.memset(buffer, 0, 512)
+        assert begin() == 0 and size(48) == 1 << 20, size(48)
+    for begin in (lambda: call(statx, fd, b'', 0x1000, 0x7ff, buffer), lambda: call(statx, -100, there, 0, 0x7ff, buffer)):
+        ctypes.memset(buffer, 0, 512)
+        assert begin() == 0 and size(40) == 1 << 20, size(40)
+        assert struct.unpack_from('H', buffer, 28)[0] >> 12 == 8, 'an ordinary file'
+    assert call(cut, fd, 0) == 0 and os.fstat(fd).st_size == 1 << 20, 'its length stays'
+    assert call(room, fd, 0, 0, 4096) == -1 and ctypes.get_errno() == 95
+";
+    let exec = ["exec", "--file", "f=1M", "--", "python3", "-c", program];
+    let (code, said) = told(folder.path(), &exec);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_bad_address_is_an_error_and_no_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "
+import ctypes, os
+library = ctypes.CDLL(None, use_errno=True)
+fd = os.open('/dev/mmcblk0', os.O_RDWR)
+for call in (library.pread, library.pwrite):
+    for bytes in (512, 100, 65536):
+        assert call(fd, ctypes.c_void_p(4096), ctypes.c_size_t(bytes), ctypes.c_long(0)) == -1
+        assert ctypes.get_errno() == 14, ctypes.get_errno()
+";
+    let (code, said) = told(folder.path(), &["exec", "--", "python3", "-c", program]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_cut_that_never_came_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "
+import os, sys
+fd = os.open('/dev/mmcblk0', os.O_RDWR)
+for n in range(3):
+    os.pwrite(fd, b'x' * 512, n << 10)
+    os.fsync(fd)
+sys.exit(int(sys.argv[1]))
+";
+    let run = |options: &[&str], code: &str| {
+        let program = ["--", "python3", "-c", program, code];
+        told(folder.path(), &[&["exec"], options, &program[..]].concat())
+    };
+    for options in [["--cut-after-flush", "100"], ["--cut-at", "900000000"]] {
+        let (code, said) = run(&[&options[..], &["--quiet"]].concat(), "0");
+        assert_eq!(code, Some(125), "{said}");
+        assert!(said.contains("the supply did not fail") && said.contains("3 flushes"), "{said}");
+        // The code of a program that failed says more.
+        let (code, said) = run(&options, "7");
+        assert!(code == Some(7) && said.contains("the supply did not fail"), "{said}");
+    }
+    let (code, said) = run(&["--cut-after-flush", "2"], "0");
+    assert!(code == Some(0) && said.contains("the supply failed"), "{said}");
+    let (code, said) = run(&["--cut-after-flush", "0"], "0");
+    assert!(code == Some(2) && said.contains("from 1 on"), "{said}");
+    let help = mmcq(folder.path(), &["exec", "--help"]).stdout;
+    assert!(String::from_utf8(help).unwrap().contains("125 a cut was asked for and none came"));
+}
+
+#[test]
+fn a_path_stands_for_one_place_on_the_card() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    for options in [
+        &["--file", "a=1M", "--file", "a=2M"][..],
+        &["--file", "a=1M", "--file", "sub/../a=1M"],
+        &["--file", "a=1M", "--at", "a"],
+    ] {
+        let (code, said) = told(folder.path(), &[&["exec"], options, &["--", "true"]].concat());
+        assert!(code == Some(2) && said.contains("two places on the card"), "{options:?}: {said}");
+    }
+    let (code, said) = told(folder.path(), &["exec", "--set", "job.bs=4k", "--", "true"]);
+    assert!(code == Some(2) && said.contains("a program has no jobs"), "{said}");
+    let quiet = ["exec", "-q", "--", "head", "-c", "512", "/dev/mmcblk0"];
+    assert_eq!(told(folder.path(), &quiet), (Some(0), String::new()));
+}
+
+/// Checks that a wait for another process that moved the clock is told, and no other wait is.
+#[test]
+fn a_wait_that_moved_the_clock_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "
+import os, select, sys, time
+card = os.open('/dev/mmcblk0', os.O_RDWR)
+os.pread(card, 512, 0)
+out, into = os.pipe()
+if sys.argv[1] == 'other' and os.fork() == 0:
+    time.sleep(0.05)
+    os.write(into, b'x')
+    os._exit(0)
+came = select.select([out], [], [], 100000 if sys.argv[1] == 'other' else 0.02)[0]
+assert bool(came) == (sys.argv[1] == 'other')
+";
+    for (who, is_told) in [("other", true), ("nobody", false)] {
+        let (code, said) = told(folder.path(), &["exec", "--", "python3", "-c", program, who]);
+        assert_eq!((code, said.contains("moved the clock")), (Some(0), is_told), "{who}: {said}");
+    }
+}
