@@ -475,12 +475,14 @@ fn rows_of_a_sweep_say_what_was_set_and_are_of_one_card() {
     let folder = Folder::new();
     folder.file("j.fio", "[j]\nrw=randread\nbs=4k\nsize=1M\nioengine=libaio\n");
     let rows = |line: &str| {
-        let output = folder.mmcq(format!("sweep j.fio --platform hsq-sprd {line}").split_whitespace());
+        let output = folder.mmcq(format!("sweep j.fio {line}").split_whitespace());
         String::from_utf8(output.stdout).unwrap()
     };
     let job = mmcq_lab::fio::parse_file(&folder.0.path().join("j.fio"), &mmcq_lab::fio::System).unwrap();
     let wanted = Wanted { job: Some(&job), ..Wanted::default() };
-    let text = rows("--setting none --set card.read_first_us=700 --set job.iodepth=3 --over seed=1,2");
+    let text = rows(
+        "--platform hsq-sprd --setting none --set card.read_first_us=700 --set job.iodepth=3 --over seed=1,2",
+    );
     let loads = measured::read_text("rows", &text, wanted).unwrap();
     assert_eq!(loads[0].changes, ["card.read_first_us=700"]);
     assert_eq!(loads[0].jobs[0].iodepth, 3);

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn pieces_meet_durable_writes_on_every_kind_of_controller() {
-        let cases: Vec<Case> = (0..400).map(draw).collect();
+        let cases: Vec<Case> = (0..1_000).map(draw).collect();
         let in_pieces = |case: &&Case| {
             let most = u32::from(case.setup.most_blocks);
             case.operations.iter().any(|o| o.asked == Asked::Write { durable: true } && o.blocks > most)

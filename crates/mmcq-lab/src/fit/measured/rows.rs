@@ -243,12 +243,12 @@ mod tests {
 
     #[test]
     fn a_rate_is_given_in_any_unit() {
-        let rate = |sizes: &str, columns: Value| {
-            let options = [("rw", Some("randread")), ("bs", Some(sizes))];
+        let rate = |(option, sizes), columns: Value| {
+            let options = [("rw", Some("randread")), (option, Some(sizes))];
             let jobs = [job("row", "own.csv:2", options.into_iter()).unwrap()];
             rate("own.csv:2", columns.as_object().unwrap(), &jobs, Dir::Read)
         };
-        let near = |columns| assert!((rate("4k", columns).unwrap() - 10.0).abs() < 1e-9);
+        let near = |columns| assert!((rate(("bs", "4k"), columns).unwrap() - 10.0).abs() < 1e-9);
         near(serde_json::json!({ "mib_s": 10, "iops": 7 }));
         near(serde_json::json!({ "mb_s": 10.48576 }));
         near(serde_json::json!({ "iops": 2560 }));
@@ -256,7 +256,7 @@ mod tests {
             let said = rate(sizes, columns).unwrap_err();
             assert!(said.starts_with("own.csv:2: ") && said.contains(why), "{said}");
         };
-        refused("4k", serde_json::json!({ "iops": 0 }), "no mib_s, mb_s or iops");
-        refused("4k-64k", serde_json::json!({ "iops": 2560 }), "blocks of several sizes");
+        refused(("bs", "4k"), serde_json::json!({ "iops": 0 }), "no mib_s, mb_s or iops");
+        refused(("bsrange", "4k-64k"), serde_json::json!({ "iops": 2560 }), "blocks of several sizes");
     }
 }
