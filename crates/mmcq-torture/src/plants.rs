@@ -6,6 +6,7 @@ use super::corners::corners;
 use super::exhaustive::exhaustive;
 use super::hosts::sdmmc;
 use super::large::large;
+use super::narrow::narrow;
 use super::queues::queues;
 use super::score::Score;
 use super::spread::Share;
@@ -83,6 +84,8 @@ pub enum Campaign {
     Queues,
     /// Random cases with large requests.
     Large,
+    /// Random cases on controllers that take few blocks at a time.
+    Narrow,
     /// Random cases in the corners ([`super::corners`]).
     Corners,
     /// Faults of a command queue at each of their events.
@@ -95,12 +98,13 @@ pub enum Campaign {
 
 impl Campaign {
     /// All campaigns, in the order in which they are tried.
-    pub const ALL: [Campaign; 16] = [
+    pub const ALL: [Campaign; 17] = [
         Campaign::Random,
         Campaign::Streams,
         Campaign::Sdmmc,
         Campaign::Queues,
         Campaign::Large,
+        Campaign::Narrow,
         Campaign::Corners,
         Campaign::QueueSweep,
         Campaign::Aimed(0),
@@ -124,6 +128,7 @@ impl Campaign {
             Campaign::Sdmmc => "sdmmc",
             Campaign::Queues => "queues",
             Campaign::Large => "large",
+            Campaign::Narrow => "narrow",
             Campaign::Corners => "corners",
             Campaign::QueueSweep => "queue sweep",
             Campaign::QueueDouble => "queue double",
@@ -141,6 +146,7 @@ impl Campaign {
             Campaign::Sdmmc => sdmmc(&share, silent),
             Campaign::Queues => queues(&share, silent),
             Campaign::Large => large(&Share { requests: requests / LARGE, ..share }, silent),
+            Campaign::Narrow => narrow(&share, silent),
             Campaign::Corners => corners(&share, silent),
             Campaign::QueueSweep => queue_sweep::singles(&|_| true, jobs, silent),
             Campaign::QueueDouble => queue_sweep::doubles(jobs, silent),
@@ -152,8 +158,8 @@ impl Campaign {
 
     /// Returns whether seeds decide the cases of the campaign.
     fn is_random(self) -> bool {
-        use Campaign::{Corners, Large, Queues, Random, Sdmmc, Streams};
-        matches!(self, Random | Streams | Sdmmc | Queues | Large | Corners)
+        use Campaign::{Corners, Large, Narrow, Queues, Random, Sdmmc, Streams};
+        matches!(self, Random | Streams | Sdmmc | Queues | Large | Narrow | Corners)
     }
 
     /// Returns the campaign that finds this bug soonest, as measured. It is tried first.
