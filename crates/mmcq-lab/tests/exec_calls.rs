@@ -127,7 +127,7 @@ if sys.argv[1] == 'other' and os.fork() == 0:
 came = select.select([out], [], [], 100000 if sys.argv[1] == 'other' else 0.02)[0]
 assert bool(came) == (sys.argv[1] == 'other')
 ";
-    for (who, is_told) in [("other", true), ("nobody", false)] {
+    for (who, is_told) in [("other", true), ("alone", false)] {
         let (code, said) = told(folder.path(), &["exec", "--", "python3", "-c", program, who]);
         assert_eq!((code, said.contains("moved the clock")), (Some(0), is_told), "{who}: {said}");
     }
