@@ -37,8 +37,8 @@ pub(super) struct Area {
     /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
     /// has not written it.
     config: Option<u8>,
-    /// Whether a long command has changed the other bits of PARTITION_CONFIG, so that their values
-    /// are not known. Then the engine does not write these bits.
+    /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
+    /// bits, so that their values are not known. Then the engine does not write these bits.
     doubt: bool,
     /// The access bits that the switch under way writes.
     going: u8,
@@ -80,7 +80,7 @@ impl Area {
         self.returning = false;
     }
 
-    /// Returns whether the other bits of PARTITION_CONFIG are not known.
+    /// Returns whether the bits of PARTITION_CONFIG other than the access bits are not known.
     pub fn is_doubted(&self) -> bool {
         self.doubt
     }
@@ -188,7 +188,7 @@ impl Memory {
 }
 
 impl Area {
-    /// Sends CMD6 that switches to the partition of this partition access.
+    /// Returns the next step: the CMD6 that switches to the partition of this partition access.
     pub fn go_to(&mut self, visit: PartitionAccess) -> Next {
         self.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         if self.doubt {
@@ -206,7 +206,7 @@ impl Area {
         Next::Order(place, switch, self.switch_ns.into())
     }
 
-    /// Switches the card back to the user area.
+    /// Returns the next step: the CMD6 that switches the card back to the user area.
     pub fn return_to_user(&mut self) -> Next {
         self.returning = true;
         let switch = match self.config.filter(|_| !self.doubt) {

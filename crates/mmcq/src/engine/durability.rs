@@ -75,7 +75,8 @@ impl Durability {
         self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
-    /// Notes, if `written`, that writes are complete while their status is still to come.
+    /// Notes, if `written` is true, that writes are complete although their status is still to
+    /// come.
     pub fn mark_unsettled(&mut self, written: bool) {
         self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
@@ -181,7 +182,8 @@ impl Durability {
         self.losses
     }
 
-    /// Clears all debts: lean firmware reports no losses.
+    /// Forgets the status that is owed and the late error: firmware whose profile does not recover
+    /// reports no losses.
     pub fn forget(&mut self) {
         self.note_status();
         self.late = 0;
@@ -222,9 +224,9 @@ impl Durability {
         blockers.close_fast();
     }
 
-    /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
-    /// for are complete ([`Acknowledge::Transferred`]), the next command's response is early
-    /// enough.
+    /// Returns whether the status is read as soon as no other command is sent. If all writes that
+    /// it would judge are complete already ([`Acknowledge::Transferred`]), the response of the next
+    /// command is early enough.
     #[inline(always)]
     pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()

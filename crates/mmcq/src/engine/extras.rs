@@ -98,7 +98,8 @@ pub(super) enum Event {
     Failed(Error),
     /// The card is in another partition, and a request needs its user area.
     Return,
-    /// The control request was cancelled between its steps, or is about to begin again.
+    /// Recovery takes the control request from the controller between its steps: to repeat it
+    /// later, or because the card is given up.
     BreaksOff,
 }
 
@@ -190,7 +191,8 @@ impl Memory {
         &mut self.page
     }
 
-    /// Gives up the engine's own block: a controller that nothing stops may use it for ever.
+    /// Gives up the engine's own block of memory, because a controller that no reset has stopped
+    /// may use it for ever.
     pub fn lose_page(&mut self) {
         self.page = DmaBuf::EMPTY;
     }
@@ -371,7 +373,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the control request from the controller before its end.
+    /// Clears what the steps of the control request have left: recovery will repeat the request, or
+    /// has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

@@ -32,8 +32,8 @@ pub(super) struct Lane<E, T> {
     control: u8,
     /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// Whether the bus may be free, or the transfer has failed, and the loop has not handled that
-    /// yet.
+    /// Whether the bus may be free, or the transfer has failed, and the loop (`turn.rs`) has not
+    /// handled that yet.
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
@@ -215,7 +215,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.bus_given = at_once;
     }
 
-    /// Gives the driver a turn of the bus operation. Returns true if it has had one before.
+    /// Notes that the driver is called for the bus operation. Returns true if it was called before.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)

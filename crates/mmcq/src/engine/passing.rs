@@ -38,7 +38,7 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the request that was picked, or one whose run may go before it.
+    /// Returns the request that starts next: `picked`, or a younger one whose run may go before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
         if H::CONTINUES && self.bus.host().caps().continue_data { self.passed_by(picked) } else { picked }

@@ -46,7 +46,7 @@ pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card.
     pub timeout_ns: u64,
-    /// Time after which the engine itself gives up, without the slack.
+    /// Time after which the engine itself gives up, without [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,
 }
 

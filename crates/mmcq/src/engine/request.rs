@@ -121,8 +121,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request may be urgent: a step of the supervisor, which need not wait for
-    /// the queue.
+    /// Returns whether this kind of request may be urgent, that is, a step of the supervisor that
+    /// does not wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
@@ -136,8 +136,9 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request must not be repeated, since the card would do something else. A
-    /// long command may count or be final, and each authenticated write has its own counter.
+    /// Returns whether the request must not be sent twice: the card would do something else the
+    /// second time. A long command may count or be final, and each authenticated write has its own
+    /// counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,
@@ -223,7 +224,8 @@ impl Request {
     }
 }
 
-/// Identifies a request, from submit until its completion is taken: its slot and the slot's use.
+/// Identifies a request, from submit until its completion is taken: the number of its slot, and how
+/// many requests had that slot before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotId {
     pub(super) index: u8,
@@ -321,7 +323,7 @@ pub enum Error {
     /// Written data did not reach the medium. The value is the status (R1) that showed this after
     /// the transfer.
     Program(u32),
-    /// The controller did not answer before any deadline.
+    /// The controller reported no end of a phase before its deadline, in any try.
     Silent,
     /// A bus operation failed.
     Bus(BusOp),
@@ -350,14 +352,16 @@ pub enum Error {
     /// The card is locked by a password, and accepts only the commands of its lock [SD 4.3.7],
     /// [eMMC 6.6.19]: see [`Options::unlock`](crate::card::Options::unlock).
     Locked,
-    /// The call came from inside another call of the same stack (a timer's function, a lock,
-    /// memory, registers, a policy, or a closure of [`Stack::with`](crate::task::Stack::with)).
+    /// The call came from inside another call of the same stack: from a closure of
+    /// [`Stack::with`](crate::task::Stack::with), or from code that the stack calls (its clock, its
+    /// lock, its scheduler, or the driver's access to memory and registers).
     Reentered,
 }
 
 impl Error {
-    /// Returns whether earlier writes may have failed too. A late error may belong to any piece,
-    /// and a card that is gone has sent no status for its last writes.
+    /// Returns whether, with this error, blocks of the request that were written before may have
+    /// failed too. A late error may belong to any earlier piece, and a card that is gone has sent
+    /// no status for its last writes.
     pub(super) fn leaves_doubt(self) -> bool {
         let late = matches!(self, Error::Program(_) | Error::Protected);
         late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)

@@ -136,7 +136,7 @@ impl Runs {
     }
 
     /// Returns how long a transfer is kept open, at most `limit_ns`; 0: not at all. The engine does
-    /// not wait for a run whose usual pause is much longer.
+    /// not wait for a run whose usual pause is more than twice that time.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
@@ -331,7 +331,8 @@ impl Streams {
         (self.began_ns, self.ending) = (None, None);
     }
 
-    /// Returns whether the host still counts as able to continue a transfer.
+    /// Returns whether the host still counts as able to continue a transfer: too many failures in a
+    /// row end that.
     #[inline(always)]
     pub fn may_continue(&self) -> bool {
         !self.lost
@@ -343,8 +344,8 @@ impl Streams {
         self.faults = 0;
     }
 
-    /// Counts a transfer that the card has not continued. `unsupported`: the host has reported that
-    /// it never can.
+    /// Counts a transfer that should have continued an open one, and failed. `unsupported`: the
+    /// host has reported that it can never continue one.
     #[inline(always)]
     pub fn failed_to_continue(&mut self, unsupported: bool) {
         self.faults += 1;

@@ -42,15 +42,15 @@ impl Slot {
         self.set_zeroes(Kind::Write { lba, blocks });
     }
 
-    /// Returns the request's memory without the part that was transferred.
+    /// Returns the memory of the blocks that are still to be transferred.
     fn rest(&self) -> Segment {
         self.segment().part(self.moved_blocks().saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 }
 
 impl Card {
-    /// Checks a request that needs [`enable_extended_ops`](Self::enable_extended_ops), and returns
-    /// the reason if it cannot be accepted.
+    /// Checks a request that needs [`enable_extended_ops`](Engine::enable_extended_ops), and
+    /// returns the reason if it cannot be accepted.
     pub fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.target().as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
@@ -97,9 +97,9 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Completes requests that wait for a flush, since the one that just ended was theirs too. None
-    /// of their writes is flushed or written once more: a younger request on the same blocks may be
-    /// complete by then. A flush stays if there is a loss that no client has read yet.
+    /// Completes the requests that wait for a flush, since the flush that just ended has served
+    /// them too. Their writes are not sent again later: a younger request on the same blocks may be
+    /// complete by then. Queued flushes stay if a loss is still to be reported.
     pub fn end_flushed(&mut self, ledger: &Durability, control: u8) {
         let joins = ledger.is_settled();
         for index in bits(self.take_served(control, joins)) {
@@ -256,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.begin_flush(now_ns);
     }
 
-    /// Continues after a piece: other requests run first, then the next piece.
+    /// Continues an erase after one of its pieces: other requests run first, then the next piece.
     pub(super) fn piece_erased(&mut self, now_ns: u64) {
         let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;

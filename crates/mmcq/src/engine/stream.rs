@@ -5,9 +5,9 @@
 //! transfer pays for sequential runs, and costs a random load a CMD12 before the next command. So a
 //! transfer is left open only with a reason. Either a request that continues it is queued, or the
 //! next piece of a long request follows, or what followed earlier pauses shows that keeping it open
-//! pays ([`worth`](super::worth)). In the last case it stays open for
-//! [`Config::hold_ns`](super::Config::hold_ns) at most. Any waiting request closes it at once, and
-//! so does a chore or a rest that is due.
+//! pays ([`worth`](super::worth)). In the last case the transfer stays open for
+//! [`Config::hold_ns`](super::Config::hold_ns) at most. A request that does not continue it closes
+//! it at once, and so does a chore or a rest of the card that is due.
 //!
 //! Open transfers have a cost in safety: a write in an open transfer is complete when the card has
 //! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
@@ -177,8 +177,8 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long a transfer of this direction stays open when its data are over and nothing
-    /// waits.
+    /// Returns how long, in ns, a transfer of this direction stays open when its data are over and
+    /// no request waits.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {
@@ -188,9 +188,9 @@ impl Streams {
         }
     }
 
-    /// Returns whether the client of a collected write gets its result before the transfer is
-    /// closed for another waiting request. A client that usually pauses gets it, as it would if
-    /// nothing waited: the transfer is closed in the client's pause.
+    /// Returns whether the client of a write gets its result when the data are over, although
+    /// another request waits for which the transfer will be closed. True for a client that usually
+    /// pauses before its next request: the transfer is closed during that pause.
     pub fn prefers_pause(&self, direction: Direction, config: &Config) -> bool {
         direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }
@@ -201,8 +201,8 @@ impl Streams {
         if owed { Close::Owed } else { Close::Idle }
     }
 
-    /// Returns where the transfer in progress ends. Lean firmware on a host that cannot continue
-    /// one has no other end.
+    /// Returns how the transfer in progress ends. Firmware without recovery, on a host that cannot
+    /// continue transfers, knows only [`End::Here`].
     #[inline(always)]
     pub fn end_of<H: Host, P: Profile>(&self) -> End {
         if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }
@@ -315,8 +315,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
-    /// Decides about an open transfer whose data are over, while the card waits for more. Returns
-    /// until when it may wait, or why the transfer is closed.
+    /// Decides whether an open transfer whose data are over stays open. Returns until when it may
+    /// stay open, or why it is closed.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -510,8 +510,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the note that the host has declared that it can continue data and has failed to; since
-    /// then no transfer is left open. Returns true only one time.
+    /// Returns true, only one time, if the engine has stopped leaving transfers open: the host
+    /// declared that it can continue data, and failed to do so.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }
@@ -522,8 +522,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         core::mem::replace(&mut self.config.stays_open, stays_open)
     }
 
-    /// Releases the transfer's requests in their present state: done, waiting for a status, or with
-    /// a rest to transfer. `unknown`: the status of its writes is still to come.
+    /// Takes the requests of the transfer from the controller: each is done, waits for a status, or
+    /// is queued again with the blocks that are still to be transferred. `unknown`: the status of
+    /// the transfer's writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.batch.direction() == Direction::Write;
         let settles = write && !self.lane.streams().is_left_open::<H>();

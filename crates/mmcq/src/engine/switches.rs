@@ -23,8 +23,8 @@ impl Durability {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Lets the next `poll` close an open transfer that waits, and read the status of complete
-    /// writes. The engine's deadline is set to now.
+    /// Sets the engine's deadline to now, if a transfer is open or a status of complete writes is
+    /// owed. The next `poll` then closes the transfer and reads the status.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
         if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();

@@ -118,8 +118,9 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Sets the wake-up time of an idle engine that has nothing to start: the next try to stop a
-    /// controller that still uses memory, if there is one.
+    /// Sets the wake-up time of an idle engine that has nothing to start. It is the time of the
+    /// next try to stop a controller that no reset has stopped, or never if there is no such
+    /// controller.
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
@@ -147,7 +148,8 @@ impl Timers {
         now_ns >= self.limit_ns
     }
 
-    /// Returns the time that is left, as the controller's timer for a start that was delayed.
+    /// Returns the time that is left of the phase's time limit, for the controller's timer when a
+    /// refused start is tried again.
     pub fn left_ns(&self, now_ns: u64) -> u64 {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
@@ -271,8 +273,8 @@ impl Timers {
         self.kept_ns != NEVER
     }
 
-    /// Clears the note that no reset has stopped the controller, so that it may still use the memory
-    /// of its last transfer. Returns true if there was such a note.
+    /// Clears the note that no reset has stopped the controller, so that it may still use the
+    /// memory of its last transfer. Returns true if there was such a note.
     pub fn take_kept(&mut self) -> bool {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }

@@ -7,10 +7,10 @@
 //! own, a request that has failed before, or a request on the same blocks as another where one of
 //! the two writes. So all rules of order hold as without chains.
 //!
-//! All requests of a chain end together. So a chain has at most half as many links as requests wait (rounded up, and two are allowed):
-//! while their clients are notified, the next chain runs. *Written bound: a chain has at most 16
-//! transfers, and no more blocks than merged requests may have; each transfer has the time limit
-//! that it has alone.*
+//! All requests of a chain end together. So a chain has at most half as many transfers as requests
+//! wait (rounded up; two are always allowed): the next chain runs while the clients of the first
+//! are notified. *Written bound: a chain has at most 16 transfers, and no more blocks than merged
+//! requests may have; each transfer has the time limit that it has alone.*
 //!
 //! The controller does not show the R1 responses of a chain, and stops at one that has an error. So
 //! each response without an error confirms the writes before it. The result of a last write is in
@@ -119,8 +119,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().map(|chains| chains.stats())
     }
 
-    /// Begins a chain with the request that would be next, if that pays. Returns true if it has
-    /// begun, or something else was done.
+    /// Begins a chain with the request that would be next, if several transfers can go together.
+    /// Returns true if a chain or something else was begun.
     #[inline(always)]
     pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)

@@ -87,7 +87,7 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether the batch has requests, and the limits cut none of them.
+    /// Returns whether `part` has requests, and the limits have cut none of them.
     pub fn is_whole(&self, slots: &Slots<N>, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
@@ -194,8 +194,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins a pack with the request that would be next, if that pays. Returns true if it has
-    /// begun, or something else was done.
+    /// Begins a pack with the request that would be next, if packs pay on this card. Returns true
+    /// if a pack or something else was begun.
     #[inline(always)]
     pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)

@@ -364,8 +364,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
-    /// Extends the time limit of help that begins or continues for a card without a fault. Without
-    /// this call the engine does not wait for such help.
+    /// Extends the time limit of the supervisor's work on a card without a fault; called when that
+    /// work begins or continues. Without this call the engine soon stops waiting for such work
+    /// ([`UNHELPED_NS`]).
     pub(crate) fn extend_help(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping();
         if helping.taken && helping.asked == Some(ServiceRequest::Inserted) {
@@ -375,7 +376,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the tuning was requested because the card did not even answer CMD13.
+    /// Returns whether the tuning that the supervisor was asked for is needed because the card did
+    /// not answer even CMD13.
     pub(crate) fn is_unheard(&self) -> bool {
         self.incident.open && self.incident.unheard
     }

@@ -215,9 +215,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// Tries a flush again, of a flush request or of a durable write or erase, if the card did not
-    /// understand it or took longer than the controller could wait; the errors of the second flush
-    /// are the result. Other control requests are not tried again: it is unknown how far they got.
+    /// Continues with a control request that failed. A flush (also that of a durable write or
+    /// erase) is tried again if the card did not understand it, or took longer than the controller
+    /// could wait. The errors of the second flush are then the result. An erase whose piece only
+    /// ended late continues. Other control requests get their error: it is unknown how far they
+    /// got.
     fn resume_control(&mut self, now_ns: u64) {
         if self.lane.awaits_end_of_erase::<N, P>(&self.incident, &self.slots, self.services.memory(), true)
             && self.incident.failed.status() & R1::ERRORS == 0
@@ -267,7 +269,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
-    /// Tries requests that failed together alone, in their order and before all others.
+    /// Tries requests that failed together one by one, in their order and before all others.
     fn each_alone(&mut self, now_ns: u64) {
         self.incident.tries = 0;
         for place in 0..self.batch.members().len() {

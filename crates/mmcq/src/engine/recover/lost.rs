@@ -22,7 +22,8 @@ impl Incident {
         }
     }
 
-    /// Ends the doubt about writes that have ended in another way than by a status.
+    /// Forgets the rewritten writes that have ended without a status of the card: no result of
+    /// theirs is awaited any more.
     #[cold]
     pub fn forget_ended<const N: usize>(&mut self, slots: &Slots<N>) {
         for index in bits(self.doubted & !self.redo) {

@@ -154,19 +154,20 @@ impl Incident {
         self.open
     }
 
-    /// Returns whether one of these writes is a second try, whose result must be known before
-    /// anything else is written.
+    /// Returns whether one of these writes was written once more, and its result is not known yet.
+    /// That result must be known before other writes are sent.
     #[inline(always)]
     pub fn doubts(&self, writes: SlotSet) -> bool {
         self.doubted & writes != 0
     }
 
-    /// Returns whether a write has to be written once more, or was and its result is not known.
+    /// Returns whether some write must be written once more, or was written once more and its
+    /// result is not known yet.
     pub fn is_in_doubt(&self) -> bool {
         self.redo | self.doubted != 0
     }
 
-    /// Ends the doubt about these writes: the card's status has shown their result.
+    /// Notes that the card's status has shown the result of these writes.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
         self.doubted &= !writes;
@@ -245,7 +246,8 @@ impl Incident {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the request's client handles the failure, and not the ladder. This holds for
-    /// a raw phase (of the recovery itself, say) and a phase of an I/O function.
+    /// raw phases (of the recovery itself, say), phases of I/O functions, changes of the bus and
+    /// pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -282,8 +284,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns how long the card may work on the erase or flush in progress, whose deadline has
-    /// passed.
+    /// Returns how long, in ns, the card may go on working although a deadline has passed: the
+    /// longest time of an erase in progress, or, for another control request, of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

@@ -44,7 +44,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
-    /// False says nothing: the request may be both.
+    /// False means that this is not known.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0

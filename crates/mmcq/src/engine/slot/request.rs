@@ -28,7 +28,7 @@ told! {
     orphan: bool;
     /// Returns whether the request is never merged again.
     solo: bool;
-    /// Returns whether the request was written a second time.
+    /// Returns whether the request is marked to be written a second time, or was.
     redone: bool;
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;
@@ -93,7 +93,7 @@ impl Slot {
     }
 
     /// Returns whether this is a read or write of exactly this many blocks, of which none was
-    /// transferred.
+    /// transferred, without special rules.
     #[inline(always)]
     pub fn is_whole(&self, blocks: u32) -> bool {
         let (Kind::Read { blocks: all, .. } | Kind::Write { blocks: all, .. }) = self.kind else {
@@ -188,7 +188,7 @@ impl Slot {
         self.state = State::Kept;
     }
 
-    /// Lets a written request wait until it is written again.
+    /// Lets a write wait, outside of the queue, until it is written again.
     pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);

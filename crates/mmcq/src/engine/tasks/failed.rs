@@ -94,7 +94,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Forgets all tasks, for another card, none, or a new start.
+    /// Forgets all tasks: the card is gone, has been replaced, or will be brought up again.
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
             // The kind of the next card decides whether the command queue engine drives its queue.
