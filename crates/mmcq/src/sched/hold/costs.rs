@@ -12,8 +12,8 @@ const OUTLIER: i64 = 4;
 /// products below fit into 63 bits.
 const LONGEST_NS: u64 = 1 << 36;
 
-/// A line fitted to the transfers of one direction: the time of a transfer over its number of
-/// blocks.
+/// A straight line fitted to the transfers of one direction. It gives the time of a transfer by its
+/// number of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     seen: u8,

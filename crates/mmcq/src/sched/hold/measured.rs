@@ -1,4 +1,5 @@
-//! Measures the time of a block, with and without starts that are delayed for the tail of a batch.
+//! Measures the time of a block, with and without starts that are delayed for the tail of a batch
+//! (the requests that are about to come and would continue it).
 //!
 //! The [`costs`](super::costs) predict which of two ways is faster: to delay the start, or to start
 //! at once. This module measures both ways. A measure covers several transfers, from the beginning
@@ -98,10 +99,11 @@ impl Measured {
         }
     }
 
-    /// Decides whether a start that may be delayed is delayed. `better`: the costs favour the
-    /// delay. `close`: the two ways differ little. `alone`: no other stream is active. If other
-    /// streams are active, the time of a block depends on them as much as on the decision; then a
-    /// trial changes only one decision, and only the costs learn from it.
+    /// Decides whether a start that may be delayed is delayed. `better`: the learned costs favour
+    /// the delay. `close`: by the costs, the two ways differ little. `alone`: no other sequential
+    /// stream is active. If other streams are active, the time of a block depends on them as much
+    /// as on the decision; then a trial changes only one decision, and only the costs learn from
+    /// it.
     pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();

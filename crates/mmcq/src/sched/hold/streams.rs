@@ -6,11 +6,11 @@ use crate::host::Direction;
 
 /// Most streams that are known at a time.
 const STREAMS: usize = 4;
-/// Number of completions in a row with fewer requests in flight, after which the stream's depth is
-/// lowered.
+/// After this many completions in a row with fewer requests in flight than before, the stream's
+/// `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row that a stream must send its next request in less than half of the mean
-/// time. After these the stream counts as faster, and the new time replaces the mean.
+/// After this many times in a row in which the next request came in less than half of the mean
+/// time, the stream counts as faster: the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -58,8 +58,8 @@ pub(super) struct Stream {
     client: u8,
     /// Number of requests that the stream's clients keep in flight.
     depth: u8,
-    /// Number of requests in flight at the last completion, without waiting requests that were not
-    /// reported yet; 0: the number was used already.
+    /// Number of requests in flight at the last completion, without those that waited in the engine
+    /// and were not reported here yet; 0: the number was used already.
     seen: u8,
     /// Most requests in flight since the number in flight was first below `depth`.
     fewer: u8,

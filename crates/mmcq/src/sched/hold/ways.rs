@@ -1,4 +1,5 @@
-//! Predicts the time of a closed loop in one transfer, and in two transfers that alternate.
+//! Predicts the time of a closed loop (clients that send the next request when one is complete) in
+//! one transfer, and in two transfers that alternate.
 
 use super::costs::Costs;
 use super::streams::Stream;
@@ -15,7 +16,8 @@ const LEVEL: u64 = 48;
 /// A hold is chosen only if it saves more than 1 / `MARGIN` of the time.
 const MARGIN: u64 = 128;
 
-/// The requests of a closed loop: how many wait here, how many are away, and the blocks of each.
+/// The requests of a closed loop: how many wait in the engine (`here`), how many are complete and
+/// will soon be submitted again (`away`), and the blocks of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loop {
     pub here: u32,

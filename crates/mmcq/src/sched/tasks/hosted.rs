@@ -31,7 +31,7 @@ pub(crate) enum At {
     Reset,
 }
 
-/// Why the tasks of the command queue engine are taken from it.
+/// Why the engine takes the tasks from the command queue engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// The command queue engine reports a fault.
@@ -115,7 +115,8 @@ impl Hosted {
         self.at
     }
 
-    /// Sets the state of the command queue engine while it has no tasks: on, or off.
+    /// Sets the state of the command queue engine. The time limit of a task is computed anew from
+    /// the next task on.
     #[inline(always)]
     pub(crate) fn set_state(&mut self, at: At) {
         (self.at, self.largest) = (at, 0);

@@ -34,7 +34,8 @@ const DEPTH_MIN: u8 = 2;
 /// Most tasks that are announced at a time. With these, a card that works on four tasks at once is
 /// never idle, and requests that wait in the engine still obey the scheduler.
 const ANNOUNCED_MAX: u8 = 16;
-/// Time in nanoseconds: if a task has waited on the card for this time, no other is announced.
+/// Time in nanoseconds: if a task has waited on the card for this time, no further task is
+/// announced before it is executed.
 const AGE_NS: u64 = 20_000_000;
 /// Number of writes in a row, without a read among them, after which the queue is switched off: the
 /// queue does not make writes faster.
@@ -215,7 +216,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Sets the step: which command for the queue is sent now.
+    /// Notes which command for the queue is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -225,8 +226,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the step that is over. The flag is true if the queue's tasks were called back
-    /// meanwhile; then the result of the step has no meaning any more.
+    /// Takes the command for the queue that is over. The flag is true if the engine took all tasks
+    /// back meanwhile; then the result of the command has no meaning any more.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =

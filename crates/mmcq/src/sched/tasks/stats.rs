@@ -77,7 +77,7 @@ pub struct TaskStats {
     /// Interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,
     /// Why the controller's command queue engine is not used any more; the software drives the
-    /// queue then.
+    /// queue then. `None`: it was not given up.
     pub engine: Option<Demotion>,
     /// Why the queue is not used any more; `None`: it was not given up.
     pub demoted: Option<Demotion>,
