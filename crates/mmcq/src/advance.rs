@@ -20,7 +20,7 @@ pub use crate::spec::bus::Bus;
 use crate::spec::command::Resp;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
-/// The context that runs code which waits for the controller, or that is called after the wait.
+/// The context in which code waits for the controller, or continues after the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// Code runs in the hard interrupt.
@@ -255,9 +255,9 @@ pub struct WaitStrategy {
 
 impl WaitStrategy {
     /// Makes the policy of a board with these costs, for a stopped bus: no code spins before
-    /// [`set_bus`](Self::set_bus).
-    /// A command without data is expected to take only the time of its bits. The time of data and
-    /// busy depends on the card, so code leaves for them until one has been measured.
+    /// [`set_bus`](Self::set_bus). A command without data is expected to take only the time of its
+    /// bits. The time of data and busy depends on the card, so code does not spin for them before
+    /// one has been measured.
     pub const fn new(costs: Costs) -> Self {
         WaitStrategy {
             costs,
@@ -339,8 +339,8 @@ impl WaitStrategy {
         (price_ns > 0).then_some(u64::from(price_ns))
     }
 
-    /// Returns what code in this context does until the wait is over. `spent_ns`: how long this
-    /// code has already run since it was called or woken.
+    /// Returns the advice to code in this context: spin until the wait is over, or leave.
+    /// `spent_ns`: how long this code has already run since it was called or woken.
     pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Advice {
         let left_ns = self.longest_ns(from).saturating_sub(spent_ns);
         match (self.expected_ns(wait), self.price_ns(from)) {
@@ -396,8 +396,9 @@ impl WaitStrategy {
     }
 
     /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
-    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the known
-    /// cost, because other work may have delayed the waiter. Ignored if the platform gave the cost.
+    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the
+    /// known cost, because other work may have delayed the waiter. Ignored if the platform gave the
+    /// cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -13,9 +13,10 @@ use core::task::{Context, Poll};
 impl<B: Platform, const N: usize> Stack<B, N> {
     /// Runs a future to its end on this thread. While the future is pending, the call runs `idle`,
     /// and then drives the stack by [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by
-    /// the rules of [`Idle`]. For start-up code and for platforms without an executor. Under embassy,
-    /// a future with a timer of embassy-time needs one of that crate's features `generic-queue-N`:
-    /// without one its timers panic outside of an executor.
+    /// the rules of [`Idle`]. For start-up code and for platforms without an executor.
+    ///
+    /// Under embassy, a future with a timer of embassy-time needs one of that crate's features
+    /// `generic-queue-N`: without one its timers panic outside of an executor.
     pub fn block_on<F: Future>(&self, future: F, mut idle: impl FnMut(&Idle)) -> F::Output {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Idle::waker());
