@@ -1,11 +1,11 @@
 //! Which partition of an eMMC the card's block commands reach [eMMC 6.2].
 //!
-//! The engine either knows the partition for certain or marks it as unknown: from CMD6 until the
-//! card's status shows that the switch was made, the card may be in either partition. Requests for
-//! blocks of the user area start in the user area only. The switch back to the user area belongs to
-//! no request. The engine sends that switch before anything else except another partition access,
-//! and before recovery's commands to a card that has no fault. After two failures in a row the card
-//! is initialised again.
+//! The engine either knows the partition for certain, or marks it as unknown. It is unknown from
+//! CMD6 until the card's status shows that the switch was made: the card may then be in either
+//! partition. Requests for blocks of the user area start in the user area only. The switch back to
+//! the user area belongs to no request. The engine sends that switch before anything else except
+//! another partition access, and before recovery's commands to a card that has no fault. After two
+//! failures in a row the card is initialised again.
 
 use super::card::Card;
 use super::extras::{Memory, Next, Place};
@@ -134,10 +134,10 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
     (switch && there).then_some((command.arg >> 8) as u8)
 }
 
-/// Returns whether this request would change, without the engine's knowledge, which partition the
-/// card is in, or whether its cache is on. Only partition accesses may switch the partition (a long
-/// command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache: if
-/// the engine did not know that the cache is on, a flush would succeed with data still in the
+/// Returns whether this request would change, without the engine's knowledge, the partition that
+/// the card is in, or whether its cache is on. Only partition accesses may switch the partition (a
+/// long command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache:
+/// if the engine did not know that the cache is on, a flush would succeed with data still in the
 /// cache.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {

@@ -185,8 +185,8 @@ pub enum StaysOpen {
     /// both.
     #[default]
     WherePays,
-    /// A transfer stays open in each pause, whatever request comes after it: for sequential runs
-    /// only, and for measurements.
+    /// A transfer stays open in each pause, also if later requests do not continue it. For purely
+    /// sequential loads, and for measurements.
     Always,
 }
 
@@ -218,8 +218,8 @@ pub struct Config {
     /// [continue](crate::host::Caps::continue_data) only.
     pub stays_open: StaysOpen,
     /// Longest time that a transfer stays open while no request waits, in nanoseconds. Any request
-    /// ends that time at once. 0: a transfer stays open only while a request that continues it is
-    /// queued.
+    /// ends that time at once, either by continuing the transfer or by closing it. 0: a transfer
+    /// stays open only while a request that continues it is queued.
     pub hold_ns: u64,
     /// Longest time from the first write in an open transfer until the transfer is closed and the
     /// card's status is read, in nanoseconds. Writes in an open transfer are complete before that

@@ -1,5 +1,6 @@
-//! Debts of the engine for writes that are complete: a status that has not come, a flush that has
-//! not been made, an error or a loss that no flush has reported.
+//! What the engine still owes for writes that are complete (its *debts*). There are three: a status
+//! that has not come, a flush that has not been made, and an error or loss that no flush has
+//! reported.
 //!
 //! A write whose slot is still in use has its result in the slot
 //! ([`State::Settling`](super::slot::State)). The debts in this module belong to no slot any more:
@@ -25,7 +26,7 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a write that goes on is transferred, and no status has come since.
 const PIECE: u8 = 1 << 3;
 
-/// The debts of the engine for complete writes.
+/// What the engine still owes for writes that are complete; see the module.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
@@ -86,8 +87,8 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the debt of a status: it has come, or another part of the engine waits for it.
-    /// Returns true if one was owed.
+    /// Notes that no status of complete writes is owed any more: it has come, or another part of
+    /// the engine waits for it. Returns true if one was owed.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
@@ -100,7 +101,7 @@ impl Durability {
         self.flags |= PIECE;
     }
 
-    /// Clears the debt of a status of pieces. Returns true if one was owed.
+    /// Notes that no status of transferred pieces is owed any more. Returns true if one was owed.
     pub fn take_piece(&mut self) -> bool {
         let owed = self.flags & PIECE != 0;
         self.flags &= !PIECE;

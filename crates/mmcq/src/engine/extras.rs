@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.
     Begin,
-    /// A write with rules of its own, in this slot, is next. It is still queued.
+    /// A write with special rules, in this slot, is next. It is still queued.
     Write(u8),
     /// A step has ended with this status.
     Done(u32),
@@ -316,8 +316,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
-    /// Passes an event to the extras, if they are enabled; without them no request that needs them
-    /// was accepted.
+    /// Passes an event to the part that handles it: the card's queue, the packs, or the extras if
+    /// they are enabled. While they are not enabled, no request that needs them is accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.lane.has_task_step() {
             return self.task_event(event, now_ns);

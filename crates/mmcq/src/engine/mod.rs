@@ -332,8 +332,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(completion)
     }
 
-    /// Returns the slots whose completion can be [taken](Self::take), one bit each: for platforms
-    /// that have their own table by slot index, and look at it after each event.
+    /// Returns the slots whose completion can be [taken](Self::take), one bit each. For platforms
+    /// that have a table of their own by slot index, and look through it after each event.
     pub fn finished(&self) -> SlotSet {
         self.slots.finished()
     }
@@ -359,8 +359,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_supply_loss();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
-                // Writes in doubt go back to the queue here, since perhaps nothing else follows
-                // that does it.
+                // Writes that must be sent once more go back to the queue here: perhaps no later
+                // event does that.
                 self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
                 self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();

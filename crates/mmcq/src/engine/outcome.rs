@@ -297,8 +297,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Asks the host for the R1 of the transfer in progress, if earlier writes wait for it and few
-    /// or no other requests wait to be sent.
+    /// Asks the host for the R1 of the transfer in progress, if earlier writes wait for it and
+    /// either no request is queued or few requests are in the engine.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();

@@ -1,8 +1,9 @@
 //! The phases of a transfer: each phase is started by the event that ended the phase before.
 //!
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else shows the
-//! status, [CMD13]. Commands that the controller adds by itself (automatic CMD12 or CMD23), and a
-//! busy that it waits for after a write, are not phases of the engine.
+//! status, [CMD13]. Some steps are not phases of the engine: commands that the controller adds by
+//! itself (automatic CMD12 or CMD23), and a busy after a write for which the controller itself
+//! waits.
 
 use super::bus::{Bus, COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
 use super::card::Card;

@@ -82,9 +82,9 @@ pub enum Kind {
         /// The kind of erase.
         how: Erase,
     },
-    /// Makes blocks read as zeros: by an erase where the card's erased blocks are zeros and no
-    /// other blocks are erased, otherwise by writing the request's buffer as many times as needed.
-    /// The buffer holds zeros, at least one block; a longer one is faster. Needs
+    /// Makes blocks read as zeros. Where the card's erased blocks are zeros, and exactly these
+    /// blocks can be erased, they are erased. Otherwise the request's buffer is written as many
+    /// times as needed. The buffer holds zeros, at least one block; a longer one is faster. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Zero {
         /// First block.
@@ -127,7 +127,8 @@ impl Kind {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
 
-    /// Returns whether the request makes the card lose what is in its cache.
+    /// Returns whether the request resets the card or switches its power off, so that the data in
+    /// its cache are lost.
     pub(super) const fn resets_card(&self) -> bool {
         match self {
             Kind::Raw { phase, .. } => phase.command.index == 0,
@@ -210,8 +211,8 @@ impl Request {
     }
 
     /// Makes the request a part of the recovery that all others wait for. The request starts before
-    /// all that are queued, so only a raw phase, a change of the bus and a pause can be urgent;
-    /// other kinds are refused with [`Error::Unsupported`].
+    /// all queued ones. Only a raw phase, a change of the bus and a pause can be urgent; other
+    /// kinds are refused with [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }

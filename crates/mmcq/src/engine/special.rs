@@ -1,11 +1,11 @@
-//! Writes with special rules: durable ones, and zeroes. Also requests that a quirk of the card
-//! makes special: reads of a last block that must be read alone, writes to a card that does not
-//! know CMD25.
+//! Writes with special rules: durable writes, and zeroes. Also requests that a quirk of the card
+//! makes special: reads up to a last block that must be read alone, and writes to a card that does
+//! not know CMD25.
 //!
-//! A durable write is complete when its data are on the medium. Without a volatile cache the data
-//! of every write are on the medium when its status has come; a durable write only stays out of
-//! open transfers. With a cache, an eMMC's reliable write goes past the cache [eMMC 6.6.31]. Where
-//! the card or the host cannot do that (SD cards never can), a flush follows the write, and its
+//! A durable write is complete when its data are on the medium. Without a volatile cache, the data
+//! of every write are on the medium when its status has come; then a durable write only stays out
+//! of open transfers. With a cache, an eMMC's reliable write goes past the cache [eMMC 6.6.31]. SD
+//! cards have no such write, and some hosts cannot send it. Then a flush follows the write, and its
 //! client gets the result only after the flush.
 //!
 //! Requests with special rules go alone: nothing is merged with them, and no transfer is left open

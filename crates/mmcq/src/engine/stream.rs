@@ -1,15 +1,15 @@
 //! Transfers that stay open over several requests: CMD18 or CMD25 once, then only data.
 //!
 //! A host that [can continue data](crate::host::Caps::continue_data) transfers the data of the next
-//! request in the transfer that is still open, without CMD12, CMD13 and a new command. Such an open
-//! transfer pays for sequential runs, and costs a random load a CMD12 before the next command. So a
-//! transfer is left open only with a reason. Either a request that continues it is queued, or the
-//! next piece of a long request follows, or what followed earlier pauses shows that keeping it open
-//! pays ([`worth`](super::worth)). In the last case the transfer stays open for
+//! request in the same open transfer, without CMD12, CMD13 and a new command. An open transfer
+//! saves time in sequential runs, and costs a random load a CMD12 before the next command. So a
+//! transfer is left open only for one of three reasons. A request that continues it is queued; the
+//! next piece of a long request follows; or the requests after earlier pauses show that keeping it
+//! open pays ([`worth`](super::worth)). In the last case the transfer stays open for
 //! [`Config::hold_ns`](super::Config::hold_ns) at most. A request that does not continue it closes
 //! it at once, and so does a chore or a rest of the card that is due.
 //!
-//! Open transfers have a cost in safety: a write in an open transfer is complete when the card has
+//! Open transfers make writes less safe: a write in an open transfer is complete when the card has
 //! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
 //! CMD13 (or the next command) after the close. An error in that status is the result of the
 //! requests of the run that are not yet complete, and of one later flush. A flush closes first.
@@ -231,8 +231,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.clear();
     }
 
-    /// Handles a failed phase. Returns true if it should have continued a transfer; its requests
-    /// are tried again with a command of their own.
+    /// Handles a failed phase. Returns true if the phase should have continued a transfer; its
+    /// requests are then tried again with a new command.
     pub fn continue_failed<H: Host>(&mut self, bus: &Bus<H>, record: &mut Record, error: Error) -> bool {
         if !H::CONTINUES {
             return false;
@@ -299,9 +299,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the collected transfer continues the open one. A read of the card's last
-    /// block does not, where only CMD12 ends a transfer: the card sends nothing more after it, and
-    /// a DMA that has taken the block in advance may wait for the next one for ever.
+    /// Returns whether the collected transfer continues the open one. A read up to the card's last
+    /// block does not, on hosts where only CMD12 ends a transfer. After that block the card sends
+    /// no data, and a DMA that has taken the block in advance may wait for the next one for ever.
     pub(super) fn continues(&self, open: Open) -> bool {
         let starves = H::CONTINUES_BY_REQUEST
             && open.direction == Direction::Read

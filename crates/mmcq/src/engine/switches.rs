@@ -1,6 +1,8 @@
-//! Calls of the platform: suspend and halt, whether anything is under way, the interrupt of an I/O
-//! card, what code that waits has to know, and the wakers of requests. The engine stores wakers,
-//! and neither wakes, clones nor drops one, since each may run any code.
+//! Calls for the platform: suspend and halt, whether anything is under way, the interrupt of an I/O
+//! card, the phase that waiting code waits for, and the wakers of requests.
+//!
+//! The engine only stores wakers. It does not wake, clone or drop one, since each of these may run
+//! any code.
 
 use super::FlushBy;
 use super::bus::Span;

@@ -54,9 +54,9 @@ impl<P: Profile> Order<P> {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Watches streams from now on, since there may be one: a request continues the last transfer
-    /// and its client has waited for that transfer, or several requests go together. Returns false
-    /// if no start is ever delayed.
+    /// Watches sequential streams from now on, since there may be one. Either a request continues
+    /// the last transfer and was submitted before the controller was free, or several requests go
+    /// together. Returns false if no start is ever delayed.
     #[cold]
     pub fn watch_streams<H: Host>(&mut self, blockers: &mut Blockers<H, P>, config: &Config) -> bool {
         if config.tail_ns == 0 {
@@ -338,8 +338,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Collects all waiting requests, if they are one transfer of ordinary requests and nothing
-    /// else is to be done. Otherwise returns `None`.
+    /// Collects all waiting requests, if they make one transfer of ordinary requests and no other
+    /// work is to be done first. Otherwise returns `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;

@@ -1,10 +1,10 @@
-//! Decides whether a transfer of one direction is kept open while nothing waits.
+//! Decides whether a transfer of one direction is kept open while no request waits.
 //!
 //! The request after a pause continues the transfer, or does not. If the transfer is kept open, a
 //! request that continues it saves a close and a new start, and any other request waits for the
-//! close. Both times are measured. So each pause shows what keeping the transfer open would have
-//! gained or lost, whatever was done, and no trials are needed. Each pause belongs to one of three
-//! cases ([`Case`]).
+//! close. Both times are measured. So each pause shows how much keeping the transfer open would
+//! have gained or lost, also if it was closed. No trials are needed. Each pause belongs to one of
+//! three cases ([`Case`]).
 //!
 //! *Written bound: the engine counts how much a decision (keep open, or close) has lost against the
 //! opposite one, from its best moment on. The decision is changed when this loss is larger than

@@ -8,9 +8,9 @@
 //! not come, the writes are sent again, in order and one at a time. All this happens only after the
 //! lines are reset, since the controller has the memory of the whole chain until then.
 //!
-//! If the controller reports success and its registers contradict it, or each other, nothing of the
-//! chain counts as done: all of it is repeated by the single lane. After the first such end no more
-//! chains are made.
+//! The controller may report success although its registers contradict that, or each other. Then no
+//! transfer of the chain counts as done, and all are repeated by the single lane. After the first
+//! such end no further chains are made.
 
 use super::super::Error;
 use super::super::lane::Lane;

@@ -44,7 +44,7 @@ pub(in super::super) enum Place {
     FlushStart,
     /// CMD48 that reads whether the flush is over.
     FlushAsk,
-    /// CMD13 between two pieces of a write with its own rules.
+    /// CMD13 between two pieces of a write with special rules.
     Piece,
 }
 

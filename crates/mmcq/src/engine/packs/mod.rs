@@ -2,11 +2,11 @@
 //! [eMMC 6.6.29].
 //!
 //! A pack is made of the requests that wait when the controller is free. The policy picks the first
-//! request of each entry, and requests that continue it are merged to it, as for a transfer of its
-//! own. The pack ends before the first request that cannot join: a request of the other direction,
-//! a barrier, a request with rules of its own, a request that has failed before, or a request on
-//! the same blocks as an entry where both write. So all rules of order hold as without packs. A
-//! pack has no more blocks than merged requests may have, and at most 16 entries.
+//! request of each entry, and requests that continue it are merged to it, as for an ordinary
+//! transfer. The pack ends before the first request that cannot join. Such a request is a barrier,
+//! has the other direction or special rules, has failed before, or writes blocks that an entry
+//! writes too. So all rules of order hold as without packs. A pack has no more blocks than merged
+//! requests may have, and at most 16 entries.
 //!
 //! A packed write is CMD23 and CMD25, with a header before the data. A packed read is CMD23 and
 //! CMD25 with the header, then CMD23 and CMD18. The status after a packed write is read before
@@ -95,8 +95,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether the request may be an entry of a pack, or a part of one; and whether it is a
-    /// reliable write.
+    /// Returns two values: whether the request may be an entry of a pack (alone or merged with
+    /// others), and whether it is a reliable write.
     pub fn is_packable(
         &self,
         card: &Card,
@@ -169,8 +169,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().map(|packs| packs.stats())
     }
 
-    /// Begins what is left to do for the last pack (read a status or EXT_CSD), while nothing is in
-    /// progress on the bus. Returns true if something was begun.
+    /// Begins the command that the last pack still needs (CMD13 for its status, or a read of
+    /// EXT_CSD), while nothing is in progress on the bus. Returns true if a command was begun.
     #[inline(always)]
     pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
@@ -381,9 +381,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Sends CMD23 of the pack's data as a phase of its own. The controller's automatic CMD23 is
-    /// not used: if it failed unseen, the header would be written as data, and all data after it to
-    /// wrong places.
+    /// Sends CMD23 of the pack's data as a separate phase. The controller's automatic CMD23 is not
+    /// used: if that failed unseen, the card would write the header as data, and all data after it
+    /// to wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);

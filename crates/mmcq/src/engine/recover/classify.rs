@@ -123,7 +123,7 @@ pub(super) enum Class {
     },
     /// The controller itself failed, or is silent.
     Controller,
-    /// No further try can help.
+    /// No further try can help: the card is gone, say, or the host cannot do this.
     Hopeless,
 }
 

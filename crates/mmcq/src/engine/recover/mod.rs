@@ -7,8 +7,8 @@
 //! reads the state, CMD12 ends what is still open. If that does not help, the whole controller is
 //! reset. Then `ladder.rs` chooses the next measure, each stronger than the last. Measures that
 //! need several commands to the card in a row (such as a tuning) are requested from the supervisor
-//! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` stores what was done, and
-//! decides which request reports what was lost. `lost.rs` ends the requests of a lost card.
+//! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` keeps the results that are
+//! certain, and decides which request reports a loss. `lost.rs` ends the requests of a lost card.
 //!
 //! No buffer is returned before the controller has stopped using it. The number of steps is
 //! bounded, and so is the time of an incident.
@@ -214,8 +214,8 @@ impl Incident {
         record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time limit; the card's own time
-    /// is added.
+    /// Marks all measures as not taken, and restarts the incident's time limit. `card_ns` is added
+    /// to that limit: the time that the card itself may need.
     pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
         self.renew();
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
@@ -232,8 +232,8 @@ impl Incident {
         self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
     }
 
-    /// Marks the sampling point as lost, after a reset of the controller: no data are transferred
-    /// before it is found again.
+    /// Marks the sampling point as lost, after a reset of the controller in a mode with tuning: no
+    /// data are transferred before a tuning has found it again.
     pub fn doubt_tuning<H>(&mut self, bus: &mut Bus<H>, supervisor: &mut Supervisor, timers: &mut Timers) {
         if bus.wire().is_tuned() {
             bus.wire_mut().doubt();
@@ -329,7 +329,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins recovery, whatever was in progress.
+    /// Begins recovery from the failure of the transfer, request or task in progress.
     fn begin_recovery(&mut self, error: Error, now_ns: u64) {
         message!(debug, "CMD{}: {}", self.bus.phase().command.index, error);
         self.fail_concurrent(error);

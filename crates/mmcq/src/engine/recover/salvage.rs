@@ -1,10 +1,10 @@
-//! Which pieces of a failed transfer are kept, and which request reports what was lost.
+//! Results around a failed transfer: which pieces count as done, and which request reports a loss.
 //!
 //! The pieces of a request that ended well before the failure are *kept* (`moved_blocks`). Nothing
 //! of the failed transfer itself is kept. For a read, no host reports how many of its blocks were
-//! good. For a write, ACMD22 would report it on SD cards, but needs memory for its answer where
-//! there may be none; writing the same blocks again is as good. If a block fails in every try, the
-//! search for the bad block finds it, and `done_bytes` is exact.
+//! good. For a write, ACMD22 of SD cards would report it, but its answer needs memory that may be
+//! missing. Writing the same blocks again is as good. If a block fails in every try, the search for
+//! the bad block finds it, and `done_bytes` is exact.
 //!
 //! The one response with the result of earlier writes may be *lost*: the card clears the bits when
 //! it has sent them. Writes whose buffers are still there are then written again. The data of

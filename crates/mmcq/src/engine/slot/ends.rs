@@ -46,8 +46,8 @@ impl<const N: usize> Slots<N> {
         self.ended != 0
     }
 
-    /// Returns whether a request that has ended has no client, so that its error, if there is one,
-    /// is still to be noted for the next flush.
+    /// Returns whether some request that has ended has no client. Its error, if it has one, is
+    /// still to be noted for the next flush.
     pub fn have_untold(&self) -> bool {
         bits(self.ended).any(|index| self.at(index).orphan())
     }

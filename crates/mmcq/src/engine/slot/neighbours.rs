@@ -84,9 +84,9 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// Returns how poorly this request fits after the last one of a batch: 2 if it is another
-    /// client's, and 1 more if another waiting request of its client ends where it begins, and
-    /// would stay behind. 0 fits best.
+    /// Returns how poorly this request fits behind the last one of a batch; 0 fits best. 2 is added
+    /// if the two have different clients. 1 is added if the request continues another waiting
+    /// request of its client, which would stay in the queue.
     #[inline(never)]
     pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> u8 {
         let client = |index: u8| self.at(index).origin().client;

@@ -199,8 +199,8 @@ impl Slot {
         self.solo |= alone;
     }
 
-    /// Notes that the request comes back from the controller, which perhaps did some of it. A read
-    /// or a flush has changed nothing.
+    /// Notes that the request comes back from the controller, which may have changed some of its
+    /// blocks. Reads and flushes change no blocks, so nothing is noted for them.
     pub fn note_tried(&mut self) {
         self.tried = !matches!(self.kind, Kind::Read { .. } | Kind::Flush);
     }

@@ -12,10 +12,10 @@
 //! known, where one of the two writes. Any request but an ordinary read or write starts when the
 //! queue is empty and off.
 //!
-//! This file decides what the lane does next. `steps.rs` has its commands, `beside.rs` those that
-//! are sent during data, `dialect.rs` what differs for an SD card, `failed.rs` failures.
-//! `hosted.rs` has the same lane where the controller's command queue engine announces, polls and
-//! executes.
+//! This file decides what the lane does next. The other files: `steps.rs` has the commands,
+//! `beside.rs` the commands during data, `dialect.rs` the queue of an SD card, `failed.rs`
+//! failures. `hosted.rs` has the same lane for a controller whose command queue engine announces,
+//! polls and executes.
 
 mod beside;
 mod dialect;
