@@ -3,8 +3,9 @@
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: the length of each phase, from its size, from the clock and width of the bus, and
-//!   from the card's delay, which is learned by class ([`WaitStrategy::saw`]).
+//! - Prediction: the length of each phase. It follows from the phase's size, from the clock and
+//!   width of the bus, and from the card's delay, which is learned for each [`Class`] of waits
+//!   ([`WaitStrategy::saw`]).
 //! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
 //! This code has no clock and no lock, and uses integers only. If two cores update it at the same
@@ -178,8 +179,8 @@ impl Wait {
         Wait { class, response_bits, bytes, blocks }
     }
 
-    /// Returns the wait for the first service of the FIFO in a phase whose data the CPU copies:
-    /// after this many bytes of them, or at the phase's end.
+    /// Returns the wait until the CPU must first serve the FIFO, in a phase whose data the CPU
+    /// copies. It ends after this many bytes of data, or at the phase's end if that comes first.
     pub const fn first(phase: &Phase, bytes: u32) -> Wait {
         let wait = Wait::of(phase);
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
@@ -359,9 +360,9 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances the stack after a wait that is left: the first of hard
-    /// interrupt, deferred interrupt and thread whose longest time is enough for the work at the
-    /// wait's end (words through the FIFO, cache maintenance).
+    /// Returns which context advances the stack at the end of a wait for which no code spins. It is
+    /// the first of hard interrupt, deferred interrupt and thread that has enough time for the work
+    /// at that end (words through the FIFO, cache maintenance).
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);

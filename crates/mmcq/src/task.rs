@@ -307,8 +307,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         found.get()
     }
 
-    /// Does what is due now. Called by the alarm, and by the thread that completes requests for
-    /// hosts that must not do so in the interrupt.
+    /// Carries out the work whose time has come. Called by the alarm, and by the thread that
+    /// completes requests for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {

@@ -1,5 +1,5 @@
-//! State of the chain in progress (several transfers that the controller executes from one list):
-//! its transfers, how far they are, and what is known of their writes.
+//! State of the chain in progress: its transfers, and its progress. A *chain* is several transfers
+//! that the controller executes from one list.
 //!
 //! A *link* is one transfer of the single lane: a request, or several that were merged. Nothing
 //! here starts a chain; `engine/chains/` does.

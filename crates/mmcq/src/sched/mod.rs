@@ -2,10 +2,9 @@
 //!
 //! The engine calls a [`Policy`] whenever the controller is free, with every request that waits
 //! before the next barrier. The engine sends the request that the policy picks, together with the
-//! requests that continue it on either side. The engine never lets a request overtake an older one
-//! on the same blocks where one of the two writes, whatever the policy picks. The remaining pieces
-//! of a long request, and requests that failed together with others, go first without a call of the
-//! policy.
+//! requests that continue it on either side. Whatever the policy picks, no request overtakes an
+//! older one on the same blocks if one of the two writes. The remaining pieces of a long request,
+//! and requests that failed together with others, go first without a call of the policy.
 //!
 //! A [`Profile`] selects what else the firmware contains. Each policy is also a profile with all
 //! parts except the additional lanes ([`Lanes`]). [`Prompt`] and [`Lean`] contain less, [`Queued`],

@@ -4,11 +4,11 @@
 //! Bandwidth Distribution", IEEE Trans. Computers 59(9), 2010; Valente & Avanzini, "Evolution of
 //! the BFQ Storage-I/O Scheduler", 2015) for turns, budgets, time-outs, charging by time and
 //! idling. The order of turns is start-time fair queueing (Goyal, Vin & Cheng, SIGCOMM 1996), in
-//! place of B-WF2Q+. Start-time fair queueing needs no length in advance, so a turn may end early
-//! without correcting a finish tag; its state is one number for each queue. Idling follows Iyer &
-//! Druschel, "Anticipatory scheduling", SOSP 2001. The scheduler also idles for clients with random
-//! addresses, as BFQ does on devices that take one command at a time. BFQ's weight raising and
-//! queue merging are left out.
+//! place of B-WF2Q+. Start-time fair queueing need not know the length of a turn in advance, so a
+//! turn may end early and no finish tag has to be corrected. Its state is one number for each
+//! queue. Idling follows Iyer & Druschel, "Anticipatory scheduling", SOSP 2001. The scheduler also
+//! idles for clients with random addresses, as BFQ does on devices that take one command at a time.
+//! BFQ's weight raising and queue merging are left out.
 //!
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a
 //! synchronous one (reads, and writes that a client waits for) and an asynchronous one. The
@@ -17,9 +17,9 @@
 //! empty and not worth idling for. **Charge** is the larger of two values: blocks sent, and card
 //! time (idling included) at the rate budget / time-out. The charge for time is at most one budget.
 //! So a client that is slower than this rate pays for time, all others for blocks. The next turn
-//! goes to the queue with the smallest start tag. A queue's start tag is the larger of the virtual
-//! time of its class (start tag of the present or last turn) and its own last tag plus charge /
-//! weight.
+//! goes to the queue with the smallest start tag. A queue's start tag is the larger of two values:
+//! the virtual time of its class, that is, the start tag of the present or last turn; and the
+//! queue's own last tag plus charge / weight.
 //!
 //! Synchronous queues come before asynchronous ones. An asynchronous turn ends as soon as a
 //! synchronous request waits. But after `sync_turns` turns that went before it, an asynchronous
@@ -222,9 +222,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
-    /// Gives the client whose turn has just ended another turn and idles for it, if the client is
-    /// thinking and would still be the next by its start tag. Returns until when the card idles;
-    /// `None`: the client gets no such turn.
+    /// Gives the client whose turn has just ended another turn, which begins with idling. That is
+    /// done if the client is thinking, and by its start tag would still be the next. Returns until
+    /// when the card idles; `None`: the client gets no such turn.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
         // The ended turn has already idled for this client in vain.
         if ended.idle_until_ns.is_some() {

@@ -5,11 +5,11 @@
 const UNITS: i64 = 256;
 /// A new transfer counts in the means with the weight 1 / `MEMORY`.
 const MEMORY: i64 = 16;
-/// A transfer that takes longer than this many times the time expected for its size was delayed by
-/// something else.
+/// A transfer counts with at most this many times the time expected for its size: if it took
+/// longer, something else has delayed it.
 const OUTLIER: i64 = 4;
-/// Longest time that a transfer counts with, about a minute. With at most 65535 blocks, all
-/// products below fit into 63 bits.
+/// Longest time of a transfer, about a minute: a longer one counts as this. With at most 65535
+/// blocks, all products below then fit into 63 bits.
 const LONGEST_NS: u64 = 1 << 36;
 
 /// A straight line fitted to the transfers of one direction. It gives the time of a transfer by its

@@ -102,8 +102,8 @@ impl Measured {
     /// Decides whether a start that may be delayed is delayed. `better`: the learned costs favour
     /// the delay. `close`: by the costs, the two ways differ little. `alone`: no other sequential
     /// stream is active. If other streams are active, the time of a block depends on them as much
-    /// as on the decision; then a trial changes only one decision, and only the costs learn from
-    /// it.
+    /// as on the decision. A trial then changes only one decision, and its time is not measured
+    /// here.
     pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();

@@ -2,21 +2,21 @@
 //! to come and would continue it.
 //!
 //! A submitter with `d` contiguous requests in flight sends the next one as each is complete. An
-//! engine that starts at once with the requests that wait splits such a loop into two batches of `d
-//! / 2` that alternate for ever, and pays for two commands instead of one. So the engine waits for
-//! the other half when that is cheaper: it holds the start while the requests that were just
-//! completed are about to come back.
+//! engine that starts at once with the waiting requests splits such a loop into two batches of `d /
+//! 2`. These alternate for ever, and cost two commands instead of one. So the engine waits for the
+//! other half when that is cheaper: it holds the start until the requests that were just completed
+//! have come back.
 //!
 //! The engine learns the times for this decision from events. For each direction it learns the time
 //! of a transfer without its blocks (`a`) and the time of a block (`b`), fitted to the transfers so
 //! far. For each sequential stream it learns three values: how many requests its clients keep in
-//! flight, counted at each completion; how long the first request takes to come back; and how long
-//! each further one takes. A submitter that handles all completions before it sends the next
-//! request takes longer for more of them: so the pause before the first request is a line over the
-//! number of completions. The start is held under three conditions: all waiting requests are one
-//! run of such a stream, they are fewer than the stream keeps in flight, and one transfer is faster
-//! than two ([`ways`]). Streams are updated once for each transfer, by its collected requests, and
-//! not at each arrival.
+//! flight (counted at each completion), how long the first request takes to come back, and how long
+//! each further one takes. A submitter may handle all completions before it sends the next request,
+//! and takes longer for more of them. So the pause before the first request is learned as a
+//! straight line over the number of completions. The start is held under three conditions: all
+//! waiting requests are one run of such a stream, they are fewer than the stream keeps in flight,
+//! and one transfer is faster than two ([`ways`]). Streams are updated once for each transfer, by
+//! its collected requests, and not at each arrival.
 //!
 //! Some batches are not aligned to the card's pages. Then, once in sixteen transfers, the engine
 //! leaves the end of the batch out of the transfer. That end waits until the requests that were
@@ -299,9 +299,9 @@ impl Hold {
         self.end(now_ns);
     }
 
-    /// Returns whether the engine may leave the end of this run to the next transfer: the run has
-    /// all requests that the stream's clients keep in flight, and the engine last did so
-    /// [`CUT_EVERY`] transfers ago or earlier.
+    /// Returns whether the engine may leave the end of this run to the next transfer. The run must
+    /// have all requests that the stream's clients keep in flight, and the engine must not have
+    /// done this in the last [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)

@@ -109,8 +109,8 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// Time until the first request of a completed group comes back, fitted over the group's size:
-    /// a submitter handles all completions before it sends the next request.
+    /// Time until the first request of a completed group comes back, as a straight line over the
+    /// group's size: a submitter may handle all completions before it sends the next request.
     pauses: Costs,
     /// When the read of a status that completes requests began; 0: no such read is in progress.
     asked_ns: u64,
@@ -201,8 +201,9 @@ impl Stream {
         (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// Returns how much of the time until the requests come back is over when the controller
-    /// becomes free at `free_ns`, because the controller has done other work meanwhile.
+    /// Returns the time from the last completion of the stream until `free_ns`, when the controller
+    /// became free. That part of the wait for the next requests costs nothing, since the controller
+    /// was busy with other work.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done.at_ns)
     }

@@ -1,5 +1,5 @@
-//! State of packs (several transfers of different places that are sent to the card as one): their
-//! entries, whether their writes have succeeded, and whether packs pay [eMMC 6.6.29].
+//! State of packs: their entries, whether their writes have succeeded, and whether packs pay. A
+//! *pack* is several transfers of different places that are sent to the card as one [eMMC 6.6.29].
 //!
 //! An *entry* is one transfer of the single lane: a request, or several that were merged. Nothing
 //! here sends a command; `engine/packs/` does.

@@ -183,7 +183,7 @@ impl Tasks {
     }
 
     /// Returns whether the queue, which is off, should be switched on while this many reads and
-    /// writes wait: it would pay now, and has often enough before.
+    /// writes wait. It should if it would pay now, and would have paid often enough before.
     ///
     /// The queue pays for several reads at a time: the card loads one while it sends another.
     /// Writes gain nothing by the queue.

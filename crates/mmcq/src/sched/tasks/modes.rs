@@ -9,7 +9,7 @@ pub struct SdTaskQueue {
     /// chooses. Only a card that chooses has the speed of class A2.
     pub sequential: bool,
     /// Most writes among the tasks on the card. With 1, the queue is as safe as the card without a
-    /// queue: use no more for a card that may be taken out, or lose power.
+    /// queue. Use 1 for a card that may be taken out, or lose power.
     pub writes: u8,
 }
 
