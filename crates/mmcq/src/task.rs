@@ -126,9 +126,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     ///
     /// `f` always runs. A call may come from inside another call of this stack: from such an `f`,
     /// or from code that the stack calls (the clock, the lock, the scheduler, the driver's access
-    /// to memory and registers). Then `f` gets an [`Entry`] that does nothing and reports that.
-    /// Then the alarm is set to ring at once, so that a poll follows; the outer call may set the
-    /// alarm anew.
+    /// to memory and registers). In that case `f` gets an [`Entry`] that does nothing and reports
+    /// that, and the alarm is set to ring at once, so that a poll follows. The outer call may set
+    /// the alarm anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {

@@ -52,8 +52,8 @@ impl Busy {
         }
     }
 
-    /// Begins to watch a busy after this many blocks. Returns after which time the card is polled
-    /// first.
+    /// Begins to watch the busy after a write of this many blocks. Returns after how many ns the
+    /// card is polled first.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) -> u64 {
         (self.since_ns, self.questions) = (now_ns, 0);
         self.times.first_ns(blocks)

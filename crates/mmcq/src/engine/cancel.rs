@@ -123,8 +123,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Lets a request without memory run to its end although its owner is gone; its result is
-    /// dropped.
+    /// Lets a request without memory run to its end, and drops its result: no client waits for it.
     pub(crate) fn detach(&mut self, id: SlotId) {
         let slot = self.slots.at_mut(id.index);
         if slot.generation() != id.generation {

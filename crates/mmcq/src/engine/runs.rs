@@ -151,7 +151,7 @@ impl Runs {
     }
 }
 
-/// Number of failed continuations in a row after which the engine stops using the host's ability.
+/// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
 /// The state of open transfers, and of the runs of both directions.

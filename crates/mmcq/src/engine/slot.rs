@@ -244,7 +244,8 @@ impl<const N: usize> Slots<N> {
         self.free == 0
     }
 
-    /// Returns the last slot of the queue, if nothing of its request has been sent.
+    /// Returns the last slot of the queue, if no block of its request was transferred, and the
+    /// request is not written a second time.
     pub fn youngest(&self) -> Option<u8> {
         let begun = |&index: &u8| self.at(index).moved_blocks != 0 || self.at(index).redone;
         Some(self.tail).filter(|&index| index != NONE).filter(|index| !begun(index))

@@ -332,7 +332,7 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Wakes the stage in progress by the end of the incident's time.
+    /// Wakes the stage in progress at the end of the incident's time, at the latest.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
@@ -356,7 +356,7 @@ impl Timers {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Limits the wait for help to this time.
+    /// Ends the wait for help at this time, if it would last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);

@@ -42,7 +42,7 @@ pub(super) struct Upkeep {
     tune_every_ns: u64,
     /// When the card was tuned last.
     tuned_ns: u64,
-    /// Number of transfers so far when the card was tuned last.
+    /// Number of transfers that the engine had counted when the card was tuned last.
     tuned_transfers: Count,
     /// Whether the controller has requested a tuning while something else was done.
     tune_soon: bool,

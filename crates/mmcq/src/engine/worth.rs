@@ -14,7 +14,8 @@
 
 use crate::host::Direction;
 
-/// The cases that are distinguished when the data are over.
+/// The situations at the end of a transfer's data for which the engine decides separately whether
+/// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// The last request began a run.

@@ -141,10 +141,10 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Enables packed commands of up to this many writes and reads, for a card whose exception bit
-    /// shows that an entry failed. Packs that were given up are tried again. Must be called again
-    /// after [`set_card_params`](Self::set_card_params) with `None`. The header is in the engine's
-    /// [page](Self::set_page). Returns false if the profile has no such lane
+    /// Enables packed commands of up to this many writes and reads, for a card that reports a
+    /// failed entry by its exception bit. Packs that were given up are tried again. Must be called
+    /// again after [`set_card_params`](Self::set_card_params) with `None`. The header is in the
+    /// engine's [page](Self::set_page). Returns false if the profile has no such lane
     /// ([`Packed`](crate::sched::Packed)), the engine has no page, or the card or its controller
     /// does not support packed commands.
     pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool {

@@ -30,7 +30,8 @@ impl Card {
         !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
-    /// Returns the time limit of a flush of the card's cache, if a control request has failed.
+    /// Returns the time limit of a flush of the card's cache, in ns, if the failed request is a
+    /// control request; otherwise 0.
     pub fn flush_ns(&self, of_control: bool) -> u64 {
         match self.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,

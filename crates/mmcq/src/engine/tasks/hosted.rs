@@ -253,8 +253,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Returns whether the head of the queue is a flush of the card's cache, and nothing must go
-    /// before it.
+    /// Returns whether the head of the queue is a flush of the card's cache, and no other work has
+    /// to be done before it.
     fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));

@@ -12,8 +12,8 @@ const UNITS: u64 = 16;
 /// After this many decisions the next few are taken against the prediction, so that both ways (to
 /// delay the start, to start at once) are measured.
 const DOUBTED: u16 = 128;
-/// Most times that the number of decisions between two trials doubles. It doubles each time that a
-/// trial confirms the prediction.
+/// Most times that the number of decisions between two trials doubles. It doubles with each trial
+/// that begins while the measured times of the two ways clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.
@@ -36,8 +36,8 @@ pub(super) struct Measured {
     chances: u16,
     /// Number of transfers until the present trial ends.
     trying: u8,
-    /// Number of trials in a row that have confirmed the prediction. Each one doubles the interval
-    /// to the next trial.
+    /// Number of trials in a row that began while the measured times of the two ways clearly
+    /// differed. Each one doubles the interval to the next trial.
     sure: u8,
     /// Whether the present trial delays starts; if false, the trial starts each transfer
     /// immediately.

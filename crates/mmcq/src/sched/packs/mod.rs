@@ -16,8 +16,8 @@ use pays::Pays;
 /// Most entries of a pack. The number is small, since later requests wait for the whole pack.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// The lanes of a profile, plus packed commands. The lane of packed commands takes half a kilobyte
-/// for each engine.
+/// The lanes of `L`, and the lane of packed commands (several transfers that are sent to the card
+/// as one). The lane of packed commands takes half a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 

@@ -419,7 +419,7 @@ impl Tasks {
         self.pace.ask_ns()
     }
 
-    /// Returns for how long no task has become ready, in nanoseconds.
+    /// Returns for how long no task has become ready or was executed, in nanoseconds.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
