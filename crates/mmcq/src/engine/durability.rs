@@ -235,8 +235,8 @@ impl Durability {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether this write may be complete with its data: it is not durable, and has not
-    /// failed before.
+    /// Returns whether this write may be complete as soon as its data are over: the settings allow
+    /// it, and the write is not durable and has not failed before.
     pub fn is_told_early<P: Profile>(&self, config: &Config, index: u8) -> bool {
         let slot = self.at(index);
         config.tells_transferred::<P>()

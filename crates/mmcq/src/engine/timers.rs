@@ -3,7 +3,7 @@
 //! The rest of the engine sets deadlines, and checks whether their time has come. Only
 //! [`Timers::next_ns`] decides when the engine must be called. Some deadlines matter only while the
 //! engine is idle (an open or delayed transfer, a chain, memory that a controller still uses). Such
-//! a deadline counts once it was made the wake-up time of the stage.
+//! a deadline has no effect until a call makes it the wake-up time of the stage.
 
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 

@@ -136,8 +136,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.work(deferred)
     }
 
-    /// Does all that is due. The platform calls it when a deadline has come and when completions
-    /// were deferred. The platform may also call it at any other time.
+    /// Carries out all work whose time has come. The platform calls this when a deadline has come
+    /// and when completions were deferred. The platform may also call it at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
         if P::RECOVERS && self.slots.are_cramped() {
@@ -288,7 +288,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Takes the turns that are due, if a part of the engine has noted news of the bus.
+    /// Starts the next phase, or a step of recovery, if a part of the engine has noted that the bus
+    /// may be free or that the transfer has failed.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // An engine without a fast path checks for news in one place.
@@ -298,7 +299,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the turns that are due, up to a bound; further turns wait for the next `poll`.
+    /// Handles news of the bus until there are none: starts the next phase, or carries out a step
+    /// of recovery. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll`
+    /// does the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {

@@ -13,8 +13,8 @@ use core::cell::Cell;
 pub(super) struct Dropped<const N: usize> {
     /// The slots of these requests, bit n for slot n.
     slots: Cell<SlotSet>,
-    /// The low 8 bits of each slot's use number. No call fills one slot 256 times and drops the
-    /// first future last.
+    /// The low 8 bits of each slot's use number. They suffice: within one call, a slot is never
+    /// used 256 more times before the first of these futures is dropped.
     uses: [Cell<u8>; N],
 }
 

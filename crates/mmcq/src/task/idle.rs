@@ -119,8 +119,8 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// Returns whether the thread is to do its turn after this sleep: false once after a call of
-    /// [`skip_turn`](Self::skip_turn).
+    /// Returns whether the waiting thread should poll the stack after this sleep: false once after
+    /// a call of [`skip_turn`](Self::skip_turn).
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()
     }

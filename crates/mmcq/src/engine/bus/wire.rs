@@ -74,8 +74,8 @@ impl Wire {
         u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
     }
 
-    /// Returns how long the clock must run before this operation may begin [SD 4.4]; `None`: it
-    /// need not.
+    /// Returns for how many nanoseconds the clock must run before this operation may begin [SD
+    /// 4.4]. `None`: the operation may begin at once.
     pub fn last_clocks_ns(&self, op: BusOp) -> Option<u64> {
         if self.clock_hz == 0 || !matches!(op, BusOp::Clock(_)) {
             return None;

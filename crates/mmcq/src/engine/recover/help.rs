@@ -169,8 +169,8 @@ impl Helping {
         }
     }
 
-    /// Begins the rest that the supervisor was asked for. Returns false if it was not asked, or has
-    /// not taken the request.
+    /// Notes that the supervisor begins the card's rest that the engine has requested. Returns
+    /// false if the engine has not requested it, or the supervisor has not taken the request.
     pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {

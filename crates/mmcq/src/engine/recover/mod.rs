@@ -442,8 +442,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a supervisor that ended in the middle of a tuning. The controller accepts only
-    /// tuning blocks until it is reset.
+    /// Resets the controller after the supervisor has ended in the middle of a tuning: until a
+    /// reset the controller accepts only tuning blocks.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);

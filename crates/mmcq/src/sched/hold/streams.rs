@@ -251,8 +251,9 @@ impl Stream {
     }
 
     /// Returns the completed group whose requests have come back at `came_ns`. `earlier`: how many
-    /// of the requests came before the last completion. Requests that come too soon after that
-    /// completion belong to the group before, if some of that group are away.
+    /// of the requests came before the last completion. Requests that come too soon after the last
+    /// completion belong to the group before it, if some requests of that group have not come back
+    /// yet.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;

@@ -7,8 +7,8 @@ use super::streams::Stream;
 /// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Two ways are close if their times differ by less than this: a wake-up, by which the learned
-/// times of streams may be wrong.
+/// Two ways are close if their times differ by less than this, in nanoseconds. It is the time of a
+/// wake-up: the learned times of streams may be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
 /// Two ways are level if their times differ by less than 1 / `LEVEL`: then the last decision is
 /// repeated.
@@ -25,8 +25,8 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// Time to transfer each request of a loop one time: all in one transfer (`whole_ns`), or in two
-/// (`parts_ns`).
+/// The two ways to transfer each request of a [`Loop`] once, with the time of each: all in one
+/// transfer (`whole_ns`), or in two (`parts_ns`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     whole_ns: u64,

@@ -226,8 +226,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the command for the queue that is over. The flag is true if the engine took all tasks
-    /// back meanwhile; then the result of the command has no meaning any more.
+    /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
+    /// while the command ran: then the result of the command has no meaning any more.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =

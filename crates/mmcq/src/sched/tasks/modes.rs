@@ -60,7 +60,7 @@ pub(crate) enum Step {
 pub(crate) enum After {
     Discard,
     Switch(bool),
-    /// The end of busy; the card has reported that it does not switch its queue on (true) or off
-    /// (false).
+    /// The end of the card's busy, after the card has reported that it does not switch its queue on
+    /// (true) or off (false).
     Refused(bool),
 }

@@ -27,8 +27,8 @@ pub enum Demotion {
     Halt,
     /// The command queue engine did not clear its tasks.
     Clear,
-    /// The registers of the command queue engine are contradictory: tasks ended that were not rung,
-    /// bit n for task n.
+    /// The command queue engine has reported the ends of tasks that it did not have: bit n for task
+    /// n.
     Stale(u32),
 }
 
