@@ -63,8 +63,8 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// Puts a request at the end of the queue as `push_span` does. It continues a waiting request,
-    /// so it has a neighbour, and no other request counts as without one any more.
+    /// Puts a request that continues a waiting one at the end of the queue, as `push_span` does.
+    /// From then on no queued request counts as without a neighbour.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;

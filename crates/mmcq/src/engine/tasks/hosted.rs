@@ -90,8 +90,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Sets the time by which a task of this many blocks, which is rung now, must have ended.
-    /// `first`: no other task was rung.
+    /// Sets the time by which a task of this many blocks, whose doorbell is rung now, must have
+    /// ended. `first`: the queue engine has no other task.
     #[inline(always)]
     pub fn limit_rung<H>(&mut self, card: &Card, bus: &Bus<H>, first: bool, blocks: u32, now_ns: u64) {
         let (card, wire, hosted) = (card, bus.wire(), self.hosted_mut());
