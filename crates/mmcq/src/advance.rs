@@ -3,8 +3,9 @@
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: the length of each phase, from its size, from the clock and width of the bus, and
-//!   from the card's delay, which is learned by class ([`WaitStrategy::saw`]).
+//! - Prediction: the length of each phase. It follows from the phase's size, from the clock and
+//!   width of the bus, and from the card's delay, which is learned for each [`Class`] of waits
+//!   ([`WaitStrategy::saw`]).
 //! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
 //! This code has no clock and no lock, and uses integers only. If two cores update it at the same
@@ -20,7 +21,7 @@ pub use crate::spec::bus::Bus;
 use crate::spec::command::Resp;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
-/// The context that runs code which waits for the controller, or that is called after the wait.
+/// The context in which code waits for the controller, or continues after the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// Code runs in the hard interrupt.
@@ -178,8 +179,8 @@ impl Wait {
         Wait { class, response_bits, bytes, blocks }
     }
 
-    /// Returns the wait for the first service of the FIFO in a phase whose data the CPU copies:
-    /// after this many bytes of them, or at the phase's end.
+    /// Returns the wait until the CPU must first serve the FIFO, in a phase whose data the CPU
+    /// copies. It ends after this many bytes of data, or at the phase's end if that comes first.
     pub const fn first(phase: &Phase, bytes: u32) -> Wait {
         let wait = Wait::of(phase);
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
@@ -255,9 +256,9 @@ pub struct WaitStrategy {
 
 impl WaitStrategy {
     /// Makes the policy of a board with these costs, for a stopped bus: no code spins before
-    /// [`set_bus`](Self::set_bus).
-    /// A command without data is expected to take only the time of its bits. The time of data and
-    /// busy depends on the card, so code leaves for them until one has been measured.
+    /// [`set_bus`](Self::set_bus). A command without data is expected to take only the time of its
+    /// bits. The time of data and busy depends on the card, so code does not spin for them before
+    /// one has been measured.
     pub const fn new(costs: Costs) -> Self {
         WaitStrategy {
             costs,
@@ -339,8 +340,8 @@ impl WaitStrategy {
         (price_ns > 0).then_some(u64::from(price_ns))
     }
 
-    /// Returns what code in this context does until the wait is over. `spent_ns`: how long this
-    /// code has already run since it was called or woken.
+    /// Returns the advice to code in this context: spin until the wait is over, or leave.
+    /// `spent_ns`: how long this code has already run since it was called or woken.
     pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Advice {
         let left_ns = self.longest_ns(from).saturating_sub(spent_ns);
         match (self.expected_ns(wait), self.price_ns(from)) {
@@ -359,9 +360,9 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances the stack after a wait that is left: the first of hard
-    /// interrupt, deferred interrupt and thread whose longest time is enough for the work at the
-    /// wait's end (words through the FIFO, cache maintenance).
+    /// Returns which context advances the stack at the end of a wait for which no code spins. It is
+    /// the first of hard interrupt, deferred interrupt and thread that has enough time for the work
+    /// at that end (words through the FIFO, cache maintenance).
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);
@@ -396,8 +397,9 @@ impl WaitStrategy {
     }
 
     /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
-    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the known
-    /// cost, because other work may have delayed the waiter. Ignored if the platform gave the cost.
+    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the
+    /// known cost, because other work may have delayed the waiter. Ignored if the platform gave the
+    /// cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -1,11 +1,11 @@
 //! Which partition of an eMMC the card's block commands reach [eMMC 6.2].
 //!
-//! The engine either knows the partition for certain or marks it as unknown: from CMD6 until the
-//! card's status shows that the switch was made, the card may be in either partition. Requests for
-//! blocks of the user area start in the user area only. The switch back to the user area belongs to
-//! no request. The engine sends that switch before anything else except another partition access,
-//! and before recovery's commands to a card that has no fault. After two failures in a row the card
-//! is initialised again.
+//! The engine either knows the partition for certain, or marks it as unknown. It is unknown from
+//! CMD6 until the card's status shows that the switch was made: the card may then be in either
+//! partition. Requests for blocks of the user area start in the user area only. The switch back to
+//! the user area belongs to no request. The engine sends that switch before anything else except
+//! another partition access, and before recovery's commands to a card that has no fault. After two
+//! failures in a row the card is initialised again.
 
 use super::card::Card;
 use super::extras::{Memory, Next, Place};
@@ -37,8 +37,8 @@ pub(super) struct Area {
     /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
     /// has not written it.
     config: Option<u8>,
-    /// Whether a long command has changed the other bits of PARTITION_CONFIG, so that their values
-    /// are not known. Then the engine does not write these bits.
+    /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
+    /// bits, so that their values are not known. Then the engine does not write these bits.
     doubt: bool,
     /// The access bits that the switch under way writes.
     going: u8,
@@ -80,7 +80,7 @@ impl Area {
         self.returning = false;
     }
 
-    /// Returns whether the other bits of PARTITION_CONFIG are not known.
+    /// Returns whether the bits of PARTITION_CONFIG other than the access bits are not known.
     pub fn is_doubted(&self) -> bool {
         self.doubt
     }
@@ -134,10 +134,10 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
     (switch && there).then_some((command.arg >> 8) as u8)
 }
 
-/// Returns whether this request would change, without the engine's knowledge, which partition the
-/// card is in, or whether its cache is on. Only partition accesses may switch the partition (a long
-/// command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache: if
-/// the engine did not know that the cache is on, a flush would succeed with data still in the
+/// Returns whether this request would change, without the engine's knowledge, the partition that
+/// the card is in, or whether its cache is on. Only partition accesses may switch the partition (a
+/// long command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache:
+/// if the engine did not know that the cache is on, a flush would succeed with data still in the
 /// cache.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
@@ -188,7 +188,7 @@ impl Memory {
 }
 
 impl Area {
-    /// Sends CMD6 that switches to the partition of this partition access.
+    /// Returns the next step: the CMD6 that switches to the partition of this partition access.
     pub fn go_to(&mut self, visit: PartitionAccess) -> Next {
         self.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         if self.doubt {
@@ -206,7 +206,7 @@ impl Area {
         Next::Order(place, switch, self.switch_ns.into())
     }
 
-    /// Switches the card back to the user area.
+    /// Returns the next step: the CMD6 that switches the card back to the user area.
     pub fn return_to_user(&mut self) -> Next {
         self.returning = true;
         let switch = match self.config.filter(|_| !self.doubt) {

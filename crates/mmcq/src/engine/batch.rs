@@ -165,9 +165,9 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Drops requests at the end, so that the transfer ends at a page boundary of the card, or at a
-    /// multiple of the largest power of two in its length if that is less. Returns true if requests
-    /// were dropped.
+    /// Drops requests at the end, so that the transfer ends at a multiple of a unit: a page of the
+    /// card, or the largest power of two that divides the transfer's length if that is less.
+    /// Returns true if requests were dropped.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
         let end = self.end() & !u64::from(unit - 1);
@@ -259,8 +259,8 @@ impl<const N: usize> Batch<N> {
 
 impl<const N: usize> Batch<N> {
     /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
-    /// that may join the transfer. Of several, returns the one with the smallest `Slots::apart` from
-    /// the member with the highest blocks.
+    /// that may join the transfer. Of several, returns the one that fits best behind the last
+    /// member, by [`Slots::apart`].
     fn neighbour(
         &self,
         slots: &Slots<N>,
@@ -279,8 +279,8 @@ impl<const N: usize> Batch<N> {
                 continue;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
-            // A write of which a piece is sent may have to be sent again as a whole. So nothing joins
-            // that covers blocks of that piece.
+            // A write of which a piece is sent may have to be sent again as a whole. So nothing
+            // joins that covers blocks of that piece.
             let behind = if span.start == end { index } else { head };
             let joins = blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo()

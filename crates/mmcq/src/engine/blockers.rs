@@ -4,16 +4,16 @@
 //! The blockers are one word with one bit for each cause. While the word is 0 an ordinary read or
 //! write takes the [fast path](super::fast); nearly every request does.
 //!
-//! - The causes of the *gate* are set and cleared by the code that begins and ends them: the
-//!   platform (suspend, halt), the recovery ladder (dead), the recovery's help, the card (a quirk).
-//!   Which requests come in ([`gate`](super::gate)) and whether anything starts is read from these
-//!   bits alone, so two answers cannot contradict each other.
+//! - The *gate* is the check that decides which requests come in ([`gate`](super::gate)), and
+//!   whether any request starts. Five causes belong to it: suspended, halted, waiting for help,
+//!   card given up, card with a quirk. The code that begins or ends such a cause sets or clears its
+//!   bit. The gate reads only these bits, so two answers cannot contradict each other.
 //! - All other causes are states of a part of the engine. Only [`causes`](Engine::causes) reads
 //!   these parts; the word stores the result. Code that makes such a cause true calls
 //!   [`close_fast`](Blockers::close_fast), which sets [`UNREAD`] until the parts are read again.
 //!
-//! Not every cause stops every lane. The masks [`SHORT`], [`TASKS`] and [`COLLECTIONS`] name the
-//! causes that stop each.
+//! Not every cause stops every lane. The masks name the causes that stop the fast path ([`SHORT`]),
+//! the card's queue ([`TASKS`]), and packs and chains ([`COLLECTIONS`]).
 
 use super::order::Order;
 use super::{Engine, fast::FastKind};
@@ -25,7 +25,7 @@ use core::marker::PhantomData;
 const SUSPENDED: u32 = 1;
 /// The platform has halted the engine: nothing starts; new requests are accepted.
 const HALTED: u32 = 1 << 1;
-/// Only urgent requests start: the engine waits for help, or it is not sure that the card is
+/// Only urgent requests start: the engine waits for help, or does not know yet whether the card is
 /// present.
 pub(super) const HELP: u32 = 1 << 2;
 /// Recovery has given the card up.
@@ -75,7 +75,8 @@ const UNREAD: u32 = 1 << 31;
 
 /// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
-/// The lanes other than the single one, which have rules of their own.
+/// Causes: another lane than the single one may be used. These lanes have rules of their own, so
+/// the fast path leaves them to the general path.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
@@ -133,7 +134,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & !HALTED | SUSPENDED;
     }
 
-    /// Lets nothing start; new requests are accepted.
+    /// Stops all starts; new requests are accepted.
     pub fn halt(&mut self) {
         self.word = self.word & !SUSPENDED | HALTED;
     }
@@ -193,13 +194,14 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word & DEAD != 0
     }
 
-    /// Returns whether nothing stops an ordinary read or write.
+    /// Returns whether no cause stops an ordinary read or write.
     #[inline(always)]
     pub fn are_none(&self) -> bool {
         self.word == 0
     }
 
-    /// Stores the causes that were found in the parts of the engine.
+    /// Replaces all causes except those of the gate by `found`, the causes that the parts of the
+    /// engine show.
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;

@@ -1,15 +1,16 @@
 //! When to poll a busy card on hosts that have no interrupt for the end of busy.
 //!
 //! The engine learns how long writes keep the card busy, by size, and polls for the first time
-//! after that. After an answer "busy" it polls at intervals that begin with a small share of the
-//! time waited and double up to a larger share: close together while the card is a little late, far
-//! apart when it does something else (garbage collection, say).
+//! after that. After an answer "busy" the engine polls again. The first interval is a small share
+//! of the time waited so far; each further one is twice as long, up to a larger share. So polls are
+//! close together while the card is a little late, and far apart when it does other work (garbage
+//! collection, say).
 //!
 //! A first poll that finds the card ready shows only that the poll was not too early. So the
 //! learned time decreases by itself, faster with each such poll in a row. The learned time
-//! increases much only if two writes in a row took longer. *Written bound: the time that all writes
-//! wait beyond their busy is at most six times the busy of those that had to be polled again, and 5
-//! us for each write.*
+//! increases much only if two writes in a row took longer. *Written bound: add up the time that
+//! each write waits beyond its busy. The sum is at most six times the busy of the writes that had
+//! to be polled again, plus 5 us for each write.*
 
 use super::Error;
 use super::area::Area;
@@ -51,8 +52,8 @@ impl Busy {
         }
     }
 
-    /// Begins to watch a busy after this many blocks. Returns after which time the card is polled
-    /// first.
+    /// Begins to watch the busy after a write of this many blocks. Returns after how many ns the
+    /// card is polled first.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) -> u64 {
         (self.since_ns, self.questions) = (now_ns, 0);
         self.times.first_ns(blocks)
@@ -113,16 +114,16 @@ struct BusyTimes {
 const CLASSES: usize = 11;
 /// Shortest time between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
-/// Divisor of the time waited: the first interval between polls is this share of it, and each
+/// Divisor: the first interval between polls is the time waited so far divided by this. Each
 /// further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
-/// Divisor of the time waited: no interval between polls is longer than this share of it.
+/// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;
 /// How fast a learned time decreases: by 1 / 2^n after the nth first poll in a row that finds the
 /// card ready.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
-/// Divisor: the first write of a size that keeps the card busy sets the learned time to this share
-/// of its busy.
+/// Divisor: after the first write of a size that keeps the card busy, the learned time is its busy
+/// divided by this.
 const FIRST_SHARE: u32 = 8;
 
 fn class(blocks: u32) -> usize {
@@ -180,8 +181,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.has_control() || P::RECOVERS && area.is_returning()
     }
 
-    /// Returns the size, in blocks, of the busy time that is watched. A flush has no size and uses
-    /// the largest.
+    /// Returns the number of blocks before the busy that is watched: busy times are learned by this
+    /// size. A flush or another control request counts as the largest size.
     pub fn busy_blocks<const N: usize, P: Profile>(&self, area: &Area, batch: &Batch<N>) -> u32 {
         if self.is_control_busy::<P>(area) { u32::MAX } else { batch.blocks() }
     }

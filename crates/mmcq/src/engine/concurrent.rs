@@ -1,12 +1,12 @@
 //! Commands during a data transfer: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
-//! DAT lines [SDIO 6.9]. Where the host can send it
-//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase
-//! of an I/O function goes to the CMD line at once if it is such a CMD52. This command has a slot
-//! and a deadline of its own. Data and command end independently. Nothing new begins until both are
-//! over. A failure of the data ends the command too, since the lines are reset then. A failure of
-//! the command does not affect the data.
+//! DAT lines [SDIO 6.9]. If the host can send a command then
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), and the oldest waiting
+//! phase of an I/O function is such a CMD52, it goes to the CMD line at once. This command has a
+//! slot and a deadline of its own. Data and command end independently. Nothing new begins until
+//! both are over. A failure of the data ends the command too, since the lines are reset then. A
+//! failure of the command does not affect the data.
 //!
 //! Where the card has a command queue, its tasks are sent during data transfers: see
 //! `tasks/beside.rs`.
@@ -54,8 +54,8 @@ pub(super) enum OnLine {
 /// Why the code for commands during data is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while something is in progress. Returns true if it is sent
-    /// now.
+    /// A phase of an I/O function waits while another phase is in progress. Returns true if the
+    /// waiting phase is sent now.
     Begin,
     /// The controller's events are about to be read. Returns true if the command is over.
     Ack,
@@ -89,14 +89,16 @@ impl<E> Concurrent<E> {
         Some(step)
     }
 
-    /// Forbids commands during data: the card does not answer them, or it is another card.
+    /// Forbids commands during data: the card does not answer them, or another card may be in the
+    /// slot.
     #[inline(always)]
     pub fn forbid(&mut self) {
         self.allowed = false;
     }
 }
 
-/// Returns whether this phase may be sent during data: CMD52 that does not disturb the bus.
+/// Returns whether this phase may be sent during data: it is a CMD52 that does not abort, reset or
+/// change the bus.
 fn suits(phase: &Phase) -> bool {
     let command = &phase.command;
     let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);

@@ -26,9 +26,9 @@ impl<H: Host> Bus<H> {
 }
 
 impl Durability {
-    /// Stores an error of any response while complete writes may be lost. The card reports only one
-    /// time, in the next response, what its cache could not write, and no host knows whose block it
-    /// was. So the next flush reports the error.
+    /// Stores a write error that the response of any command shows, if complete writes are in the
+    /// card's cache. The card reports only one time, in the next response, that its cache could not
+    /// write, and does not name the block. So the next flush reports the error.
     #[cold]
     pub fn owe_late_status<const N: usize, P: Profile>(
         &mut self,
@@ -45,8 +45,8 @@ impl Durability {
         }
     }
 
-    /// Returns the result of a flush. An error that came after its write was complete is reported
-    /// by one flush only, and only one time.
+    /// Returns the result of a flush. If a write failed after it was complete, only the next flush
+    /// reports that, and only one time.
     pub fn flushed<P: Profile>(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.take_loss() {
             return Err(Error::CacheLost);
@@ -146,8 +146,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Continues a flush after the response of CMD6. The card reports only one time what its cache
-    /// could not write earlier. If this response has that error, it is the result of the flush.
+    /// Continues a flush after the response of CMD6. The card reports an earlier write error of its
+    /// cache only one time. If this response shows it, that error is the result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
         if status & R1::OWN != 0 {
@@ -170,8 +170,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts a command with busy. Where the controller does not see the end of busy, the deadline
-    /// is that of the response, whose interrupt may get lost.
+    /// Starts a command after which the card is busy. `timer_ns`: the time limit of the controller.
+    /// If the controller does not see the end of busy, the deadline covers only the response.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.bus.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));

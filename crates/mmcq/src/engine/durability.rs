@@ -1,5 +1,6 @@
-//! Debts of the engine for writes that are complete: a status that has not come, a flush that has
-//! not been made, an error or a loss that no flush has reported.
+//! What the engine still owes for writes that are complete (its *debts*). There are three: a status
+//! that has not come, a flush that has not been made, and an error or loss that no flush has
+//! reported.
 //!
 //! A write whose slot is still in use has its result in the slot
 //! ([`State::Settling`](super::slot::State)). The debts in this module belong to no slot any more:
@@ -25,7 +26,7 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a write that goes on is transferred, and no status has come since.
 const PIECE: u8 = 1 << 3;
 
-/// The debts of the engine for complete writes.
+/// What the engine still owes for writes that are complete; see the module.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
@@ -75,7 +76,8 @@ impl Durability {
         self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
-    /// Notes, if `written`, that writes are complete while their status is still to come.
+    /// Notes, if `written` is true, that writes are complete although their status is still to
+    /// come.
     pub fn mark_unsettled(&mut self, written: bool) {
         self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
@@ -85,8 +87,8 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the debt of a status: it has come, or another part of the engine waits for it.
-    /// Returns true if one was owed.
+    /// Notes that no status of complete writes is owed any more: it has come, or another part of
+    /// the engine waits for it. Returns true if one was owed.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
@@ -99,7 +101,7 @@ impl Durability {
         self.flags |= PIECE;
     }
 
-    /// Clears the debt of a status of pieces. Returns true if one was owed.
+    /// Notes that no status of transferred pieces is owed any more. Returns true if one was owed.
     pub fn take_piece(&mut self) -> bool {
         let owed = self.flags & PIECE != 0;
         self.flags &= !PIECE;
@@ -181,7 +183,8 @@ impl Durability {
         self.losses
     }
 
-    /// Clears all debts: lean firmware reports no losses.
+    /// Forgets the status that is owed and the late error: firmware whose profile does not recover
+    /// reports no losses.
     pub fn forget(&mut self) {
         self.note_status();
         self.late = 0;
@@ -222,9 +225,9 @@ impl Durability {
         blockers.close_fast();
     }
 
-    /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
-    /// for are complete ([`Acknowledge::Transferred`]), the next command's response is early
-    /// enough.
+    /// Returns whether the status is read as soon as no other command is sent. If all writes that
+    /// it would judge are complete already ([`Acknowledge::Transferred`]), the response of the next
+    /// command is early enough.
     #[inline(always)]
     pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()
@@ -232,8 +235,8 @@ impl Durability {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether this write may be complete with its data: it is not durable, and has not
-    /// failed before.
+    /// Returns whether this write may be complete as soon as its data are over: the settings allow
+    /// it, and the write is not durable and has not failed before.
     pub fn is_told_early<P: Profile>(&self, config: &Config, index: u8) -> bool {
         let slot = self.at(index);
         config.tells_transferred::<P>()

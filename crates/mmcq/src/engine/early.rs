@@ -1,19 +1,20 @@
 //! The R1 of a transfer, read before the end of its data.
 //!
 //! A write is complete when the card's next status shows that it was programmed: usually the R1 of
-//! the next transfer. The controller receives that R1 long before the transfer's end. Two cases
-//! make it worth an interrupt. First, a write waits for it and nothing else is queued: its
-//! submitter may be waiting too, and the next request would come too late to follow the running
-//! transfer at once. Second, few requests are in the engine: a write would then complete one
-//! transfer later than a read, which with four requests is a quarter more time. In these cases the
-//! engine asks the host for the R1 ([`Host::early_r1`](crate::host::Host::early_r1)); a host
-//! without it delivers the R1 at the end, as usual.
+//! the next transfer. The controller receives that R1 long before the transfer's end. In two cases
+//! the R1 is worth an interrupt. First, a write waits for it and no request is queued: its client
+//! may wait for the result before it submits the next request, which then comes too late to follow
+//! the running transfer at once. Second, few requests are in the engine: a write would then
+//! complete one transfer later than a read, which with four requests is a quarter more time. In
+//! these cases the engine asks the host for the R1
+//! ([`Host::early_r1`](crate::host::Host::early_r1)); a host without it delivers the R1 at the end,
+//! as usual.
 
 use super::slot::Slots;
 use crate::spec::response::R1;
 
-/// Factor: requests in the engine count as few up to this many for each request of the transfer in
-/// progress.
+/// Factor: the engine has few requests if it has at most this many for each request of the transfer
+/// in progress.
 const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;

@@ -36,9 +36,9 @@ impl<P: Profile> Order<P> {
         self.note_arrived(slots, index, now_ns);
     }
 
-    /// Takes a request back that the card or the controller had, and has not begun: it waits again
-    /// with its age, or ends with the result that is known. `gone`: the error if there is no card
-    /// any more.
+    /// Takes a request back from the card or the controller, which has not begun it. The request
+    /// waits again with its age, or ends with the result that is known. `gone`: the error if there
+    /// is no card any more.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.
     Begin,
-    /// A write with rules of its own, in this slot, is next. It is still queued.
+    /// A write with special rules, in this slot, is next. It is still queued.
     Write(u8),
     /// A step has ended with this status.
     Done(u32),
@@ -98,7 +98,8 @@ pub(super) enum Event {
     Failed(Error),
     /// The card is in another partition, and a request needs its user area.
     Return,
-    /// The control request was cancelled between its steps, or is about to begin again.
+    /// Recovery takes the control request from the controller between its steps: to repeat it
+    /// later, or because the card is given up.
     BreaksOff,
 }
 
@@ -190,7 +191,8 @@ impl Memory {
         &mut self.page
     }
 
-    /// Gives up the engine's own block: a controller that nothing stops may use it for ever.
+    /// Gives up the engine's own block of memory, because a controller that no reset has stopped
+    /// may use it for ever.
     pub fn lose_page(&mut self) {
         self.page = DmaBuf::EMPTY;
     }
@@ -314,8 +316,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
-    /// Passes an event to the extras, if they are enabled; without them no request that needs them
-    /// was accepted.
+    /// Passes an event to the part that handles it: the card's queue, the packs, or the extras if
+    /// they are enabled. While they are not enabled, no request that needs them is accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.lane.has_task_step() {
             return self.task_event(event, now_ns);
@@ -371,7 +373,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the control request from the controller before its end.
+    /// Clears what the steps of the control request have left: recovery will repeat the request, or
+    /// has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

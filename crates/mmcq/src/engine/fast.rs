@@ -36,8 +36,8 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {
-    /// Notes for the watched sequential clients that a request has come, perhaps because its client
-    /// has a result.
+    /// Reports to the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has
+    /// come: its client may have got a result of an earlier write.
     #[cold]
     #[inline(never)]
     pub fn note_what_came<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
@@ -46,7 +46,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Accepts an ordinary request, with its memory mapped. `None`: nothing was done.
+    /// Accepts an ordinary request, and maps its memory. `None`: nothing was done, because no slot
+    /// is free, the buffer is too short, or the memory cannot be mapped.
     #[inline(always)]
     pub fn take_in_mapped<H: Host>(
         &mut self,
@@ -145,8 +146,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Lets a transfer that the general path has begun end by the fast path, if it is an ordinary
-    /// one.
+    /// Lets the fast path handle the end of a transfer that the general path has begun, if it is an
+    /// ordinary transfer of one request.
     #[inline(always)]
     pub(super) fn claim_fast_end(&mut self) {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.bus.is_blocked() {
@@ -207,8 +208,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the transfer of one request. Called separately for each direction: much of what
-    /// follows is then known at compile time.
+    /// Starts the transfer of one request. The inner function is compiled once for each direction,
+    /// with shorter code for each.
     #[inline(always)]
     fn start_alone(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;

@@ -39,8 +39,8 @@ impl Functions {
         self.heard
     }
 
-    /// Wakes the task that waits for the card, now or when it begins to wait: the card is gone, and
-    /// the task's next command will show it.
+    /// Notes that the card is gone: the task that waits for its interrupt is woken, now or when it
+    /// begins to wait. The task's next command then fails.
     pub fn note_card_gone(&mut self) {
         self.asks |= self.waker.is_some() | self.heard;
     }

@@ -12,7 +12,7 @@ use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
 
-/// Failures of what is in progress that recovery has not handled yet.
+/// Whether the transfer or request in progress has failed, and recovery has not handled that yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
@@ -32,8 +32,8 @@ pub(super) struct Lane<E, T> {
     control: u8,
     /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// Whether the bus may be free, or the transfer has failed, and the loop has not handled that
-    /// yet.
+    /// Whether the bus may be free, or the transfer has failed, and the loop (`turn.rs`) has not
+    /// handled that yet.
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
@@ -129,7 +129,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.stage = stage;
     }
 
-    /// Ends what was in progress: the bus is free.
+    /// Notes that nothing is in progress any more: the bus is free.
     #[inline(always)]
     pub fn set_idle(&mut self) {
         self.enter(Stage::Idle);
@@ -142,8 +142,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news = true;
     }
 
-    /// Notes that what is in progress has failed; the loop passes it to recovery. Returns true if
-    /// it is the first failure, which counts.
+    /// Notes that the transfer or request in progress has failed; the loop passes the failure to
+    /// recovery. Only the first failure counts: returns true if this is the first.
     #[inline(always)]
     pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;
@@ -160,7 +160,8 @@ impl<E, T: Lanes> Lane<E, T> {
         core::mem::replace(&mut self.failure, Failure::Nothing)
     }
 
-    /// Returns whether what is in progress has failed, and recovery has not handled that yet.
+    /// Returns whether the transfer or request in progress has failed, and recovery has not handled
+    /// that yet.
     #[inline(always)]
     pub fn has_failed(&self) -> bool {
         self.failure != Failure::Nothing
@@ -215,7 +216,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.bus_given = at_once;
     }
 
-    /// Gives the driver a turn of the bus operation. Returns true if it has had one before.
+    /// Notes that the driver is called for the bus operation. Returns true if it was called before.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)

@@ -46,7 +46,7 @@ pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card.
     pub timeout_ns: u64,
-    /// Time after which the engine itself gives up, without the slack.
+    /// Time after which the engine itself gives up, without [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,
 }
 
@@ -128,13 +128,14 @@ impl Plan {
         (timeout_ns, timeout_ns * pauses + wire_ns)
     }
 
-    /// Returns how long a controller waits that has one timeout for reads and writes.
+    /// Returns the timeout, in ns, for a controller that has only one for reads and writes.
     pub fn longest_ns(&self) -> u64 {
         let [read_ns, write_ns] = self.timeout_ns;
         read_ns.max(write_ns)
     }
 
-    /// Returns after how long the engine gives up a transfer on a controller with one timeout.
+    /// Returns after how long, in ns, the engine gives up a transfer on a controller that has only
+    /// one timeout for reads and writes.
     #[inline(always)]
     pub fn longest_times_ns(&self, blocks: u32, wire_ns: u64) -> u64 {
         self.longest_ns() * (1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT) + wire_ns

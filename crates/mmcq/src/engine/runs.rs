@@ -1,5 +1,5 @@
-//! State of sequential runs: the transfer that is left open, how the one in progress ends, and the
-//! run of each direction.
+//! State of sequential runs: the transfer that is left open, how the transfer in progress ends, and
+//! the runs of each direction.
 
 use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
@@ -119,7 +119,8 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// Learns, from what came after a pause, whether keeping the transfer open was right.
+    /// Learns from the request after a pause whether keeping the transfer open is right. `went_on`:
+    /// the request continued the transfer. `limit_ns`: longer pauses do not count.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
@@ -135,8 +136,9 @@ impl Runs {
         }
     }
 
-    /// Returns how long a transfer is kept open, at most `limit_ns`; 0: not at all. The engine does
-    /// not wait for a run whose usual pause is much longer.
+    /// Returns how long a transfer is kept open while no request waits, in ns and at most
+    /// `limit_ns`; 0: not at all. The engine does not wait for a run whose usual pause is more than
+    /// twice that time.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
@@ -149,7 +151,7 @@ impl Runs {
     }
 }
 
-/// Number of failed continuations in a row after which the engine stops using the host's ability.
+/// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
 /// The state of open transfers, and of the runs of both directions.
@@ -266,8 +268,8 @@ impl Streams {
         }
     }
 
-    /// Returns how long a transfer of this direction is kept open, at most `limit_ns`; 0: not at
-    /// all.
+    /// Returns how long a transfer of this direction is kept open while no request waits, in ns and
+    /// at most `limit_ns`; 0: not at all.
     #[inline]
     pub fn hold_ns(&self, direction: Direction, limit_ns: u64) -> u64 {
         let [reads, writes] = &self.runs;
@@ -331,7 +333,8 @@ impl Streams {
         (self.began_ns, self.ending) = (None, None);
     }
 
-    /// Returns whether the host still counts as able to continue a transfer.
+    /// Returns whether the host still counts as able to continue a transfer: too many failures in a
+    /// row end that.
     #[inline(always)]
     pub fn may_continue(&self) -> bool {
         !self.lost
@@ -343,8 +346,8 @@ impl Streams {
         self.faults = 0;
     }
 
-    /// Counts a transfer that the card has not continued. `unsupported`: the host has reported that
-    /// it never can.
+    /// Counts a transfer that should have continued an open one, and failed. `unsupported`: the
+    /// host has reported that it can never continue one.
     #[inline(always)]
     pub fn failed_to_continue(&mut self, unsupported: bool) {
         self.faults += 1;

@@ -44,8 +44,8 @@ pub(super) struct Slot {
     orphan: bool,
     /// Whether the request is never merged again: it failed with others, and is now tried alone.
     solo: bool,
-    /// Whether the request must be or was written a second time, for example because the result of
-    /// the first write was lost.
+    /// Whether the request is marked to be written a second time, or was; for example because the
+    /// result of the first write was lost.
     redone: bool,
     /// Whether the request's memory (`segment`) is mapped for the controller.
     mapped: bool,
@@ -157,8 +157,8 @@ pub(super) struct Slots<const N: usize> {
     writes: SlotSet,
     /// A bit for each other queued request.
     barriers: SlotSet,
-    /// The slots of requests that came by the fast path and have no neighbour in the queue: none of
-    /// them is a special case.
+    /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
+    /// Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
     /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
     /// queue's list.
@@ -244,7 +244,8 @@ impl<const N: usize> Slots<N> {
         self.free == 0
     }
 
-    /// Returns the last slot of the queue, if nothing of its request has been sent.
+    /// Returns the last slot of the queue, if no block of its request was transferred, and the
+    /// request is not written a second time.
     pub fn youngest(&self) -> Option<u8> {
         let begun = |&index: &u8| self.at(index).moved_blocks != 0 || self.at(index).redone;
         Some(self.tail).filter(|&index| index != NONE).filter(|index| !begun(index))

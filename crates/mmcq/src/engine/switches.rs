@@ -1,6 +1,8 @@
-//! Calls of the platform: suspend and halt, whether anything is under way, the interrupt of an I/O
-//! card, what code that waits has to know, and the wakers of requests. The engine stores wakers,
-//! and neither wakes, clones nor drops one, since each may run any code.
+//! Calls for the platform: suspend and halt, whether anything is under way, the interrupt of an I/O
+//! card, the phase that waiting code waits for, and the wakers of requests.
+//!
+//! The engine only stores wakers. It does not wake, clone or drop one, since each of these may run
+//! any code.
 
 use super::FlushBy;
 use super::bus::Span;
@@ -23,8 +25,8 @@ impl Durability {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Lets the next `poll` close an open transfer that waits, and read the status of complete
-    /// writes. The engine's deadline is set to now.
+    /// Sets the engine's deadline to now, if a transfer is open or a status of complete writes is
+    /// owed. The next `poll` then closes the transfer and reads the status.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
         if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();

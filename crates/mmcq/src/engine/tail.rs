@@ -1,5 +1,5 @@
-//! The engine's reports to [`Hold`](super::hold::Hold), and its question whether to wait for the
-//! tail of a batch.
+//! The engine's reports to [`Hold`](crate::sched::Hold), which decides whether a start is delayed
+//! for the tail of a batch: the requests that are about to come and would continue it.
 
 use super::batch::Batch;
 use super::blockers::Blockers;
@@ -13,7 +13,8 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Profile, Run};
 
-/// The tail of the next batch, as far as known.
+/// Whether the engine waits for the tail of the next batch: the requests that are about to come and
+/// would continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     /// The tail is about to come, and the engine waits for it.
@@ -46,15 +47,16 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether sequential streams are watched.
+    /// Returns whether sequential streams are watched, that is, clients whose requests continue
+    /// each other. `queued`: the card's queue is on; then nothing is watched.
     #[inline(always)]
     pub fn watches(&self, queued: bool) -> bool {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Watches streams from now on, since there may be one: a request continues the last transfer
-    /// and its client has waited for that transfer, or several requests go together. Returns false
-    /// if no start is ever delayed.
+    /// Watches sequential streams from now on, since there may be one. Either a request continues
+    /// the last transfer and was submitted before the controller was free, or several requests go
+    /// together. Returns false if no start is ever delayed.
     #[cold]
     pub fn watch_streams<H: Host>(&mut self, blockers: &mut Blockers<H, P>, config: &Config) -> bool {
         if config.tail_ns == 0 {
@@ -66,7 +68,8 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Notes that the results of writes may be known now.
+    /// Notes that the clients of the last writes may have their results now, if no write waits for
+    /// a status any more.
     pub fn note_results<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
         if !slots.is_settling()
             && let Some(hold) = self.tails_mut().filter(|hold| hold.watches())
@@ -214,7 +217,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, P: Profile> Blockers<H, P> {
-    /// Returns whether no start may be delayed now, whatever waits.
+    /// Returns whether the next transfer must start at once. That holds during an incident, before
+    /// a tuning, while the engine is suspended or halted, and when a chore is due.
     pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
         let ails = incident.is_open() || bus.wire().is_doubted();
         ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)
@@ -334,8 +338,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Collects all waiting requests, if they are one transfer of ordinary requests and nothing
-    /// else is to be done. Otherwise returns `None`.
+    /// Collects all waiting requests, if they make one transfer of ordinary requests and no other
+    /// work is to be done first. Otherwise returns `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;

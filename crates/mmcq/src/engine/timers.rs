@@ -3,7 +3,7 @@
 //! The rest of the engine sets deadlines, and checks whether their time has come. Only
 //! [`Timers::next_ns`] decides when the engine must be called. Some deadlines matter only while the
 //! engine is idle (an open or delayed transfer, a chain, memory that a controller still uses). Such
-//! a deadline counts once it was made the wake-up time of the stage.
+//! a deadline has no effect until a call makes it the wake-up time of the stage.
 
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
@@ -118,8 +118,9 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Sets the wake-up time of an idle engine that has nothing to start: the next try to stop a
-    /// controller that still uses memory, if there is one.
+    /// Sets the wake-up time of an idle engine that has nothing to start. It is the time of the
+    /// next try to stop a controller that no reset has stopped, or never if there is no such
+    /// controller.
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
@@ -147,7 +148,8 @@ impl Timers {
         now_ns >= self.limit_ns
     }
 
-    /// Returns the time that is left, as the controller's timer for a start that was delayed.
+    /// Returns the time that is left of the phase's time limit, for the controller's timer when a
+    /// refused start is tried again.
     pub fn left_ns(&self, now_ns: u64) -> u64 {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
@@ -271,8 +273,8 @@ impl Timers {
         self.kept_ns != NEVER
     }
 
-    /// Clears the note that no reset has stopped the controller, so that it may still use the memory
-    /// of its last transfer. Returns true if there was such a note.
+    /// Clears the note that no reset has stopped the controller, so that it may still use the
+    /// memory of its last transfer. Returns true if there was such a note.
     pub fn take_kept(&mut self) -> bool {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
@@ -330,7 +332,7 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Wakes the stage in progress by the end of the incident's time.
+    /// Wakes the stage in progress at the end of the incident's time, at the latest.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
@@ -354,7 +356,7 @@ impl Timers {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Limits the wait for help to this time.
+    /// Ends the wait for help at this time, if it would last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);

@@ -1,9 +1,9 @@
 //! The loop: the engine's calls that get the time, and what each of them does.
 //!
 //! A call reports an event to a part of the engine: an interrupt, a deadline, a request, help. The
-//! part does what is needed. If the bus may be free afterwards, or the transfer has failed, the
-//! part notes that in the [lane](super::lane::Lane) and returns. Only the loop calls recovery, and
-//! chooses the next request. So neither runs while another part is working.
+//! part handles it. If the bus may be free afterwards, or the transfer has failed, the part notes
+//! that in the [lane](super::lane::Lane) and returns. Only the loop calls recovery, and chooses the
+//! next request. So neither runs while another part is working.
 
 use super::concurrent::Turn as Beside;
 use super::extras::Event;
@@ -136,8 +136,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.work(deferred)
     }
 
-    /// Does all that is due. The platform calls it when a deadline has come and when completions
-    /// were deferred. The platform may also call it at any other time.
+    /// Carries out all work whose time has come. The platform calls this when a deadline has come
+    /// and when completions were deferred. The platform may also call it at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
         if P::RECOVERS && self.slots.are_cramped() {
@@ -174,15 +174,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Stops the controller's DMA, for a caller that needs the buffers of its own transfer back
-    /// before it returns. Transfers of other requests are tried again.
+    /// Stops the controller's DMA. For a caller that must have the buffers of its own transfer back
+    /// before it returns. The transfers of other requests are tried again.
     pub fn abort(&mut self, now_ns: u64) {
         self.stop_transfer(now_ns);
         self.go_on(now_ns);
     }
 
-    /// Ends a request whose lent memory goes out of scope: the request ends as soon as the
-    /// controller does not use the memory any more, and is never sent again.
+    /// Ends a request whose lent memory goes out of scope. It ends as soon as the controller does
+    /// not use the memory any more, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         self.give_up_request(id, now_ns);
         self.go_on(now_ns);
@@ -228,7 +228,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Does what is due by time, at most one turn each of retries, steps, polls and deadlines.
+    /// Carries out the steps, polls and retries whose time has come, and handles deadlines that
+    /// have passed: at most one of each in a call.
     fn advance(&mut self, now_ns: u64) {
         if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
             self.concurrent_turn(Beside::Due, now_ns);
@@ -287,7 +288,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Takes the turns that are due, if a part of the engine has noted news of the bus.
+    /// Starts the next phase, or a step of recovery, if a part of the engine has noted that the bus
+    /// may be free or that the transfer has failed.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // An engine without a fast path checks for news in one place.
@@ -297,7 +299,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the turns that are due, up to a bound; further turns wait for the next `poll`.
+    /// Handles news of the bus until there are none: starts the next phase, or carries out a step
+    /// of recovery. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll`
+    /// does the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {
@@ -435,9 +439,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Closes an open transfer in time, and reads the status of earlier writes, while the policy
-    /// keeps the controller idle or a start is delayed: the writes may be those of the client that
-    /// the policy waits for.
+    /// Reads the status of earlier writes, and closes an open transfer in time, while the policy
+    /// keeps the controller idle or a start is delayed. The policy may wait for the client of these
+    /// writes, which waits for their results.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.lane.streams().is_left_open::<H>() {
             if self.durability.asks_soon::<N, P>(&self.slots, &self.config) {

@@ -1,5 +1,6 @@
-//! Upkeep of a card that has no fault: a new tuning before drift spoils the old one, a read of what
-//! the card's exception bit means, time for background operations.
+//! Upkeep of a card that has no fault. The chores are: a new tuning before drift spoils the old
+//! one, a read of the events behind the card's exception bit, time for background operations, and
+//! the card's rest.
 //!
 //! The engine only knows when a chore is due; the supervisor does the work, on a [`ServiceRequest`]
 //! between two transfers. Each chore has two times. After the first time the chore is done as soon
@@ -41,7 +42,7 @@ pub(super) struct Upkeep {
     tune_every_ns: u64,
     /// When the card was tuned last.
     tuned_ns: u64,
-    /// Number of transfers so far when the card was tuned last.
+    /// Number of transfers that the engine had counted when the card was tuned last.
     tuned_transfers: Count,
     /// Whether the controller has requested a tuning while something else was done.
     tune_soon: bool,
@@ -89,7 +90,8 @@ impl Upkeep {
         (self.timing, self.width, self.clock_hz) = mode;
     }
 
-    /// Clears what was planned: another card may be in the slot, with other tunings and exceptions.
+    /// Clears the planned chores: another card may be in the slot, with other tunings and
+    /// exceptions.
     pub fn forget(&mut self) {
         self.clock_hz = 0;
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);

@@ -1,19 +1,21 @@
-//! Decides whether a transfer of one direction is kept open while nothing waits.
+//! Decides whether a transfer of one direction is kept open while no request waits.
 //!
 //! The request after a pause continues the transfer, or does not. If the transfer is kept open, a
 //! request that continues it saves a close and a new start, and any other request waits for the
-//! close. Both times are measured. So each pause shows what keeping the transfer open would have
-//! gained or lost, whatever was done, and no trials are needed. Each pause belongs to one of three
-//! cases ([`Case`]).
+//! close. Both times are measured. So each pause shows how much keeping the transfer open would
+//! have gained or lost, also if it was closed. No trials are needed. Each pause belongs to one of
+//! three cases ([`Case`]).
 //!
-//! *Written bound: a decision (keep open, or close) is changed when it has lost [`CHANGE`] times a
-//! close and a start against the opposite decision, counted from its best moment. So in each case
-//! the engine loses no more than that, and one pause, against the better of "always" and "never",
-//! for each change.*
+//! *Written bound: the engine counts how much a decision (keep open, or close) has lost against the
+//! opposite one, from its best moment on. The decision is changed when this loss is larger than
+//! [`CHANGE`] times the time of a close and a new start. Compared with the better of "always keep
+//! open" and "always close", the engine therefore loses, in each case and for each change, no more
+//! than this amount and one pause.*
 
 use crate::host::Direction;
 
-/// The cases that are distinguished when the data are over.
+/// The situations at the end of a transfer's data for which the engine decides separately whether
+/// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// The last request began a run.
@@ -127,11 +129,14 @@ impl Worth {
     /// Learns from a pause of this length, and from whether the next request has continued the
     /// transfer.
     ///
-    /// A write that is closed at once is complete when it is closed, so its client waits for all of
-    /// the close. The close of a read passes during its client's pause. A read that is not kept
-    /// open ends by itself where CMD23 counts, so a read that was kept open for nothing loses the
-    /// whole close. A write of a run that was kept open for nothing delays the next request by the
-    /// close, and its own client was released earlier by as much: no loss.
+    /// The close costs time as follows:
+    /// - A write that is closed at once is complete only after the close, so its client waits for
+    ///   all of the close.
+    /// - The close of a read passes during its client's pause.
+    /// - A read that is not kept open ends by itself where CMD23 sets its length. So a read that
+    ///   was kept open for nothing loses the whole close.
+    /// - A write of a run that was kept open for nothing delays the next request by the close. Its
+    ///   own client got its result earlier by the same time, so this counts as no loss.
     pub fn learn(&mut self, case: Case, direction: Direction, pause_ns: u64, went_on: bool) {
         let (close_ns, start_ns) = (self.close_ns(), self.start_ns());
         let change_ns = CHANGE.saturating_mul(close_ns.saturating_add(start_ns));

@@ -1,5 +1,5 @@
-//! State of the chain in progress (several transfers that the controller executes from one list):
-//! its transfers, how far they are, and what is known of their writes.
+//! State of the chain in progress: its transfers, and its progress. A *chain* is several transfers
+//! that the controller executes from one list.
 //!
 //! A *link* is one transfer of the single lane: a request, or several that were merged. Nothing
 //! here starts a chain; `engine/chains/` does.
@@ -16,7 +16,8 @@ use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 pub(crate) const LINKS_MAX: usize = 16;
 const BLOCK_BYTES: u32 = 512;
 
-/// The lanes of `L`, and the lane of chains. Takes less than a kilobyte for each engine.
+/// The lanes of `L`, and the lane of chains (lists of transfers that the controller executes). The
+/// lane of chains takes less than a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Chaining<L>(L, Chains);
 

@@ -42,9 +42,9 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// between, and no further interrupt comes to end `wfi`. A semaphore remembers that it was given,
 /// so the thread need not call `may_sleep`.
 ///
-/// Where several threads wait, the turn of one may complete the request of another, and consume the
-/// interrupt that was to wake the other. There are two remedies. Either no sleep is longer than a
-/// tick. Or handler and alarm drive the stack, and each `idle` calls
+/// If several threads wait, one thread's turn may complete the request of another, and clear the
+/// interrupt that should have woken the other. There are two remedies. Either no sleep is longer
+/// than a tick. Or handler and alarm drive the stack, and each `idle` calls
 /// [`skip_turn`](Self::skip_turn), as its example shows.
 ///
 /// ```
@@ -119,8 +119,8 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// Returns whether the thread is to do its turn after this sleep: false once after a call of
-    /// [`skip_turn`](Self::skip_turn).
+    /// Returns whether the waiting thread should poll the stack after this sleep: false once after
+    /// a call of [`skip_turn`](Self::skip_turn).
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()
     }

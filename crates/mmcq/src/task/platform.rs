@@ -11,8 +11,8 @@ use crate::sched::{Fifo, Profile};
 /// # Safety
 /// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same
 /// lock. What one closure has written is visible to the next one. The lock need not handle calls
-/// from inside the closure: the stack refuses them. A lock that can block must either block such a
-/// call for ever or let it in; letting it in is better.
+/// from inside the closure: the stack refuses them. A lock that can block must handle such a call
+/// in one of two ways: block it for ever, or run its closure. The second is better.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Lock {
     /// Whether requests wait for a free slot. Only true for a [`WaitQueue`](super::WaitQueue), and

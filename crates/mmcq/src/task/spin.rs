@@ -8,7 +8,8 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// Most phases that a thread spins for in one request. Then it sleeps, whatever the policy advises.
+/// Most phases that a thread spins for in one request. Then it sleeps, even if the policy advises
+/// to spin.
 const PHASES_MAX: u32 = 16;
 
 impl<B: Platform, const N: usize> Stack<B, N> {

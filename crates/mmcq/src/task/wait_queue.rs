@@ -144,7 +144,8 @@ impl<'a> Places<'a> {
         self.places.get(usize::from(place).checked_sub(1)?)
     }
 
-    /// Returns whether no other request has waited longer than the one in `place`.
+    /// Returns whether the request in `place` may be submitted now: no other request has waited
+    /// longer.
     fn is_turn(self, place: u16, now_ns: impl FnOnce() -> u64) -> bool {
         if self.waiting().next().is_none() {
             return true;

@@ -9,8 +9,8 @@ use wire::Wire;
 
 pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 
-/// Longest time of a command alone. The wire needs microseconds, and half a millisecond at the
-/// slowest clock.
+/// Longest time of a command without data. On the wire it takes microseconds, and one or two
+/// milliseconds at 100 kHz, the slowest clock.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// Time that the engine waits beyond the card's limit; only needed if the controller's own timer
 /// has failed.
@@ -154,7 +154,8 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Returns whether the controller has a phase with data, given that a transfer is in progress.
+    /// Returns whether the controller has a phase with data. The caller knows that a transfer is in
+    /// progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         !self.blocked && self.phase.data.is_some()

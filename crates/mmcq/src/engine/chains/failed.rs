@@ -8,9 +8,9 @@
 //! not come, the writes are sent again, in order and one at a time. All this happens only after the
 //! lines are reset, since the controller has the memory of the whole chain until then.
 //!
-//! If the controller reports success and its registers contradict it, or each other, nothing of the
-//! chain counts as done: all of it is repeated by the single lane. After the first such end no more
-//! chains are made.
+//! The controller may report success although its registers contradict that, or each other. Then no
+//! transfer of the chain counts as done, and all are repeated by the single lane. After the first
+//! such end no further chains are made.
 
 use super::super::Error;
 use super::super::lane::Lane;
@@ -75,8 +75,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stop_chain(passed, None, now_ns);
     }
 
-    /// Ends a chain that stopped at the transfer `passed`, which becomes the transfer in progress.
-    /// `told`: the last R1 that came.
+    /// Ends a chain that stopped at the transfer with the number `passed` (from 0; `None`: not
+    /// known). That transfer becomes the one in progress. `told`: the last R1 that came.
     #[cold]
     fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
@@ -112,7 +112,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Splits a chain that failed, after a reset: the controller does not use its memory any more.
+    /// Ends or puts back the requests of a chain that failed, after a reset: the controller does
+    /// not use their memory any more.
     #[inline(always)]
     pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {

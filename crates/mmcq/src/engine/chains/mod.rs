@@ -1,16 +1,17 @@
 //! Chains: several transfers that the controller executes from one list [SDHC 4.10, 1.13.5].
 //!
 //! A chain is made of the requests that wait when the controller is free. The policy picks the
-//! first request of each transfer, and requests that continue it are merged to it, as for a
-//! transfer of its own. Reads and writes may be in one chain: the controller keeps their order. The
-//! chain ends before the first request that cannot join: a barrier, a request with rules of its
-//! own, a request that has failed before, or a request on the same blocks as another where one of
-//! the two writes. So all rules of order hold as without chains.
+//! first request of each transfer, and requests that continue it are merged to it, as for an
+//! ordinary transfer. Reads and writes may be in one chain: the controller keeps their order. The
+//! chain ends before the first request that cannot join. Such a request is a barrier, has special
+//! rules (a durable write, say), has failed before, or overlaps another request of the chain where
+//! one of the two writes. So all rules of order hold as without chains.
 //!
-//! All requests of a chain end together. So a chain has at most half as many links as requests wait (rounded up, and two are allowed):
-//! while their clients are notified, the next chain runs. *Written bound: a chain has at most 16
-//! transfers, and no more blocks than merged requests may have; each transfer has the time limit
-//! that it has alone.*
+//! All requests of a chain end together. So a chain has at most half as many transfers as requests
+//! wait (rounded up; two are always allowed): the next chain runs while the clients of the first
+//! are notified. *Written bound: a chain has at most 16 transfers, and at most as many blocks as a
+//! merged transfer may have. The time limit of the chain is the sum of the limits of its
+//! transfers.*
 //!
 //! The controller does not show the R1 responses of a chain, and stops at one that has an error. So
 //! each response without an error confirms the writes before it. The result of a last write is in
@@ -119,8 +120,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().map(|chains| chains.stats())
     }
 
-    /// Begins a chain with the request that would be next, if that pays. Returns true if it has
-    /// begun, or something else was done.
+    /// Begins a chain with the request that would be next, if several transfers can go together.
+    /// Returns true if a chain or something else was begun.
     #[inline(always)]
     pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
@@ -133,8 +134,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Collects the requests that continue this one. Returns true if the transfer has whole
-    /// requests, and may be a link.
+    /// Collects the request `next` and the requests that continue it. Returns true if they are
+    /// whole requests, and their transfer may be a link of the chain. `blocks`, `members`: those
+    /// that the chain has already.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());

@@ -54,8 +54,8 @@ impl Failed {
     }
 
     /// Clears the status bits, except errors that the engine has not handled yet, since the card
-    /// reports them only once. These are, with `is_busy` (the engine was polling a busy card), the
-    /// errors so far; and `of_order`, the errors that the card reported while it was busy after a
+    /// reports them only once. `is_busy`: the engine was polling a busy card, so the errors so far
+    /// are such errors. `of_order`: errors that the card reported while it was busy after a
     /// command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };

@@ -7,8 +7,8 @@
 //! reads the state, CMD12 ends what is still open. If that does not help, the whole controller is
 //! reset. Then `ladder.rs` chooses the next measure, each stronger than the last. Measures that
 //! need several commands to the card in a row (such as a tuning) are requested from the supervisor
-//! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` stores what was done, and
-//! decides which request reports what was lost. `lost.rs` ends the requests of a lost card.
+//! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` keeps the results that are
+//! certain, and decides which request reports a loss. `lost.rs` ends the requests of a lost card.
 //!
 //! No buffer is returned before the controller has stopped using it. The number of steps is
 //! bounded, and so is the time of an incident.
@@ -85,7 +85,8 @@ pub(super) struct Incident {
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
-    /// Whether the same transfer is tried again after recovery.
+    /// Whether the failed phase should have continued an open transfer. Its requests are then tried
+    /// again with a new command, and the failure does not count as a try.
     again: bool,
     /// Whether the tuning was requested because the card did not even return its status: then
     /// nothing can continue without the tuning.
@@ -154,19 +155,20 @@ impl Incident {
         self.open
     }
 
-    /// Returns whether one of these writes is a second try, whose result must be known before
-    /// anything else is written.
+    /// Returns whether one of these writes was written once more, and its result is not known yet.
+    /// That result must be known before other writes are sent.
     #[inline(always)]
     pub fn doubts(&self, writes: SlotSet) -> bool {
         self.doubted & writes != 0
     }
 
-    /// Returns whether a write has to be written once more, or was and its result is not known.
+    /// Returns whether some write must be written once more, or was written once more and its
+    /// result is not known yet.
     pub fn is_in_doubt(&self) -> bool {
         self.redo | self.doubted != 0
     }
 
-    /// Ends the doubt about these writes: the card's status has shown their result.
+    /// Notes that the card's status has shown the result of these writes.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
         self.doubted &= !writes;
@@ -213,8 +215,8 @@ impl Incident {
         record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time limit; the card's own time
-    /// is added.
+    /// Marks all measures as not taken, and restarts the incident's time limit. `card_ns` is added
+    /// to that limit: the time that the card itself may need.
     pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
         self.renew();
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
@@ -231,8 +233,8 @@ impl Incident {
         self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
     }
 
-    /// Marks the sampling point as lost, after a reset of the controller: no data are transferred
-    /// before it is found again.
+    /// Marks the sampling point as lost, after a reset of the controller in a mode with tuning: no
+    /// data are transferred before a tuning has found it again.
     pub fn doubt_tuning<H>(&mut self, bus: &mut Bus<H>, supervisor: &mut Supervisor, timers: &mut Timers) {
         if bus.wire().is_tuned() {
             bus.wire_mut().doubt();
@@ -245,7 +247,8 @@ impl Incident {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the request's client handles the failure, and not the ladder. This holds for
-    /// a raw phase (of the recovery itself, say) and a phase of an I/O function.
+    /// raw phases (of the recovery itself, say), phases of I/O functions, changes of the bus and
+    /// pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -282,8 +285,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns how long the card may work on the erase or flush in progress, whose deadline has
-    /// passed.
+    /// Returns how long, in ns, the card may go on working although a deadline has passed: the
+    /// longest time of an erase in progress, or, for another control request, of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,
@@ -327,7 +330,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins recovery, whatever was in progress.
+    /// Begins recovery from the failure of the transfer, request or task in progress.
     fn begin_recovery(&mut self, error: Error, now_ns: u64) {
         message!(debug, "CMD{}: {}", self.bus.phase().command.index, error);
         self.fail_concurrent(error);
@@ -439,8 +442,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a supervisor that ended in the middle of a tuning. The controller accepts only
-    /// tuning blocks until it is reset.
+    /// Resets the controller after the supervisor has ended in the middle of a tuning: until a
+    /// reset the controller accepts only tuning blocks.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);

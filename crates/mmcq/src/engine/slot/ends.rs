@@ -46,8 +46,8 @@ impl<const N: usize> Slots<N> {
         self.ended != 0
     }
 
-    /// Returns whether a request that has ended has no client, so that its error, if there is one,
-    /// is still to be noted for the next flush.
+    /// Returns whether some request that has ended has no client. Its error, if it has one, is
+    /// still to be noted for the next flush.
     pub fn have_untold(&self) -> bool {
         bits(self.ended).any(|index| self.at(index).orphan())
     }
@@ -58,9 +58,9 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.ended)
     }
 
-    /// Fails the writes that wait for their next piece or for a flush of their own, and the erases
-    /// that are half done: the data that the cache could not write may be theirs. Their own flush
-    /// would succeed, with none of their data left to be flushed.
+    /// Gives this error to the queued writes and erases of which a part is done, also to writes
+    /// that wait for a flush of their own. The data that the cache could not write may be theirs,
+    /// and their own flush would then report success although these data are lost.
     #[cold]
     pub fn fail_begun(&mut self, error: Error) {
         for slot in &mut self.slots {
@@ -71,8 +71,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Ends the writes of which a piece was transferred with this error, when their turn comes.
-    /// Returns false if there is none.
+    /// Gives this error to each write of which a piece was transferred. The write ends with it when
+    /// its turn comes. Returns false if there is no such write.
     #[cold]
     pub fn fail_begun_writes(&mut self, error: Error) -> bool {
         let mut found = false;
@@ -104,8 +104,8 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.unreported)
     }
 
-    /// Returns the slots whose completion can be taken. Only slots that neither wait nor are free
-    /// are looked at: those of the transfers in progress, and those that are returned.
+    /// Returns the slots whose completion can be taken. For speed, slots that are free or whose
+    /// requests wait are not looked at.
     pub fn finished(&self) -> SlotSet {
         let waiting = self.reads | self.writes | self.barriers | self.ios | self.settling | self.ended;
         let others = Self::ALL & !(self.free | waiting);

@@ -54,8 +54,8 @@ impl<const N: usize> Slots<N> {
         self.unmapped = false;
     }
 
-    /// Sets whether the request whose turn it is has found no free mapping; cleared when it is
-    /// about to try again.
+    /// Sets whether the request whose turn it is has found no free mapping. The flag is cleared
+    /// when that request is about to try again.
     pub fn set_cramped(&mut self, cramped: bool) {
         self.cramped = cramped;
     }

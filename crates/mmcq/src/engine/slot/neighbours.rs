@@ -44,7 +44,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
-    /// False says nothing: the request may be both.
+    /// False means that this is not known.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
@@ -63,8 +63,8 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// Puts a request at the end of the queue as `push_span` does. It continues a waiting request,
-    /// so it has a neighbour, and no other request counts as without one any more.
+    /// Puts a request that continues a waiting one at the end of the queue, as `push_span` does.
+    /// From then on no queued request counts as without a neighbour.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;
@@ -84,9 +84,9 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// Returns how poorly this request fits after the last one of a batch: 2 if it is another
-    /// client's, and 1 more if another waiting request of its client ends where it begins, and
-    /// would stay behind. 0 fits best.
+    /// Returns how poorly this request fits behind the last one of a batch; 0 fits best. 2 is added
+    /// if the two have different clients. 1 is added if the request continues another waiting
+    /// request of its client, which would stay in the queue.
     #[inline(never)]
     pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> u8 {
         let client = |index: u8| self.at(index).origin().client;

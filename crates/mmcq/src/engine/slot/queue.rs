@@ -121,9 +121,9 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Queues the remaining blocks of an erase, which are these: behind the waiting requests that
-    /// do not overlap it, but before those that do, and before the first barrier other than an
-    /// erase.
+    /// Queues the remaining blocks of an erase, `start` to `end` (without `end`), directly before
+    /// the first waiting request that overlaps them, or that is a barrier other than an erase. If
+    /// there is none, the erase goes to the end of the queue.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);
@@ -213,7 +213,8 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// Activates a request that never waits. It gets an age, in case it must be tried again.
+    /// Marks a request as sent that was never queued. It gets an age, in case it must be tried
+    /// again.
     #[inline(always)]
     pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;
@@ -221,8 +222,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// Activates a read or write that never waits. Its blocks are stored, because other requests
-    /// are compared with them while it waits for its status.
+    /// Marks a read or write as sent that was never queued. Its blocks are stored, because other
+    /// requests are compared with them while it waits for its status.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);

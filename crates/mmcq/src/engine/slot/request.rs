@@ -28,7 +28,7 @@ told! {
     orphan: bool;
     /// Returns whether the request is never merged again.
     solo: bool;
-    /// Returns whether the request was written a second time.
+    /// Returns whether the request is marked to be written a second time, or was.
     redone: bool;
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;
@@ -93,7 +93,7 @@ impl Slot {
     }
 
     /// Returns whether this is a read or write of exactly this many blocks, of which none was
-    /// transferred.
+    /// transferred, without special rules.
     #[inline(always)]
     pub fn is_whole(&self, blocks: u32) -> bool {
         let (Kind::Read { blocks: all, .. } | Kind::Write { blocks: all, .. }) = self.kind else {
@@ -188,7 +188,7 @@ impl Slot {
         self.state = State::Kept;
     }
 
-    /// Lets a written request wait until it is written again.
+    /// Lets a write wait, outside of the queue, until it is written again.
     pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);
@@ -199,8 +199,8 @@ impl Slot {
         self.solo |= alone;
     }
 
-    /// Notes that the request comes back from the controller, which perhaps did some of it. A read
-    /// or a flush has changed nothing.
+    /// Notes that the request comes back from the controller, which may have changed some of its
+    /// blocks. Reads and flushes change no blocks, so nothing is noted for them.
     pub fn note_tried(&mut self) {
         self.tried = !matches!(self.kind, Kind::Read { .. } | Kind::Flush);
     }

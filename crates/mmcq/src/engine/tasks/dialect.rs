@@ -1,6 +1,6 @@
-//! What differs for the queue of an SD card: an extension register of the performance function
-//! (CMD49) switches the queue; that register is next to the one that flushes the cache [SD 4.19,
-//! 5.8.2].
+//! The queue of an SD card is switched in another way than that of an eMMC: by an extension
+//! register of the performance function, which CMD49 writes. That register is next to the one that
+//! flushes the cache [SD 4.19, 5.8.2].
 //!
 //! A card may take its time for the switch, so the register is read (CMD48) until it has the value
 //! that was written. Both commands transfer one block, in the engine's own page.
@@ -72,9 +72,9 @@ impl Card {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
-    /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]), since the place of
-    /// the queue's register follows from that of the cache's register; and the engine must have a
-    /// page ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
+    /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]): the queue's register
+    /// is found beside the register of the cache. And the engine must have a page
+    /// ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
     /// addresses of 38 bits, or the queue is too small to be of use.
     ///
     /// The queue of some cards damages data without an error.
@@ -150,8 +150,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Handles the end of the CMD48 that read the SD register of the card's queue. If the register is
-    /// not as it was written, it is read again, a bounded number of times.
+    /// Handles the end of the CMD48 that read the SD register of the card's queue. If the register
+    /// is not as it was written, it is read again, a bounded number of times.
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {

@@ -2,10 +2,9 @@
 //! special is going on. Three shortcuts: from `submit` to the doorbell without the queue, from the
 //! end of a task to its result, and from there to the next request in the queue.
 //!
-//! This path corresponds to the [fast path](super::super::fast) for a transfer: the checks of
-//! [`hosted`](super::hosted) are skipped, and the state afterwards is the same as without the
-//! shortcuts. The [`blockers`](super::super::blockers) open and close this path as they do the fast
-//! path.
+//! This path is to tasks what the [fast path](super::super::fast) is to transfers. It skips the
+//! checks of [`hosted`](super::hosted), and leaves the same state as the path with these checks.
+//! The [`blockers`](super::super::blockers) open and close this path as they do the fast path.
 
 use super::super::lane::Lane;
 use super::super::recover::Incident;

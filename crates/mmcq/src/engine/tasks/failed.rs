@@ -6,8 +6,8 @@
 //! else is sent. After two failures in ten seconds, five in ten minutes, or one contradictory
 //! report of the card, the queue is not used again.
 //!
-//! A late error in a queue names no write. All writes whose status is not known are suspects: they
-//! are written again, in order and one at a time, and each gets a result of its own.
+//! A late error in a queue names no write. So all writes whose status is not known are suspects.
+//! They are written again, in order and one at a time, and each gets its own result.
 
 use super::super::SlotId;
 use super::super::lane::Lane;
@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Passes the failure of a phase on to the card's queue, if it is on.
+    /// Reports the failure of a phase to the lane of tasks, if the card's queue is on.
     #[inline(always)]
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.lane.is_queued() {
@@ -94,7 +94,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Forgets all tasks, for another card, none, or a new start.
+    /// Forgets all tasks: the card is gone, has been replaced, or will be brought up again.
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
             // The kind of the next card decides whether the command queue engine drives its queue.
@@ -159,8 +159,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Checks a status for a late error. Returns true if it may belong to several writes; they are
-    /// written again.
+    /// Checks a status for a late error while the card's queue is on. Returns true if the error may
+    /// belong to several writes; they are then written again.
     #[inline(always)]
     pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
         self.lane.is_queued() && self.suspect_several(status)

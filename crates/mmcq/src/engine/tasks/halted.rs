@@ -66,8 +66,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Clears a command queue engine that has halted: it is known which tasks have ended, and the
-    /// others are dropped.
+    /// Clears a command queue engine that has halted: the tasks that have ended are known by now,
+    /// and the others are dropped.
     #[cold]
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
         let left = self.lane.has_tasks();

@@ -90,8 +90,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Sets the time by which a task of this many blocks, which is rung now, must have ended.
-    /// `first`: no other task was rung.
+    /// Sets the time by which a task of this many blocks, whose doorbell is rung now, must have
+    /// ended. `first`: the queue engine has no other task.
     #[inline(always)]
     pub fn limit_rung<H>(&mut self, card: &Card, bus: &Bus<H>, first: bool, blocks: u32, now_ns: u64) {
         let (card, wire, hosted) = (card, bus.wire(), self.hosted_mut());
@@ -160,7 +160,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.wake_by(hosted.limit_ns().min(looks_ns));
     }
 
-    /// Handles reported ends of tasks that were not rung, or not rung again since their last end.
+    /// Handles reported ends of tasks that the command queue engine did not have: no doorbell was
+    /// rung for them, or none since their last end. `stale`: bit n for task n.
     pub fn hear_stale(&mut self, stale: u32) {
         message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
         if let Some(tasks) = self.tasks_mut() {
@@ -181,7 +182,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether the collected request is a write that its task makes durable.
+    /// Returns whether the collected request is a durable write on a card with a cache. Its task
+    /// must then be a reliable write.
     pub fn is_reliable(&self, slots: &Slots<N>, card: &Card) -> bool {
         let rules = slots.at(self.first()).rules();
         let cached = card.target().is_some_and(|target| target.flush != FlushBy::Status);
@@ -252,8 +254,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Returns whether the head of the queue is a flush of the card's cache, and nothing must go
-    /// before it.
+    /// Returns whether the head of the queue is a flush of the card's cache, and no other work has
+    /// to be done before it.
     fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));

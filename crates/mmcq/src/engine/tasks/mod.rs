@@ -12,10 +12,10 @@
 //! known, where one of the two writes. Any request but an ordinary read or write starts when the
 //! queue is empty and off.
 //!
-//! This file decides what the lane does next. `steps.rs` has its commands, `beside.rs` those that
-//! are sent during data, `dialect.rs` what differs for an SD card, `failed.rs` failures.
-//! `hosted.rs` has the same lane where the controller's command queue engine announces, polls and
-//! executes.
+//! This file decides what the lane does next. The other files: `steps.rs` has the commands,
+//! `beside.rs` the commands during data, `dialect.rs` the queue of an SD card, `failed.rs`
+//! failures. `hosted.rs` has the same lane for a controller whose command queue engine announces,
+//! polls and executes.
 
 mod beside;
 mod dialect;
@@ -87,15 +87,16 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| !tasks.is_empty())
     }
 
-    /// Returns the most blocks of a task, of which the bus allows `most`.
+    /// Returns the most blocks of a task: `most`, the limit of the bus, or fewer if the
+    /// controller's command queue engine accepts fewer.
     fn task_blocks(&self, most: u32) -> u32 {
         let driver = self.hosted().filter(|hosted| hosted.drives());
         driver.map_or(most, |hosted| most.min(hosted.limits().0))
     }
 
     /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent once
-    /// more as a whole.
+    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent
+    /// once more as a whole.
     pub fn meets_task<const N: usize>(
         &self,
         slots: &Slots<N>,
@@ -175,8 +176,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the card's command queue of this many tasks: ordinary reads and writes may use it. A
     /// queue that was given up is tried again. Must be called again after
     /// [`set_card_params`](Self::set_card_params) with `None`. Returns false if the profile has no
-    /// such lane ([`Queued`](crate::sched::Queued), [`HostQueued`](crate::sched::HostQueued)), or
-    /// the queue is too small to be of use.
+    /// such lane ([`Queued`](crate::sched::Queued), [`HostQueued`](crate::sched::HostQueued)), the
+    /// card is not an eMMC, or the queue is too small to be of use. The queue of an SD card is
+    /// enabled by [`set_sd_task_queue`](Self::set_sd_task_queue).
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
         self.blockers.close_fast();
@@ -214,8 +216,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether this request may use the card's queue. A request that goes in pieces may not:
-    /// nothing may be sent between its pieces.
+    /// Returns whether this request may use the card's queue. A request that goes in pieces may
+    /// not: nothing may be sent between its pieces.
     fn is_ordinary_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         if slot.rules() == Rules::NONE {
@@ -326,8 +328,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Handles the case that no task can be announced although none is on the card. Returns true if
-    /// the request that the policy picks cannot use the queue.
+    /// Asks the policy again, when no task can be announced although none is on the card. Returns
+    /// true if the request that it picks cannot use the queue.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.order

@@ -1,5 +1,5 @@
-//! State of a client: how far the client is ahead of its share, and its mean think time (the time
-//! from a completion to the client's next request).
+//! State of a client: how far the client is ahead of its share, and its mean think time. The *think
+//! time* is the time from a completion to the client's next request.
 
 use super::super::Waiting;
 
@@ -16,8 +16,8 @@ const STREAM: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
     /// How far the synchronous and the asynchronous queue are ahead of the virtual time of their
-    /// class (start tag minus virtual time): blocks divided by weight, with [`FRACTION`] fraction
-    /// bits. Never below 0.
+    /// class: start tag minus virtual time, never below 0. The unit is blocks divided by weight,
+    /// with [`FRACTION`] fraction bits.
     sync_ahead: u64,
     async_ahead: u64,
     last_done_ns: u64,

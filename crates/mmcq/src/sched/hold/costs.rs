@@ -5,15 +5,15 @@
 const UNITS: i64 = 256;
 /// A new transfer counts in the means with the weight 1 / `MEMORY`.
 const MEMORY: i64 = 16;
-/// A transfer that takes longer than this many times the time expected for its size was delayed by
-/// something else.
+/// A transfer counts with at most this many times the time expected for its size: if it took
+/// longer, something else has delayed it.
 const OUTLIER: i64 = 4;
-/// Longest time that a transfer counts with, about a minute. With at most 65535 blocks, all
-/// products below fit into 63 bits.
+/// Longest time of a transfer, about a minute: a longer one counts as this. With at most 65535
+/// blocks, all products below then fit into 63 bits.
 const LONGEST_NS: u64 = 1 << 36;
 
-/// A line fitted to the transfers of one direction: the time of a transfer over its number of
-/// blocks.
+/// A straight line fitted to the transfers of one direction. It gives the time of a transfer by its
+/// number of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     seen: u8,

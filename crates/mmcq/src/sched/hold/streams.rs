@@ -6,11 +6,11 @@ use crate::host::Direction;
 
 /// Most streams that are known at a time.
 const STREAMS: usize = 4;
-/// Number of completions in a row with fewer requests in flight, after which the stream's depth is
-/// lowered.
+/// After this many completions in a row with fewer requests in flight than before, the stream's
+/// `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row that a stream must send its next request in less than half of the mean
-/// time. After these the stream counts as faster, and the new time replaces the mean.
+/// After this many times in a row in which the next request came in less than half of the mean
+/// time, the stream counts as faster: the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -58,8 +58,8 @@ pub(super) struct Stream {
     client: u8,
     /// Number of requests that the stream's clients keep in flight.
     depth: u8,
-    /// Number of requests in flight at the last completion, without waiting requests that were not
-    /// reported yet; 0: the number was used already.
+    /// Number of requests in flight at the last completion, without those that waited in the engine
+    /// and were not reported here yet; 0: the number was used already.
     seen: u8,
     /// Most requests in flight since the number in flight was first below `depth`.
     fewer: u8,
@@ -109,8 +109,8 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// Time until the first request of a completed group comes back, fitted over the group's size:
-    /// a submitter handles all completions before it sends the next request.
+    /// Time until the first request of a completed group comes back, as a straight line over the
+    /// group's size: a submitter may handle all completions before it sends the next request.
     pauses: Costs,
     /// When the read of a status that completes requests began; 0: no such read is in progress.
     asked_ns: u64,
@@ -201,8 +201,9 @@ impl Stream {
         (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// Returns how much of the time until the requests come back is over when the controller
-    /// becomes free at `free_ns`, because the controller has done other work meanwhile.
+    /// Returns the time from the last completion of the stream until `free_ns`, when the controller
+    /// became free. That part of the wait for the next requests costs nothing, since the controller
+    /// was busy with other work.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done.at_ns)
     }
@@ -250,8 +251,9 @@ impl Stream {
     }
 
     /// Returns the completed group whose requests have come back at `came_ns`. `earlier`: how many
-    /// of the requests came before the last completion. Requests that come too soon after that
-    /// completion belong to the group before, if some of that group are away.
+    /// of the requests came before the last completion. Requests that come too soon after the last
+    /// completion belong to the group before it, if some requests of that group have not come back
+    /// yet.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;

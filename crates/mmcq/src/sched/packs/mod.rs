@@ -1,5 +1,5 @@
-//! State of packs (several transfers of different places that are sent to the card as one): their
-//! entries, whether their writes have succeeded, and whether packs pay [eMMC 6.6.29].
+//! State of packs: their entries, whether their writes have succeeded, and whether packs pay. A
+//! *pack* is several transfers of different places that are sent to the card as one [eMMC 6.6.29].
 //!
 //! An *entry* is one transfer of the single lane: a request, or several that were merged. Nothing
 //! here sends a command; `engine/packs/` does.
@@ -16,8 +16,8 @@ use pays::Pays;
 /// Most entries of a pack. The number is small, since later requests wait for the whole pack.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// The lanes of a profile, plus packed commands. The lane of packed commands takes half a kilobyte
-/// for each engine.
+/// The lanes of `L`, and the lane of packed commands (several transfers that are sent to the card
+/// as one). The lane of packed commands takes half a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 
@@ -49,12 +49,12 @@ pub struct PackStats {
     pub reads: u32,
     /// Number of entries in all packed writes and reads.
     pub entries: u32,
-    /// Failed packs for which the card named the entry that failed.
+    /// Packed writes with a late error for which the card named the entry that failed.
     pub split: u32,
-    /// Failed packs for which the card named no entry: all their requests were sent again, one at a
-    /// time.
+    /// Packs whose transfer failed: all their requests were sent again, one at a time.
     pub failures: u32,
-    /// Late errors for which all writes of a pack were suspects.
+    /// Packed writes with a late error for which the card named no entry: all their writes were
+    /// sent again, one at a time.
     pub suspected: u32,
     /// Why packs are not used any more; `None`: they were not given up.
     pub demoted: Option<Demotion>,
@@ -111,7 +111,8 @@ pub struct Packs {
     step: Option<Step>,
     count: u8,
     entries: [Entry; ENTRIES_MAX],
-    /// Whether the next transfer goes singly, because the header of a pack could not be mapped.
+    /// Whether the next transfer is not a pack, because the header of the last pack could not be
+    /// mapped.
     rests: bool,
     /// Whether the card was set to report failed packs again, after it was initialised.
     restored: bool,
@@ -186,8 +187,8 @@ impl Packs {
     }
 
     /// Notes that a transfer of this many requests begins: as a pack (`packed`), or as an ordinary
-    /// transfer of one request or of several merged ones. The time of a request by each of the two
-    /// ways follows from it.
+    /// transfer of one request or of several merged ones. From this the mean time of a request is
+    /// learned, in packs and in ordinary transfers.
     pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
         self.pays.begin(direction, packed, requests, now_ns);
     }
@@ -273,8 +274,7 @@ impl Packs {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Notes that a pack has failed and the card named no entry as the cause. If that happens too
-    /// often, packs are given up.
+    /// Notes that the transfer of a pack has failed. If that happens too often, packs are given up.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

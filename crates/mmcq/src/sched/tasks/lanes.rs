@@ -73,7 +73,7 @@ macro_rules! lanes_below {
 }
 pub(in super::super) use lanes_below;
 
-/// The single lane, which runs one transfer at a time, and no other. Takes no memory.
+/// The single lane, which runs one transfer at a time, and no other lane. Takes no memory.
 #[derive(Debug)]
 pub struct Single;
 

@@ -34,7 +34,8 @@ const DEPTH_MIN: u8 = 2;
 /// Most tasks that are announced at a time. With these, a card that works on four tasks at once is
 /// never idle, and requests that wait in the engine still obey the scheduler.
 const ANNOUNCED_MAX: u8 = 16;
-/// Time in nanoseconds: if a task has waited on the card for this time, no other is announced.
+/// Time in nanoseconds: if a task has waited on the card for this time, no further task is
+/// announced before it is executed.
 const AGE_NS: u64 = 20_000_000;
 /// Number of writes in a row, without a read among them, after which the queue is switched off: the
 /// queue does not make writes faster.
@@ -182,7 +183,7 @@ impl Tasks {
     }
 
     /// Returns whether the queue, which is off, should be switched on while this many reads and
-    /// writes wait: it would pay now, and has often enough before.
+    /// writes wait. It should if it would pay now, and would have paid often enough before.
     ///
     /// The queue pays for several reads at a time: the card loads one while it sends another.
     /// Writes gain nothing by the queue.
@@ -215,7 +216,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Sets the step: which command for the queue is sent now.
+    /// Notes which command for the queue is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -225,8 +226,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the step that is over. The flag is true if the queue's tasks were called back
-    /// meanwhile; then the result of the step has no meaning any more.
+    /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
+    /// while the command ran: then the result of the command has no meaning any more.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -418,7 +419,7 @@ impl Tasks {
         self.pace.ask_ns()
     }
 
-    /// Returns for how long no task has become ready, in nanoseconds.
+    /// Returns for how long no task has become ready or was executed, in nanoseconds.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }

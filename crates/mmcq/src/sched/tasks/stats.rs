@@ -27,8 +27,8 @@ pub enum Demotion {
     Halt,
     /// The command queue engine did not clear its tasks.
     Clear,
-    /// The registers of the command queue engine are contradictory: tasks ended that were not rung,
-    /// bit n for task n.
+    /// The command queue engine has reported the ends of tasks that it did not have: bit n for task
+    /// n.
     Stale(u32),
 }
 
@@ -77,7 +77,7 @@ pub struct TaskStats {
     /// Interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,
     /// Why the controller's command queue engine is not used any more; the software drives the
-    /// queue then.
+    /// queue then. `None`: it was not given up.
     pub engine: Option<Demotion>,
     /// Why the queue is not used any more; `None`: it was not given up.
     pub demoted: Option<Demotion>,
