@@ -128,7 +128,7 @@ pub struct StreamVerdict {
     /// Cases that have failed.
     pub failed: u16,
     /// Cases that were left out: the range of blocks or the buffer is too small for them, or the
-    /// engine has left open transfers after an earlier failure.
+    /// engine keeps no transfer open any more after an earlier failure.
     pub left_out: u16,
 }
 
