@@ -31,9 +31,11 @@ pub enum Context {
     Thread,
 }
 
-/// Costs of a board's CPU and software, in nanoseconds of CPU time. `interrupt_ns`, `deferred_ns`
-/// and `thread_ns` are 0 if not known: then no code spins in that context before
-/// [`WaitStrategy::slept`] has measured the cost. Every other cost of 0 counts as 0.
+/// Costs of a board's CPU and software, in nanoseconds of CPU time.
+///
+/// In `interrupt_ns`, `deferred_ns` and `thread_ns` a 0 means "not known": no code spins in that
+/// context before [`WaitStrategy::slept`] has measured the cost. In every other field a 0 counts as
+/// zero nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
@@ -178,8 +180,8 @@ impl Wait {
         Wait { class, response_bits, bytes, blocks }
     }
 
-    /// Returns the wait for the first service of the FIFO in a phase whose data the CPU copies:
-    /// after this many bytes of them, or at the phase's end.
+    /// Returns the wait for the first service of the FIFO in a phase whose data the CPU copies. The
+    /// wait ends after `bytes` bytes, or at the end of the phase if the phase has fewer.
     pub const fn first(phase: &Phase, bytes: u32) -> Wait {
         let wait = Wait::of(phase);
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
@@ -234,7 +236,7 @@ pub enum Advice {
     Leave(Context),
 }
 
-/// Weight of a new sample in the mean: one in `1 << SHIFT`.
+/// Weight of a new sample in the running mean: it counts one part in `1 << SHIFT`.
 const SHIFT: u32 = 3;
 /// The value of a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
@@ -256,8 +258,10 @@ pub struct WaitStrategy {
 impl WaitStrategy {
     /// Makes the policy of a board with these costs, for a stopped bus: no code spins before
     /// [`set_bus`](Self::set_bus).
+    ///
     /// A command without data is expected to take only the time of its bits. The time of data and
-    /// busy depends on the card, so code leaves for them until one has been measured.
+    /// of busy depends on the card. So code does not spin for them until the first one of their
+    /// class was measured.
     pub const fn new(costs: Costs) -> Self {
         WaitStrategy {
             costs,
@@ -275,9 +279,10 @@ impl WaitStrategy {
         }
     }
 
-    /// Sets how the platform enables and disables the controller's interrupt. A spinning thread
-    /// calls `listen` around its spinning, so that no interrupt is raised for what it sees itself.
-    /// Calls come in pairs, and those of several threads may nest.
+    /// Sets the function by which the platform enables (true) and disables (false) the controller's
+    /// interrupt. A thread calls `listen(false)` before it spins and `listen(true)` afterwards, so
+    /// that no interrupt comes for an event that the thread itself sees. If several threads spin,
+    /// the pairs of calls may nest: enable the interrupt at the last `listen(true)`.
     pub const fn listening_by(mut self, listen: fn(bool)) -> Self {
         self.listen = listen;
         self
@@ -359,9 +364,9 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances the stack after a wait that is left: the first of hard
-    /// interrupt, deferred interrupt and thread whose longest time is enough for the work at the
-    /// wait's end (words through the FIFO, cache maintenance).
+    /// Returns which context advances the stack at the end of a wait for which no code spins. That
+    /// is the first of hard interrupt, deferred interrupt and thread that has enough time for the
+    /// work at the wait's end: words through the FIFO, or cache maintenance.
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);
@@ -395,9 +400,10 @@ impl WaitStrategy {
         }
     }
 
-    /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
-    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the known
-    /// cost, because other work may have delayed the waiter. Ignored if the platform gave the cost.
+    /// Learns the cost of leaving this context. The wait itself took `took_ns`, and the waiter ran
+    /// again after `away_ns`; the difference is one sample of the cost. A sample counts as at most
+    /// twice the known cost, because other work may have delayed the waiter. The sample has no
+    /// effect if the board's [`Costs`] have this cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

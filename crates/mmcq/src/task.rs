@@ -253,9 +253,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// Sets the alarm to ring at once, because a call came from inside another one and was refused.
-    /// Called for the first such call inside an outer call, which may set the alarm anew for what
-    /// the engine needs then.
+    /// Sets the alarm to ring at once, because a call came from inside another call of the stack
+    /// and was refused. An outer call does this for the first refused call only. If the outer call
+    /// sets the alarm later, that later time is valid.
     #[cold]
     fn turned_away(&self) {
         self.clock.set_alarm(Some(0));
