@@ -33,8 +33,8 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps memory for DMA; returns `None` if the platform has no functions for that, or if the
-    /// driver may call them when it needs the memory.
+    /// Maps memory for DMA. Returns `None` if the platform has no functions for that, or if the
+    /// driver itself maps the memory with the lock held (`MMCQ_QUICK_MAP`).
     pub fn new(
         platform: &mmcq_platform,
         ptr: NonNull<u8>,
@@ -106,7 +106,8 @@ pub(crate) struct Ahead {
     lists: [Cell<Option<Mapping>>; LISTS_MAX],
     /// Whether the driver is being made.
     opening: Cell<bool>,
-    /// Whether a controller that cannot be stopped has memory of a request that has ended.
+    /// Whether the controller still uses memory of a request that has ended. That is the case if no
+    /// reset could stop the controller.
     has_kept: AtomicBool,
     /// Entries with such memory, one bit each.
     kept: Cell<u64>,
@@ -127,8 +128,9 @@ impl Ahead {
         }
     }
 
-    /// Notes that a controller that cannot be stopped has memory of a request that has ended: the
-    /// memory of this mapping, or memory that is not in the table. No other request may use it.
+    /// Notes that the controller cannot be stopped and still uses memory of a request that has
+    /// ended: the memory of this mapping, or (`None`) memory that is not in the table. No other
+    /// request may use that memory.
     pub fn note_kept(&self, mapping: Option<&Mapping>) {
         self.has_kept.store(true, Ordering::Release);
         if let Some(mapping) = mapping
@@ -138,8 +140,8 @@ impl Ahead {
         }
     }
 
-    /// Returns whether a controller that cannot be stopped has memory of a request that has ended.
-    /// The controller never gives that memory back.
+    /// Returns whether the controller cannot be stopped and still uses memory of a request that has
+    /// ended. Such memory is never free again.
     pub fn has_kept(&self) -> bool {
         self.has_kept.load(Ordering::Acquire)
     }

@@ -101,8 +101,8 @@ impl Place {
         }
     }
 
-    /// Begins to open the controller with this platform; `make` makes its driver in the memory that
-    /// it gets. Returns a code of `mmcq.h`.
+    /// Opens the controller with this platform. `make` makes the driver; it gets the memory for the
+    /// driver's lists. Returns a code of `mmcq.h`.
     ///
     /// # Safety
     /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`, and the platform is complete.
