@@ -515,8 +515,7 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         }
     }
 
-    /// Takes the copy buffer. If a call was dropped half-way, takes back the buffer that the engine
-    /// has kept.
+    /// Takes the copy buffer. After a dropped call, takes the buffer back from the engine.
     fn bounce(&mut self) -> Result<DmaBuf, Error> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.device.stack.with(|engine| engine.reclaim(claim)));

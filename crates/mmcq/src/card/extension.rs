@@ -159,7 +159,8 @@ pub(super) async fn write<B: Platform, const N: usize>(
 /// `page` (512 bytes) to flush the cache, and returns the page that it had before (an empty one if
 /// it had none). If the card has no working cache ([`Error::Unsupported`]), or refuses, `page`
 /// itself is returned. After another error, or if this call is dropped, the cache may be enabled
-/// nevertheless: then each flush fails until a call has succeeded.
+/// nevertheless: then each flush fails until a call has succeeded. [`Error::Full`]: the engine uses
+/// its earlier page at this moment; call again later.
 ///
 /// Do not call it for a card that may be removed at any moment: from then on only a flush or a
 /// durable write makes data durable. If [`supervise`](super::supervise) has to initialise the card

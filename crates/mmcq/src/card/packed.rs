@@ -26,8 +26,9 @@ const SWITCH_NS: u64 = 2_550_000_000;
 ///
 /// # Errors
 /// Each error returns `page`. [`Error::Unsupported`]: the card has no packed commands, the
-/// controller cannot send them, or the profile is not one that sends them. Other errors come from
-/// the commands that this call sends.
+/// controller cannot send them, or the profile is not one that sends them. [`Error::Full`]: the
+/// engine uses the earlier page at this moment; try again later. [`Error::Changed`]: `card` is no
+/// longer in the slot. Other errors come from the commands that this call sends.
 pub async fn enable_packed<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -188,8 +188,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
     }
 
-    /// Returns whether the last failed step may succeed the next time; false if its error did not
-    /// come from the bus.
+    /// Returns whether another try may succeed after the last failed step. False: there is no card,
+    /// the card is locked, the step is not supported, or the memory for registers is too small.
     pub fn is_passing(&self) -> bool {
         !matches!(
             self.error,

@@ -137,8 +137,8 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// Tells the engine how its request for help ended. Returns false if the engine no longer waits
-    /// for it.
+    /// Passes the result of the requested help to the engine. Returns false if the engine no longer
+    /// waits for this result.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
         let heard = self.0.with(|engine| engine.service_done(result, now_ns));

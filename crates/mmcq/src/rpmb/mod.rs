@@ -368,8 +368,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// Takes the buffer. If a call was dropped half-way, takes back the buffer that the engine has
-    /// kept.
+    /// Takes the buffer of frames. After a dropped call, takes the buffer back from the engine.
     fn buf(&mut self) -> Result<DmaBuf, RpmbError> {
         let least = (BUF_FRAMES * FRAME_BYTES) as u32;
         let claim = self.claim;
