@@ -257,11 +257,9 @@ pub struct WaitStrategy {
 
 impl WaitStrategy {
     /// Makes the policy of a board with these costs, for a stopped bus: no code spins before
-    /// [`set_bus`](Self::set_bus).
-    ///
-    /// A command without data is expected to take only the time of its bits. The time of data and
-    /// of busy depends on the card. So code does not spin for them until the first one of their
-    /// class was measured.
+    /// [`set_bus`](Self::set_bus). A command without data is expected to take only the time of its
+    /// bits. The time of data and busy depends on the card, so code does not spin for them before
+    /// one has been measured.
     pub const fn new(costs: Costs) -> Self {
         WaitStrategy {
             costs,
@@ -400,10 +398,10 @@ impl WaitStrategy {
         }
     }
 
-    /// Learns the cost of leaving this context. The wait itself took `took_ns`, and the waiter ran
-    /// again after `away_ns`; the difference is one sample of the cost. A sample counts as at most
-    /// twice the known cost, because other work may have delayed the waiter. The sample has no
-    /// effect if the board's [`Costs`] have this cost.
+    /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
+    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the
+    /// known cost, because other work may have delayed the waiter. Ignored if the platform gave the
+    /// cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -253,9 +253,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// Sets the alarm to ring at once, because a call came from inside another call of the stack
-    /// and was refused. An outer call does this for the first refused call only. If the outer call
-    /// sets the alarm later, that later time is valid.
+    /// Sets the alarm to ring at once, because a call came from inside another one and was refused.
+    /// Called only for the first such call; the outer call may set the alarm anew afterwards.
     #[cold]
     fn turned_away(&self) {
         self.clock.set_alarm(Some(0));
