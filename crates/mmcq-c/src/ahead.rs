@@ -109,7 +109,7 @@ pub(crate) struct Ahead {
     /// Whether the controller still uses memory of a request that has ended. That is the case if no
     /// reset could stop the controller.
     has_kept: AtomicBool,
-    /// Entries with such memory, one bit each.
+    /// Entries whose memory the controller still uses after the end of its request, one bit each.
     kept: Cell<u64>,
 }
 

@@ -17,7 +17,7 @@ impl Scratch {
     }
 }
 
-/// What the drivers write for their controllers.
+/// The lists and buffers that the drivers write for their controllers.
 #[repr(C)]
 pub(crate) struct Lists {
     /// The lists of Realtek's card reader.

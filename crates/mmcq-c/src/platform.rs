@@ -16,8 +16,8 @@ use mmcq::task::{Idle, Lock};
 /// Bit of `flags`: the slot has a soldered eMMC with 1.8 V on its signal lines.
 pub const MMCQ_EMMC_18: u32 = 1;
 
-/// Bit of `flags`: `map` and `unmap` may be called with the lock held, so requests are not mapped
-/// before the library takes it.
+/// Bit of `flags`: `map` and `unmap` may be called with the lock held. So the library maps the
+/// memory of requests while it holds the lock, and not before.
 pub const MMCQ_QUICK_MAP: u32 = 2;
 
 /// Time in milliseconds that a call waits for a free slot or mapping, if the platform sets none.

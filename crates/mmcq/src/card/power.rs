@@ -161,7 +161,8 @@ fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, ab
 /// its supply VCC may be switched off.
 ///
 /// # Errors
-/// After an error the eMMC does not sleep as far as is known, and the engine uses it as before.
+/// After an error the engine uses the eMMC as before; if CMD5 has failed, this call has tried to
+/// wake the eMMC.
 /// [`Error::Unsupported`]: the card is not an eMMC. [`Error::Changed`]: `card` is no longer in the
 /// slot. [`Error::Protocol`] with [`Breach::WrittenWithoutPause`]: other clients wrote all the
 /// time.

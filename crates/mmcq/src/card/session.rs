@@ -80,7 +80,7 @@ impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed;
 
-/// An exchange of commands with the card on this bus.
+/// The exchange of commands with one card, one command at a time.
 pub(super) struct Session<'a, B: Platform, const N: usize> {
     pub stack: &'a Stack<B, N>,
     /// Memory for register data; empty while a request uses it.

@@ -71,8 +71,8 @@ pub struct Function<'a, B: Platform, const N: usize> {
     enable_timeout_ns: u64,
 }
 
-/// Guard of a CMD53 or an abort that is about to begin. If it is dropped before the successful end
-/// was seen, an abort is due.
+/// Guard of a CMD53 or an abort that is about to begin. If the guard is dropped before the command
+/// has ended well, the stack records that the function needs an abort.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     function: u8,
@@ -282,7 +282,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// after the abort; the call returns it.
     async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         if let Err(error) = self.is_there() {
-            // What is due belongs to the card that is in the slot now.
+            // An abort that is due belongs to the card that is in the slot now.
             return (Err(error), buf);
         }
         // If a step fails from here on, the guard records that an abort is due.
@@ -378,8 +378,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
                 Err(error) => {
                     if matches!(error, engine::Error::Host(_)) {
-                        // As for CMD52: read here what the card reports about a lost command, so
-                        // that no other command receives it.
+                        // The card reports a lost command in its next response. Read that response
+                        // here, so that no other command receives it.
                         (_, buf) = carried(self.stack, self.card, 0, cmd::io_read(0, 0), buf).await;
                     }
                     Err(error.into())
@@ -387,7 +387,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             };
             if judged.is_err() {
                 if self.is_there().is_err() {
-                    // The card's transfer is over with the card. Its successor has begun none.
+                    // The transfer has ended with its card, and the next card has begun none.
                     begun.ended_well();
                     return (judged, buf);
                 }

@@ -32,7 +32,7 @@ use bench::Bench;
 pub use case::StreamCase;
 pub use result::{StreamOutcome, StreamResult, StreamTimes, StreamVerdict};
 
-/// Which blocks [`stream_test`] uses, and how.
+/// Settings of a [`stream_test`]: its blocks, and whether it reads or writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamTest {
     direction: Direction,
