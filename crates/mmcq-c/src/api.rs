@@ -61,7 +61,7 @@ pub(crate) struct Place {
     state: AtomicU8,
     platform: UnsafeCell<MaybeUninit<mmcq_platform>>,
     stack: UnsafeCell<MaybeUninit<Stack>>,
-    /// Memory that the controller reads and writes, unless the program supplies it.
+    /// The library's own memory for the controller, used if the program supplies none.
     room: UnsafeCell<Room>,
     /// The scratch buffer; empty while a bring-up uses it. Accessed while the stack's lock is held.
     scratch_buf: Cell<Option<DmaBuf>>,

@@ -69,8 +69,8 @@ pub(crate) struct Waiting {
     count: AtomicU32,
     /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,
-    /// The function that continues these transfers, and its argument; a program without such
-    /// transfers does not link it.
+    /// The function that continues the transfers of I/O functions, and its argument. A program
+    /// without such transfers does not link the function.
     move_on: Cell<Option<(MoveOn, usize)>>,
     /// The right to call callbacks, which one context has at a time.
     turns: Turns,

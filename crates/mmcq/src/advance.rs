@@ -296,7 +296,7 @@ impl WaitStrategy {
         &self.costs
     }
 
-    /// Notes the settings of the bus. Measured delays of the card are kept.
+    /// Sets the settings of the bus. Measured delays of the card stay valid.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,

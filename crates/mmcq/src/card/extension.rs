@@ -230,7 +230,7 @@ pub(super) enum Cache {
     Unknown,
 }
 
-/// Largest number of reads of the state of a cache that may be enabled.
+/// Largest number of reads that ask a card whether its cache is enabled.
 const QUESTIONS: u32 = 3;
 
 /// Enables the cache that the register `flush` flushes. After any failure, reads from the card

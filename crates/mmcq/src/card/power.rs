@@ -28,7 +28,7 @@ const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;
 /// EXT_CSD_REV of eMMC version 4.5, the first with power-off notification.
 const REVISION_NOTIFIES: u8 = 6;
-/// Largest number of flushes while other clients still write.
+/// Largest number of flushes before sleep or power-off, if other clients write in between.
 const ROUNDS: u32 = 16;
 
 /// Flushes the cache, notifies the card of power-off, and switches its supply off.
@@ -161,11 +161,10 @@ fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, ab
 /// its supply VCC may be switched off.
 ///
 /// # Errors
-/// After an error the engine uses the eMMC as before; if CMD5 has failed, this call has tried to
-/// wake the eMMC.
 /// [`Error::Unsupported`]: the card is not an eMMC. [`Error::Changed`]: `card` is no longer in the
 /// slot. [`Error::Protocol`] with [`Breach::WrittenWithoutPause`]: other clients wrote all the
-/// time.
+/// time. After an error the engine uses the eMMC as before. If CMD5 has failed, the call has tried
+/// to wake the eMMC.
 pub async fn sleep<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -31,7 +31,7 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// What a run has done.
+/// The result of a run: its times, and what its data have shown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     times: StreamTimes,

@@ -72,7 +72,7 @@ impl StreamCase {
         self.first_blocks + (self.requests - 1) * self.blocks
     }
 
-    /// Returns the blocks of the buffer that the largest request uses.
+    /// Returns how many blocks of the buffer the largest request uses.
     pub(super) const fn part(&self) -> u32 {
         let largest = if self.blocks > self.first_blocks { self.blocks } else { self.first_blocks };
         largest + self.shifted as u32
