@@ -75,8 +75,9 @@ impl Mapping {
     }
 }
 
-/// Returns whether this memory must be mapped; memory that the CPU transfers must not be
-/// invalidated. Returns an error if a controller with these abilities cannot use it.
+/// Returns whether this memory must be mapped before a request: true if the controller uses DMA.
+/// `card`: the engine has a card. Returns an error if the memory's alignment is too small for a
+/// controller with the capabilities `caps`.
 pub(crate) fn aligned(caps: &Caps, card: bool, start: NonNull<u8>, way: Direction) -> Result<bool, Error> {
     let align = if card { caps.align } else { 1 };
     // Cache lines of a write are only cleaned, so the alignment that the controller needs is

@@ -13,7 +13,7 @@ use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
 use crate::task::{Platform, Stack};
 
-/// Standard function codes of the register sets [SD 5.8].
+/// Standard function codes of two register sets [SD 5.8]: power management, and performance below.
 const POWER: u16 = 1;
 const PERFORMANCE: u16 = 2;
 /// Largest number of register sets in the general information: as many as fit on its page.

@@ -22,7 +22,7 @@ pub enum Off {
     Long,
 }
 
-/// Values that CMD6 writes to POWER_OFF_NOTIFICATION [eMMC 7.4.88].
+/// Values that CMD6 writes to POWER_OFF_NOTIFICATION [eMMC 7.4.88]: this one and the next two.
 const POWERED_ON: u8 = 1;
 const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;

@@ -20,7 +20,7 @@ const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
 /// Registers of function 0 that the standard leaves to the vendor.
 const VENDORS: core::ops::RangeInclusive<u32> = 0xf0..=0xff;
 
-/// Register addresses of a transfer.
+/// The register, or the first of the registers, that a transfer accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// All bytes go to this register, a FIFO.
