@@ -180,8 +180,8 @@ impl Wait {
         Wait { class, response_bits, bytes, blocks }
     }
 
-    /// Returns the wait for the first service of the FIFO in a phase whose data the CPU copies. The
-    /// wait ends after `bytes` bytes, or at the end of the phase if the phase has fewer.
+    /// Returns the wait until the CPU must first serve the FIFO, in a phase whose data the CPU
+    /// copies. It ends after this many bytes of data, or at the phase's end if that comes first.
     pub const fn first(phase: &Phase, bytes: u32) -> Wait {
         let wait = Wait::of(phase);
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
@@ -362,9 +362,9 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances the stack at the end of a wait for which no code spins. That
-    /// is the first of hard interrupt, deferred interrupt and thread that has enough time for the
-    /// work at the wait's end: words through the FIFO, or cache maintenance.
+    /// Returns which context advances the stack at the end of a wait for which no code spins. It is
+    /// the first of hard interrupt, deferred interrupt and thread that has enough time for the work
+    /// at that end (words through the FIFO, cache maintenance).
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);
