@@ -32,9 +32,11 @@ pub enum Context {
     Thread,
 }
 
-/// Costs of a board's CPU and software, in nanoseconds of CPU time. `interrupt_ns`, `deferred_ns`
-/// and `thread_ns` are 0 if not known: then no code spins in that context before
-/// [`WaitStrategy::slept`] has measured the cost. Every other cost of 0 counts as 0.
+/// Costs of a board's CPU and software, in nanoseconds of CPU time.
+///
+/// In `interrupt_ns`, `deferred_ns` and `thread_ns` a 0 means "not known": no code spins in that
+/// context before [`WaitStrategy::slept`] has measured the cost. In every other field a 0 counts as
+/// zero nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
@@ -235,7 +237,7 @@ pub enum Advice {
     Leave(Context),
 }
 
-/// Weight of a new sample in the mean: one in `1 << SHIFT`.
+/// Weight of a new sample in the running mean: it counts one part in `1 << SHIFT`.
 const SHIFT: u32 = 3;
 /// The value of a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
@@ -276,9 +278,10 @@ impl WaitStrategy {
         }
     }
 
-    /// Sets how the platform enables and disables the controller's interrupt. A spinning thread
-    /// calls `listen` around its spinning, so that no interrupt is raised for what it sees itself.
-    /// Calls come in pairs, and those of several threads may nest.
+    /// Sets the function by which the platform enables (true) and disables (false) the controller's
+    /// interrupt. A thread calls `listen(false)` before it spins and `listen(true)` afterwards, so
+    /// that no interrupt comes for an event that the thread itself sees. If several threads spin,
+    /// the pairs of calls may nest: enable the interrupt at the last `listen(true)`.
     pub const fn listening_by(mut self, listen: fn(bool)) -> Self {
         self.listen = listen;
         self
@@ -294,7 +297,7 @@ impl WaitStrategy {
         &self.costs
     }
 
-    /// Notes the settings of the bus. Measured delays of the card are kept.
+    /// Sets the settings of the bus. Measured delays of the card stay valid.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,

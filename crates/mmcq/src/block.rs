@@ -5,8 +5,8 @@
 //! - borrowed memory in a blocking call ([`BlockDevice::read_blocking`]),
 //! - any memory, copied through a buffer of the device ([`Bounced`]).
 //!
-//! Blocks have 512 bytes. Long requests are split to what the host can do, and a result has the
-//! number of blocks done.
+//! Blocks have 512 bytes. A request that is longer than the host's largest transfer is split, and
+//! the result has the number of blocks done.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -59,8 +59,8 @@ pub struct Geometry {
     /// free blocks, or [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been
     /// called since bring-up.
     pub discard_blocks: u32,
-    /// Blocks that an erase works on as one: both ends of [`BlockDevice::erase`] are multiples of it.
-    /// 0: the card cannot erase, or
+    /// Blocks that an erase works on as one: both ends of [`BlockDevice::erase`] are multiples of
+    /// it. 0: the card cannot erase, or
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
     /// bring-up.
     pub erase_blocks: u32,
@@ -108,8 +108,8 @@ impl From<BlockError> for Error {
 /// card if that slot was empty. When another card has taken its place, each call fails with
 /// [`Error::Changed`]: so what a file system knows of one card is never written to the next. A card
 /// that was taken out and put back also counts as another card, for its blocks may have changed
-/// meanwhile; a gap of less than 50 ms counts as a bounce of the switch. A program that has examined
-/// the new card makes a new handle, or calls [`rebind`](Self::rebind).
+/// meanwhile; a gap of less than 50 ms counts as a bounce of the switch. A program that has
+/// examined the new card makes a new handle, or calls [`rebind`](Self::rebind).
 ///
 /// When the card has lost complete writes, the next [flush](Self::flush) of each handle reports the
 /// loss; later flushes of that handle do not report it again. Users that do not see each other's
@@ -386,8 +386,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         self.told(done.result)
     }
 
-    /// Turns a good result into [`Error::CacheLost`] if the flush of another handle was the one
-    /// that saw a loss.
+    /// Returns the result of this handle's flush. A success becomes [`Error::CacheLost`] if the
+    /// engine has counted a loss that no flush of this handle has reported yet.
     fn told(&self, result: Result<Output, Error>) -> Result<(), Error> {
         if !B::Profile::RECOVERS {
             return result.map(|_| ());
@@ -466,7 +466,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
 }
 
 /// Returns how many times complete writes were lost so far. `None`: the call came from inside
-/// another one, or the firmware does not report losses.
+/// another call of the stack, or the firmware does not report losses ([`Profile::RECOVERS`]).
 fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
     if !B::Profile::RECOVERS {
         return None;
@@ -515,8 +515,7 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         }
     }
 
-    /// Takes the copy buffer. If a call was dropped half-way, takes back the buffer that the engine
-    /// has kept.
+    /// Takes the copy buffer. After a dropped call, takes the buffer back from the engine.
     fn bounce(&mut self) -> Result<DmaBuf, Error> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.device.stack.with(|engine| engine.reclaim(claim)));

@@ -120,7 +120,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     }
     // Read EXT_CSD again after the changes; the caller finds it in the scratch memory.
     let last = Offered::read(session).await?;
-    // A refusal is no proof that the cache is off: the register says it.
+    // A refusal is no proof that the cache is off, so use the register's value.
     let cache_on = switched || last.cache_on;
     let small = csd.blocks().unwrap_or(0);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
@@ -237,8 +237,8 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     session.busy_command(cmd::switch(cmd::SwitchMode::WriteByte, index, value, 0), timeout_ns).await
 }
 
-/// Switches something on that a device can do without. Returns false if the device refuses, which
-/// no bring-up fails for.
+/// Sets byte `index` of EXT_CSD to 1, to enable a function that bring-up does not need. Returns
+/// false if the device refuses; bring-up then continues without the function.
 async fn optional_switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     index: u8,

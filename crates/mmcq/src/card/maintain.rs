@@ -74,8 +74,9 @@ async fn ext_csd<B: Platform, const N: usize, R>(
     (result, session.into_scratch())
 }
 
-/// Reads an eMMC's register EXT_CSD into `scratch` (512 bytes), for a caller that wants all of it, a
-/// report say. Returns [`Error::Unsupported`] for SD cards, which have no such register.
+/// Reads an eMMC's register EXT_CSD into `scratch` (512 bytes), for a caller that needs the whole
+/// register, such as a report. Returns [`Error::Unsupported`] for SD cards, which have no such
+/// register.
 pub async fn read_ext_csd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -137,8 +137,8 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// Tells the engine how its request for help ended. Returns false if the engine no longer waits
-    /// for it.
+    /// Passes the result of the requested help to the engine. Returns false if the engine no longer
+    /// waits for this result.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
         let heard = self.0.with(|engine| engine.service_done(result, now_ns));
@@ -196,9 +196,9 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     }
                     let mut result = retune(&mut session, slower, &card).await;
                     if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
-                        // One lost response does not prove that the card or the bus has failed. But a
-                        // card that has not received its CMD12 sends no tuning block, so send CMD12
-                        // before the tuning.
+                        // One lost response does not prove that the card or the bus has failed. But
+                        // a card that has not received its CMD12 sends no tuning block, so send
+                        // CMD12 before the tuning.
                         session.stop().await;
                         result = retune(&mut session, slower, &card).await;
                     }
@@ -252,7 +252,8 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         helper.service_done(Err(Error::Unsupported));
                         continue;
                     }
-                    // Data that cannot be flushed any more are lost, and the next flush reports that.
+                    // Data that cannot be flushed any more are lost, and the next flush reports
+                    // that.
                     let _ = flush(&mut session, emmc::FLUSH_LAST_NS).await;
                     slower = slower_than(slower, &card);
                     From::Cold
@@ -288,7 +289,8 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         .await
                         .map_err(|Failed| session.error);
                     let Err(error) = &found else { break };
-                    // No card responds, but the slot is not empty: the supply may be off for a moment.
+                    // No card responds, but the slot is not empty: the supply may be off for a
+                    // moment.
                     let silent = (*error == Error::NoCard || session.unanswered())
                         && stack.with(|engine| engine.present());
                     if !core::mem::take(&mut again) || !silent || session.pause(SUPPLY_NS).await.is_err() {
@@ -407,8 +409,8 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
     true
 }
 
-/// Flushes an eMMC's cache within `limit_ns`, if the device still responds. After an error the cache may still have
-/// data.
+/// Flushes an eMMC's cache within `limit_ns`, if the device still responds. After an error the
+/// cache may still have data.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     limit_ns: u64,

@@ -107,7 +107,8 @@ const HPI_NS_MIN: u64 = 50_000_000;
 /// Value of EXCEPTION_EVENTS_CTRL for [`Upkeep::exceptions`].
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
-/// Sets the engine's chores, when the supervisor begins, or continues after an initialisation.
+/// Sets when the engine requests upkeep of the card: tuning, the exception bit, and rest. Called
+/// when the supervisor begins, and after each new initialisation of the card.
 pub(super) fn begin<B: Platform, const N: usize>(
     session: &Session<'_, B, N>,
     options: &Options,
@@ -126,7 +127,7 @@ pub(super) fn begin<B: Platform, const N: usize>(
         let rest_after_ns = options.upkeep.rest.after_ns();
         engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);
     });
-    // The time of the next chore may have changed, so set the engine's timer again.
+    // The time of the next upkeep may have changed, so set the engine's timer again.
     stack.poll();
 }
 

@@ -44,8 +44,8 @@ pub struct Packet {
 #[derive(Debug)]
 pub struct TypeA<'a, B: Platform, const N: usize> {
     function: Function<'a, B, N>,
-    /// Whether the card waits for the acknowledgement of a packet, even if the future that received
-    /// the packet was dropped.
+    /// Whether the card still waits for the acknowledgement of a packet. The value outlives the
+    /// future that received the packet.
     owes: AtomicBool,
 }
 
@@ -84,8 +84,9 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         }
     }
 
-    /// Waits for an interrupt, and receives its packet; `None`: the interrupt was of another
-    /// function, or announced no packet. With `last`, a packet that fails is not requested again.
+    /// Waits for an interrupt, and receives its packet. `None`: the interrupt came from another
+    /// function, or announced no packet. With `last`, a damaged or invalid packet is not requested
+    /// again.
     async fn serve(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,

@@ -40,7 +40,8 @@ pub struct Direct<'a, B: Platform, const N: usize> {
 }
 
 impl<B: Platform, const N: usize> Direct<'_, B, N> {
-    /// Polls for the byte in the card's response; also returns the buffer that was passed along.
+    /// Polls for the byte in the card's response. Also returns the buffer that the command's slot
+    /// has owned meanwhile ([`carried`]).
     fn poll_carried(&mut self, context: &mut Context<'_>) -> Poll<(Result<u8, IoError>, DmaBuf)> {
         loop {
             let done = ready!(Pin::new(&mut self.op).poll(context));

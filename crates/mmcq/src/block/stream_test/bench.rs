@@ -16,11 +16,11 @@ pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     test: StreamTest,
     buf: DmaBuf,
     pause: P,
-    /// Number of the last run, which is in each block that it wrote.
+    /// Number of the last run. Each block that the run wrote contains this number.
     version: u32,
-    /// Number of the run whose blocks are behind the present one.
+    /// Number of the run that wrote the guard: the blocks behind the present run.
     guarded: u32,
-    /// Whether the engine has left open transfers.
+    /// Whether the engine has stopped keeping transfers open, after failures.
     lost: bool,
 }
 
@@ -31,7 +31,7 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// What a run has done.
+/// The result of a run: its times, and what its data have shown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     times: StreamTimes,
@@ -39,8 +39,8 @@ struct Run {
     sum: u64,
     /// Requests whose first block differs from the last block of the request before.
     telling: u32,
-    /// The first wrong block of a write that was read back at once. Of a read: the first block with
-    /// data that a test has written to another block.
+    /// The first wrong block. After a run of writes: a block that reads back with other data than
+    /// were written. In a run of reads: a block with data that a test has written to another block.
     wrong: Option<Wrong>,
 }
 
@@ -131,8 +131,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(StreamResult { case, closed: closed.times, open, continued, outcome })
     }
 
-    /// Returns the engine's counters of continued transfers, and of phases that have failed or never
-    /// ended.
+    /// Returns two counters of the engine: continued transfers, and phases that have failed or
+    /// never ended.
     fn counts(&self) -> (Count, Count) {
         self.stack.with(|engine| {
             let stats = engine.stats();
@@ -233,9 +233,9 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
 }
 
 impl Run {
-    /// Adds the data of a request, with the number of each block, to the checksum. `last`: the
-    /// checksum of the last block of the request before. Returns that of the last block of this
-    /// request.
+    /// Adds the data of request `number` to the run's checksum; `blocks` has each block's data and
+    /// address. `last` is the checksum of the last block of the request before. Returns the
+    /// checksum of the last block of this request.
     fn add<'m>(&mut self, blocks: impl Iterator<Item = (&'m [u8], u64)>, number: u32, mut last: u64) -> u64 {
         for (at, (block, lba)) in blocks.enumerate() {
             let sum = sum_of(block);

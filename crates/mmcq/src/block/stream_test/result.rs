@@ -33,7 +33,7 @@ pub enum StreamOutcome {
     },
     /// The data are wrong.
     Wrong {
-        /// The first wrong block; `None`: not known, since the blocks' own content was compared.
+        /// The first wrong block; `None`: not known, because a test of reads compares checksums.
         lba: Option<u64>,
         /// The block whose data are there instead, if they are of this test. The same block: older
         /// data of it.
@@ -115,7 +115,7 @@ impl fmt::Display for StreamResult {
     }
 }
 
-/// The numbers of cases by what they have shown.
+/// The verdict of a test: the number of cases with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamVerdict {
@@ -128,7 +128,7 @@ pub struct StreamVerdict {
     /// Cases that have failed.
     pub failed: u16,
     /// Cases that were left out: the range of blocks or the buffer is too small for them, or the
-    /// engine has left open transfers after an earlier failure.
+    /// engine keeps no transfer open any more after an earlier failure.
     pub left_out: u16,
 }
 
