@@ -77,9 +77,9 @@ struct Slots {
     prepared: u32,
     /// Slots whose doorbell was written, and whose task is neither done nor cleared.
     rung: u32,
-    /// Slots whose next end counts only if the doorbell confirms it. The engine may still report
-    /// the end of an earlier task of the slot, from before the engine was switched off or the task
-    /// cleared.
+    /// Slots whose next reported end counts only if the slot's doorbell reads 0. The engine may
+    /// still report the end of an earlier task of the slot: one that was cleared, or that was
+    /// dropped when the engine was switched off.
     doubtful: u32,
 }
 
