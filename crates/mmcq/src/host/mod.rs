@@ -373,9 +373,9 @@ pub unsafe trait Host {
     /// Returns whether a card is in the slot.
     fn present(&self) -> bool;
 
-    /// Returns how long a tuning is valid in nanoseconds, as the controller declares it
-    /// [SDHC 2.2.25]. 0 if the controller declares no time, or requests tunings itself
-    /// ([`Events::retune`]).
+    /// Returns the time in nanoseconds after which the controller needs a new tuning, as the
+    /// controller declares it [SDHC 2.2.25]; 0 if it declares no time. The controller may also
+    /// request a tuning earlier by [`Events::retune`].
     fn retune_ns(&self) -> u64 {
         0
     }

@@ -28,8 +28,8 @@ const READY_LOOKS: u32 = 256;
 /// Largest number of reads of Present State before the driver decides that a Transfer Complete
 /// belonged to another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
-/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, or belongs to
-/// another transfer. The bit is no status bit of a phase.
+/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, so it may
+/// belong to an earlier transfer. The flag uses a bit that is no status bit of a phase.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -289,9 +289,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether the DAT lines stay in use, for a phase whose Transfer Complete came before
-    /// its response. If they do, the end belonged to another transfer [SDHC 2.2.9]. A short use may
-    /// also follow the phase's own end.
+    /// Returns whether the DAT lines stay in use after a Transfer Complete that came before the
+    /// phase's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
+    /// 2.2.9]. The lines are read several times, because they may be in use shortly after the
+    /// phase's own end too.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {
