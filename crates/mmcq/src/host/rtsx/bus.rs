@@ -70,7 +70,8 @@ impl Script {
         self.push(Act::Write(write_word(register, mask, value)));
     }
 
-    /// Like [`write`](Self::write), for a register that cannot be written under a mask.
+    /// Adds a step that changes the bits under `mask` of a register that has no write mask: it
+    /// reads the register, and writes it with these bits changed.
     pub(super) fn merge(&mut self, register: u16, mask: u8, value: u8) {
         self.push(Act::Merge(write_word(register, mask, value)));
     }
@@ -87,7 +88,7 @@ impl Script {
         self.push(Act::Pause(ns));
     }
 
-    /// Inverts these bits of the value of the next step, a write.
+    /// Inverts these bits in the value of the next step if that step is a write.
     fn invert_next(&mut self, bits: u8) {
         if let Some(Act::Write(word)) = self.acts.get_mut(self.next) {
             *word ^= u32::from(bits);
@@ -135,8 +136,9 @@ enum Wait {
     Free { deadline_ns: u64 },
     /// The register access of this step has ended.
     Access { act: Act, deadline_ns: u64 },
-    /// The next call, from which on this time in nanoseconds has to pass. The time of the call that
-    /// wrote the registers may be older than the writes: other work may have come between.
+    /// The next call has come, which begins a wait of this many nanoseconds. The wait does not
+    /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
+    /// than the writes.
     Rest(u32),
     /// A point in time has come; the value is that time in nanoseconds.
     Until(u64),

@@ -125,14 +125,14 @@ pub const DRIVE_CLOCK: u16 = 0xfd5a;
 pub const DRIVE_CMD: u16 = 0xfd5e;
 /// Drive strength of the pads of DAT.
 pub const DRIVE_DAT: u16 = 0xfd5f;
-/// Pull-ups and pull-downs of the pads, in four registers with four fields of two bits each: 1
-/// pulls down, 2 pulls up.
+/// Pull-ups and pull-downs of the pads, first of four registers. Each register has four fields of
+/// two bits: 1 pulls down, 2 pulls up.
 pub const PULL_1: u16 = 0xfd60;
-/// See [`PULL_1`].
+/// Pull-ups and pull-downs of the pads, second register, with the fields of [`PULL_1`].
 pub const PULL_2: u16 = 0xfd61;
-/// See [`PULL_1`]; with the field of CMD.
+/// Pull-ups and pull-downs of the pads, third register, with the fields of [`PULL_1`]; one is CMD.
 pub const PULL_3: u16 = 0xfd62;
-/// See [`PULL_1`].
+/// Pull-ups and pull-downs of the pads, fourth register, with the fields of [`PULL_1`].
 pub const PULL_4: u16 = 0xfd63;
 /// Card data source: which buffer holds the data of a transfer.
 pub const DATA_SOURCE: u16 = 0xfd5b;
