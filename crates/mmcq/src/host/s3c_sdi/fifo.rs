@@ -8,7 +8,7 @@ use crate::host::pio::Cursor;
 use crate::host::{Dma, Regs, Segment};
 use core::ptr::NonNull;
 
-/// The part of a transfer by the CPU that is still to be done.
+/// State of a transfer by the CPU: what is left of it, and where it continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) cursor: Cursor,

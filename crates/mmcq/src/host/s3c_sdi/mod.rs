@@ -27,11 +27,16 @@
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
 //! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!
-//! Further accesses: 1 if the kind of phase differs from the last phase's (interrupt enables), 1
-//! for the first command after data (the data circuits are disarmed), 1 for a new block size, 1
-//! after data that are not whole words (the FIFO is emptied), 1 while the card interrupt is enabled
-//! (DAT1 is read). [`Done`](crate::host::Done) needs one interrupt for a command, and for up to 31
-//! bytes from the card or 60 bytes to the card.
+//! Each of these conditions costs one further access:
+//!
+//! - the phase is of another kind than the last one (interrupt enables),
+//! - the phase is the first command after data (the data circuits are disarmed),
+//! - the block size is new,
+//! - the data are not whole words (the FIFO is emptied),
+//! - the card interrupt is enabled (DAT1 is read).
+//!
+//! A phase takes one interrupt if it is a command without data, or has up to 31 bytes from the
+//! card, or up to 60 bytes to the card.
 //!
 //! # Card interrupt
 //! The controller detects the falling edge of DAT1 only while it is idle. So the driver itself

@@ -71,8 +71,8 @@ impl Step {
     }
 }
 
-/// How long the card may delay the driver. Time is counted in bytes on the bus, the driver's only
-/// clock.
+/// Time that is left for the card before a timeout. The driver has no other clock than the bytes on
+/// the bus: each byte of a poll uses up its duration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience {
     limit_ns: u64,
