@@ -32,7 +32,8 @@ impl Carrier {
         self.selected != 0
     }
 
-    /// Notes a command that was sent: CMD7 selects the card.
+    /// Records a command that was sent. The argument of a CMD7 becomes the card's address in
+    /// carriers.
     pub fn note(&mut self, command: &Command) {
         if command.index == SELECT_CARD {
             self.selected = command.arg;

@@ -194,11 +194,10 @@ pub enum Step {
 ///    After an error of `start`, driver and controller do not have the memory.
 /// 3. Driver and controller only read the memory of a write, and write the memory of a read only in
 ///    its `len` bytes.
-/// 4. The driver gives the controller only two kinds of addresses: those that `map` set and that
-///    have not been unmapped, and those of memory that belongs to the driver, such as a descriptor
-///    table. The controller loses the driver's memory in `drop`, or the memory outlives the driver.
-///    This holds for any phase and any segments, even too few, and for any content of the
-///    registers.
+/// 4. The driver gives the controller only addresses that `map` set and that have not been
+///    unmapped, and addresses of memory that belongs to the driver, such as a descriptor table.
+///    Memory of the driver outlives the driver, or `drop` ends the controller's access to it. This
+///    holds for any phase and any segments, even too few, and for any content of the registers.
 /// 5. The driver keeps no copy of a segment's address after it has released the segment's memory.
 ///
 /// A call of a [`pio::Cursor`] is an access by the driver.

@@ -117,7 +117,7 @@ pub trait Surroundings {
 /// A board that controls no parts around its controller.
 impl Surroundings for () {}
 
-/// A part of a change of the bus: what the driver or one method of the board does.
+/// One step of a change of the bus: a call of the driver, or of one method of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The driver carries out its part of the change.

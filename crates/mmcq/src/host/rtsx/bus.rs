@@ -22,7 +22,8 @@ const VOLTAGE_NS: u32 = 5_000_000;
 const ACCESS_NS: u64 = 10_000_000;
 /// Interval of polls for the end of a register access, in nanoseconds.
 const ACCESS_POLL_NS: u64 = 10_000;
-/// Number of polls for one access before the function returns and must be called again.
+/// Number of polls for the end of an access in one call; afterwards the driver returns
+/// [`Step::Wait`].
 const LOOKS: u32 = 8;
 /// Largest number of script steps that one call executes.
 const ACTS_PER_CALL: usize = 16;

@@ -128,11 +128,12 @@ pub const DRIVE_DAT: u16 = 0xfd5f;
 /// Pull-ups and pull-downs of the pads, first of four registers. Each register has four fields of
 /// two bits: 1 pulls down, 2 pulls up.
 pub const PULL_1: u16 = 0xfd60;
-/// Pull-ups and pull-downs of the pads, second register, with the fields of [`PULL_1`].
+/// Pull-ups and pull-downs of the pads, second register, in the format of [`PULL_1`].
 pub const PULL_2: u16 = 0xfd61;
-/// Pull-ups and pull-downs of the pads, third register, with the fields of [`PULL_1`]; one is CMD.
+/// Pull-ups and pull-downs of the pads, third register, in the format of [`PULL_1`]; one field is
+/// CMD's.
 pub const PULL_3: u16 = 0xfd62;
-/// Pull-ups and pull-downs of the pads, fourth register, with the fields of [`PULL_1`].
+/// Pull-ups and pull-downs of the pads, fourth register, in the format of [`PULL_1`].
 pub const PULL_4: u16 = 0xfd63;
 /// Card data source: which buffer holds the data of a transfer.
 pub const DATA_SOURCE: u16 = 0xfd5b;

@@ -40,14 +40,18 @@
 //!
 //! # Card interrupt
 //! The controller detects the falling edge of DAT1 only while it is idle. So the driver itself
-//! reads the level (a GPIO, [`regs::DAT1`]) after each phase, when the engine enables the card
-//! interrupt, after a reset, and whenever an idle controller is acknowledged. If the engine enables
-//! the card interrupt during a phase, the driver reads the level at the end of the phase. A low
-//! level while no phase is in progress must be reported although no edge will follow. The driver
-//! then enables the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so
-//! that the next `ack` reports the card interrupt. On a chip that raises no interrupt in this case,
-//! the platform code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
-//! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
+//! reads the level (a GPIO, [`regs::DAT1`]):
+//!
+//! - after each phase,
+//! - when the engine enables the card interrupt (during a phase: at the end of the phase),
+//! - after a reset,
+//! - in each `ack` while no phase is in progress.
+//!
+//! A low level while no phase is in progress must be reported although no edge will follow. The
+//! driver then enables the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at
+//! once, so that the next `ack` reports the card interrupt. On a chip that raises no interrupt in
+//! this case, the platform code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after
+//! each [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
 //!
 //! # Limitations
 //! The end of data to the card includes the card's busy. The controller does not detect the busy of

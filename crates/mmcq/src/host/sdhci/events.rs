@@ -38,8 +38,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// Returns the short form of the end of a phase with an R1, without data or by ADMA, if the
-    /// phase has no error and its end is the only event. Otherwise returns the events, as
+    /// Returns the end of the phase in progress in short form, if it is the only event and has no
+    /// error. The phase has an R1, and no data or data by ADMA. Otherwise returns the events, as
     /// `take_events` does.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {

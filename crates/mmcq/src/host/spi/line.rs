@@ -119,7 +119,7 @@ impl<P: Port> Line<P> {
         self.input.skip(2);
     }
 
-    /// Receives `count` more bytes, and keeps those that were not read.
+    /// Receives `count` more bytes after the received bytes that were not read yet.
     pub fn more(&mut self, count: usize) {
         let left = self.input.settle(self.memory, count);
         let count = count.min(WIRE_BYTES - left.min(WIRE_BYTES));

@@ -109,8 +109,8 @@ impl Bus {
         }
     }
 
-    /// Returns whether the card interrupt is requested, but not yet enabled in the data control
-    /// register, which can be written only while the data path is idle.
+    /// Returns whether the engine has requested the card interrupt, but the data control register
+    /// does not enable it yet. That register can be written only while the data path is idle.
     pub(super) fn listens_soon(&self) -> bool {
         self.listens == Listens::Soon
     }

@@ -3,10 +3,14 @@
 // Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts
 // and ends).
 //!
-//! A chain costs six register accesses: two writes of addresses (ADMA System Address, then the
-//! address of the list, which starts it), reading the interrupt status and acknowledging it, and
-//! reading two addresses that show how far the list was executed. The driver compares these two
-//! addresses each time, because a controller that ends a list early reports success.
+//! A chain costs six register accesses:
+//!
+//! - two writes to start: ADMA System Address, and the address of the list, which starts the list,
+//! - reading the interrupt status and acknowledging it,
+//! - two reads of addresses that show how far the list was executed.
+//!
+//! The driver checks these two addresses each time, because a controller that ends a list early
+//! also reports success.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
