@@ -181,7 +181,7 @@ pub struct QueueState {
     pub ready: u32,
 }
 
-/// A fault of the engine, which sends no further command until it was halted.
+/// A fault of the engine. The engine sends no further command until it has been halted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {

@@ -160,9 +160,9 @@ pub const LINK_CTL: u16 = 0xfe3c;
 pub const LINK_START: u8 = 1 << 7;
 /// [`LINK_CTL`]: the access is a write.
 pub const LINK_WRITE: u8 = 1 << 0;
-/// Data of the access, in two registers, the lower byte first.
+/// Data of an access to a register of the link, in two registers, the lower byte first.
 pub const LINK_DATA: u16 = 0xfe3d;
-/// Address of the access.
+/// Address of the register of the link that is accessed.
 pub const LINK_ADDRESS: u16 = 0xfe3f;
 /// Register of the link with the voltage of the pads.
 pub const LINK_VOLTAGE: u8 = 0x08;
@@ -170,9 +170,9 @@ pub const LINK_VOLTAGE: u8 = 0x08;
 pub const LINK_VOLTAGE_MASK: u16 = 0x03c0;
 /// Register of the link that some chips need written before a change to 1.8 V (PHY_BACR).
 pub const LINK_BASE: u8 = 0x11;
-/// Gate of the pads' supply (LDO3318).
+/// Switch of the pads' supply (LDO3318).
 pub const POWER_GATE: u16 = 0xfe75;
-/// [`POWER_GATE`]: mask of the gate's state.
+/// [`POWER_GATE`]: mask of the switch's state.
 pub const GATE_MASK: u8 = 3 << 1;
 /// [`POWER_GATE`]: the pads have no supply.
 pub const GATE_OFF: u8 = 0;

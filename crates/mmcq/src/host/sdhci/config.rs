@@ -200,8 +200,8 @@ pub struct SdhciConfig {
     pub extra_timings: u16,
     /// Value of UHS Mode Select for HS400; the standard defines none.
     pub hs400_mode: u8,
-    /// Value of UHS Mode Select for HS400 with enhanced strobe, which Spreadtrum's controllers
-    /// have.
+    /// Value of UHS Mode Select for HS400 with enhanced strobe; the standard defines none. The
+    /// default is the value of Spreadtrum's controllers.
     pub hs400es_mode: u8,
     /// Value that the driver uses instead of the Capabilities register: 044h in bits 63:32, 040h in
     /// bits 31:0. `None`: the driver reads the register.

@@ -195,7 +195,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         None
     }
 
-    /// Returns the error bits, without those that the standard tells the driver to ignore.
+    /// Returns the error bits of `status`, without those that the driver must ignore: errors that
+    /// tuning expects, and a Data Timeout that is masked or comes with Transfer Complete.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
         if matches!(active.work, Work::Tuning) {
