@@ -131,8 +131,11 @@ pub(crate) fn is_whole<D: Dma>(dma: &D, bus: u64, len: u32) -> bool {
 }
 
 /// Returns the controller's address for `bus`, an address inside a mapping, and how many of the
-/// `bytes` bytes lie there in one piece: at least one, and later pieces begin at whole words.
-/// `None` if the piece does not end at `end` or below, where the controller's addresses end.
+/// `bytes` bytes lie there in one piece. `None` if a descriptor cannot hold the piece:
+///
+/// - the piece is empty,
+/// - it ends above `end`, where the controller's addresses end,
+/// - its address is not a multiple of 4, or its length is not and another piece follows.
 #[inline(always)]
 pub(crate) fn piece_below<D: Dma>(dma: &D, end: u64, bus: u64, bytes: u32) -> Option<(u64, u32)> {
     let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };

@@ -136,8 +136,9 @@ pub struct Events {
     pub presence: bool,
     /// Whether the controller requests a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,
-    /// Whether the driver has acknowledged an interrupt of its controller. So the interrupt was the
-    /// controller's, even if it only moved the phase on and no other field tells of it.
+    /// Whether the driver has acknowledged an interrupt of its controller. True shows on a shared
+    /// interrupt line that this controller interrupted, even if no other field reports an event
+    /// (for example after a part of a PIO transfer). Some drivers always return false.
     pub acknowledged: bool,
 }
 

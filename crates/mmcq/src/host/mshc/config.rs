@@ -186,8 +186,8 @@ impl MshcConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MshcInitError {
-    /// All registers read as all ones: the controller's clock is off, or no controller is at this
-    /// address.
+    /// The status and control registers read as all ones: the controller's clock is off, or no
+    /// controller is at this address.
     Gone,
     /// The fastest allowed card clock is slower than the slowest possible one (the source divided
     /// by 510), or one of both settings is 0.

@@ -39,7 +39,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Number of pieces of memory in one transfer.
+    /// Largest number of pieces of memory in one transfer.
     pub const SEGMENTS: usize = SEGMENTS;
     /// Size of the list in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;

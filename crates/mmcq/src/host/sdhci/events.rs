@@ -28,8 +28,8 @@ const READY_LOOKS: u32 = 256;
 /// Largest number of reads of Present State before the driver decides that a Transfer Complete
 /// belonged to another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
-/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, or belongs to
-/// another transfer. The bit is no status bit of a phase.
+/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, so it may
+/// belong to an earlier transfer. The flag uses a bit that is no status bit of a phase.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -38,8 +38,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// Returns the short form of the end of a phase with an R1, without data or by ADMA, if the
-    /// phase has no error and its end is the only event. Otherwise returns the events, as
+    /// Returns the end of the phase in progress in short form, if it is the only event and has no
+    /// error. The phase has an R1, and no data or data by ADMA. Otherwise returns the events, as
     /// `take_events` does.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
@@ -195,7 +195,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         None
     }
 
-    /// Returns the error bits, without those that the standard tells the driver to ignore.
+    /// Returns the error bits of `status`, without those that the driver must ignore: errors that
+    /// tuning expects, and a Data Timeout that is masked or comes with Transfer Complete.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
         if matches!(active.work, Work::Tuning) {
@@ -289,9 +290,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether the DAT lines stay in use, for a phase whose Transfer Complete came before
-    /// its response. If they do, the end belonged to another transfer [SDHC 2.2.9]. A short use may
-    /// also follow the phase's own end.
+    /// Returns whether the DAT lines stay in use after a Transfer Complete that came before the
+    /// phase's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
+    /// 2.2.9]. The lines are read several times, because they may be in use shortly after the
+    /// phase's own end too.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {

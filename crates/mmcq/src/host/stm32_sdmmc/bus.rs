@@ -58,8 +58,9 @@ pub(super) struct Bus {
     switches: bool,
     /// Whether the card interrupt is unmasked in the mask register.
     hears_card: bool,
-    /// Whether the controller detects the card interrupt, masked or not. Only the mask register
-    /// follows `hears_card`: during data, the data control register must not be written.
+    /// Whether the controller detects the card interrupt (bit of the data control register). It
+    /// stays enabled while the interrupt is masked, because the data control register must not be
+    /// written during data.
     listens: Listens,
     search: Option<Search>,
 }
@@ -108,8 +109,8 @@ impl Bus {
         }
     }
 
-    /// Returns whether the driver still has to write the data control register when its data path
-    /// is idle, to enable the card interrupt.
+    /// Returns whether the engine has requested the card interrupt, but the data control register
+    /// does not enable it yet. That register can be written only while the data path is idle.
     pub(super) fn listens_soon(&self) -> bool {
         self.listens == Listens::Soon
     }
