@@ -16,10 +16,10 @@ pub const MODULE: &str = "mmcq.ko";
 /// Driver of the slot in the guest: Linux's own, or mmcq's kernel module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Driver {
-    /// Linux's own `mmc_core`, `mmc_block` and `sdhci`, with the queue of --setting
+    /// Linux's own `mmc_core`, `mmc_block` and `sdhci`, with the queue that --setting names
     #[default]
     Linux,
-    /// The same with its software queue (mmc_hsq): --setting hsq-tag
+    /// Linux's own drivers with Linux's software queue (mmc_hsq), as --setting hsq-tag
     Hsq,
     /// This stack as a block driver of Linux: mmcq.ko, from linux/
     Mmcq,
