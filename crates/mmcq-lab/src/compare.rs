@@ -44,7 +44,8 @@ impl Figure {
         }
     }
 
-    /// Returns whether text and page list the figure: of the percentiles only a few.
+    /// Returns whether text and page list the figure. They list all figures except most
+    /// percentiles.
     fn is_listed(&self) -> bool {
         let percentile = self.name.strip_prefix("latency, ").and_then(|name| name.strip_suffix(" %"));
         percentile.is_none_or(|percent| PERCENTILES.contains(&percent))
