@@ -77,7 +77,8 @@ pub struct Ended {
     pub tally: Tally,
     /// Counters of the simulated machine.
     pub counters: Counters,
-    /// Sectors that the power cut damaged; `None`: the power was not cut.
+    /// Whether the program never reported to the laboratory, as a statically linked program does
+    /// not.
     pub cut: Option<Lost>,
     /// Whether the program never called the laboratory.
     pub absent: bool,

@@ -43,14 +43,15 @@ struct Job {
     seen: u32,
     /// Whether the job's last command has no answer yet.
     asks: bool,
-    /// Whether the job waited for something outside the laboratory when its state was last read.
+    /// Whether the job was waiting for something outside the laboratory when the laboratory last
+    /// read the state of its thread.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
     /// Number of I/Os that the laboratory has taken out of the job's ring.
     taken: u32,
     /// Number of the job's I/Os that have ended at the card or were refused.
     done: u32,
-    /// Number of such I/Os since the job last ran.
+    /// Number of the job's I/Os that have ended or were refused since the job last ran.
     ready: u64,
     finished: bool,
 }
@@ -132,7 +133,7 @@ impl Programs {
         self.is_over()
     }
 
-    /// Returns whether the program never called the laboratory.
+    /// Returns whether no thread of the program ever reported to the laboratory.
     pub(super) fn was_unused(&self) -> bool {
         self.known == 0
     }

@@ -132,10 +132,10 @@ pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     read_text(&name, &text, wanted)
 }
 
-/// Reads the figures of a text; `name` names its file in errors.
+/// Reads the figures of a text; `name` is the name of its file in errors.
 ///
 /// # Errors
-/// As [`read`].
+/// The text cannot be used; the error is one line with the place and what was expected.
 pub fn read_text(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     let loads = if let Some(header) = iozone::header(text) {
         iozone::read(name, text, header)?

@@ -42,11 +42,12 @@ pub struct Task {
     pub noise: f64,
 }
 
-/// Free values in the units of the model's files. The solver varies those without steps; the values
-/// with steps are fixed in a space.
+/// Free values of a fit as the solver sees them. The solver varies the logarithms of the values
+/// without steps. The values with steps are fixed here.
 struct Space<'a> {
     free: &'a [Free],
-    /// For each free value that is limited to steps, its present step; `None` for the other values.
+    /// For each free value that is limited to steps, the step at which it is fixed; `None` for the
+    /// other values.
     steps: Vec<Option<f64>>,
 }
 
@@ -55,8 +56,8 @@ impl Space<'_> {
         self.free.iter().enumerate().filter(|(at, _)| self.steps[*at].is_none())
     }
 
-    /// Returns all free values at the point `at`, which has the logarithms of the values without
-    /// steps.
+    /// Returns all free values in the units of the model's files. `at` has the logarithms of the
+    /// values without steps.
     fn values(&self, at: &[f64]) -> Vec<f64> {
         let mut at = at.iter();
         self.steps.iter().map(|step| step.unwrap_or_else(|| at.next().map_or(1.0, |x| x.exp()))).collect()

@@ -8,8 +8,8 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item};
 
 /// Name of the table that has the intervals of a file's values.
 const INTERVAL: &str = "interval";
-/// Name of the table that has the ranges of a file's values. A range that `--free` went beyond is
-/// removed with the fit.
+/// Name of the table that has the ranges of a file's values. If `--free` allowed a fitted value
+/// outside of its range, the range is removed from the file.
 const RANGE: &str = "range";
 
 /// Returns whether the ends of a range hold the fitted value.

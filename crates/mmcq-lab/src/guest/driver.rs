@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Name of the setting that [`Driver::Hsq`] stands for: Linux's software queue.
 const SOFTWARE_QUEUE: &str = "hsq-tag";
 
-/// Name of `mmcq.ko` in a report. The name `mmcq` stands for the stack on bare metal.
+/// Name of `mmcq.ko` in a report. (The name `mmcq` is that of this stack without Linux.)
 pub const MODULE: &str = "mmcq.ko";
 
 /// Driver of the slot in the guest: Linux's own, or mmcq's kernel module.
@@ -28,11 +28,11 @@ pub enum Driver {
 /// Kind of PCI device that the guest finds in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// QEMU's own, with an SDHCI controller.
+    /// QEMU's own SDHCI device.
     Sdhci,
-    /// The device that Linux's driver dw_mmc-pci takes, with its registers at BAR 2.
+    /// Device for Linux's driver dw_mmc-pci, with its registers at BAR 2.
     DesignWare,
-    /// Realtek's card reader RTS5249, which Linux's driver rtsx_pci takes.
+    /// Realtek's card reader RTS5249, for Linux's driver rtsx_pci.
     Realtek,
 }
 
