@@ -148,7 +148,7 @@ pub struct System {
 }
 
 /// Function that is called with an I/O, its result, and the time in ns. The result is `None` at the
-/// submission, and true for success at the completion.
+/// submission; at the completion it is true for success and false for an error.
 pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
 
 /// Function that is called with an I/O that the driver has taken, and the time in ns.
