@@ -7,13 +7,14 @@
 //! - The hard interrupt leaves its line masked, and raises a deferred interrupt or wakes a
 //!   real-time thread. That context calls the engine and unmasks the line.
 //! - No interrupt is used. The first job that would sleep until one of its I/Os is done becomes the
-//!   spinner and keeps its core. The spinner polls the controller's status in a loop, calls the
-//!   engine (also at deadlines), and completes I/Os of all jobs, until an I/O of its own is done or
-//!   its own time to wait is over. Other jobs that wait in this time sleep. When the spinner leaves
-//!   and has no I/O under way, it wakes one of the jobs whose I/Os are still under way, which
-//!   becomes the next spinner. If there is none, no job polls the controller until a job waits
-//!   again. A spinner does not yield its core to other threads, so the machine needs a core to
-//!   spare.
+//!   spinner and keeps its core.
+//!
+//! The spinner polls the controller's status in a loop, calls the engine (also at deadlines), and
+//! completes the I/Os of all jobs. It stops when an I/O of its own is done, or when its own time to
+//! wait is over. Other jobs that wait in this time sleep. If the spinner stops and has no I/O under
+//! way, it wakes one of the jobs whose I/Os are still under way, which becomes the next spinner. If
+//! there is no such job, no job polls the controller until a job waits again. A spinner does not
+//! yield its core to other threads, so the machine needs a core to spare.
 
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};

@@ -19,15 +19,21 @@ pub struct Scene {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     pub card: Option<String>,
-    /// Stack that serves the jobs, and whose CPU costs are charged. Models of Linux: none (no
-    /// queue), hsq-tag, hsq-fifo (software queue, in the order of tags or of arrival), linux-cqe
-    /// (the card's queue, driven by the controller's queue engine), close, patch (on a host that
-    /// can continue data: with each transfer closed, or kept open). This stack: mmcq (with Linux's
-    /// CPU costs), mmcq-own (with its own). The following have -own forms, too: mmcq-early (a write
-    /// is complete when its data are transferred), tasks (the card's command queue, driven by
-    /// software), cqe (driven by the controller's engine where it can be), auto (the card's queue
-    /// where it gains), packed (packed commands), adma3 (chains that the controller executes).
-    /// limit: wire and card alone; contiguous sequential jobs run as one, in batches as long as
+    /// Stack that serves the jobs, and whose CPU costs are charged (--help explains the settings)
+    ///
+    /// Models of Linux: none has no queue. hsq-tag and hsq-fifo have the software queue, which
+    /// sends requests in the order of their tags or of their arrival. linux-cqe uses the card's
+    /// command queue, driven by the controller's queue engine. close and patch run on a host that
+    /// can continue data: close ends each transfer, patch keeps it open.
+    ///
+    /// This stack: mmcq has Linux's CPU costs, mmcq-own those of its own code. In mmcq-early a
+    /// write is complete when its data are transferred. In tasks, software drives the card's
+    /// command queue; in cqe, the controller's engine drives it where it can. auto uses the card's
+    /// queue where that gains. packed uses packed commands, adma3 chains that the controller
+    /// executes. mmcq-early, tasks, cqe, auto, packed and adma3 have a form with -own, too, such as
+    /// tasks-own.
+    ///
+    /// limit: wire and card alone. Contiguous sequential jobs run as one job, in batches as long as
     /// their depth
     #[arg(long, value_name = "SETTING", default_value = "mmcq")]
     pub setting: Setting,
@@ -78,8 +84,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Returns the notes about options of the jobs that have no effect, and about depths that the
-    /// jobs do not reach.
+    /// Returns notes about options of the jobs that have no effect, and about depths (`iodepth=`)
+    /// that have none.
     pub fn notes(&self) -> Vec<Note> {
         self.file.notes.iter().cloned().chain(self.file.capped()).collect()
     }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time for which a job may post no command before the laboratory reads the state of the job's
-/// thread from the kernel.
+/// Time for which a job may post no command before the laboratory asks the kernel for the state of
+/// the job's thread.
 const LOOK: Duration = Duration::from_millis(20);
-/// Number of such reads of the state after which a job that waits for something outside the
-/// laboratory lets other jobs run.
+/// Number of times that the kernel must report a job as waiting for something outside the
+/// laboratory, before the job lets other jobs run.
 const LOOKS: u32 = 3;
 /// Time in ns for which a job that waits for something outside the laboratory lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;

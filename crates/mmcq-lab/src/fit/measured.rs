@@ -1,8 +1,11 @@
 //! Reads measured figures, and the jobs that they belong to.
 //!
-//! A file's content decides how it is read: fio's JSON (`--output-format=json` or `json+`, whose
-//! `job options` say what to run again), tables of `iozone -a`, rows as `mmcq sweep` writes them
-//! (JSON lines or CSV), or traces, whose requests are replayed.
+//! A file's content decides how it is read:
+//!
+//! - fio's JSON (`--output-format=json` or `json+`): its `job options` say what to run again;
+//! - tables of `iozone -a`;
+//! - rows as `mmcq sweep` writes them (JSON lines or CSV);
+//! - traces, whose requests are replayed.
 
 mod fio;
 mod iozone;

@@ -1,9 +1,11 @@
 //! Fits values of board and card to measured figures.
 //!
-//! [`measured`] reads the figures, [`free`] determines which values may change and within which
-//! bounds, [`model`] runs the same jobs on the modelled board, [`solve`] finds the values that
-//! agree best, and [`design`] proposes jobs that would add information. [`save`] writes the board
-//! or the card with the fitted values.
+//! - [`measured`] reads the figures.
+//! - [`free`] determines which values may change, and within which bounds.
+//! - [`model`] runs the same jobs on the modelled board.
+//! - [`solve`] finds the values with which the model agrees best.
+//! - [`design`] proposes jobs that would add information.
+//! - [`save`] writes the board or the card with the fitted values.
 
 pub mod design;
 pub mod free;

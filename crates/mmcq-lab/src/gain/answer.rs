@@ -9,8 +9,8 @@ use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
 
-/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Runs that
-/// differ only by chance differ by as much.
+/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Chance
+/// alone makes runs differ by as much.
 const LEAST_PERCENT: f64 = 0.1;
 
 /// Figures of one run of a load with one setting.
