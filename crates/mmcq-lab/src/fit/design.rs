@@ -37,8 +37,8 @@ const JOBS: [(&str, u64, u32); 20] = [
 const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+fsync", 64, 1)];
 /// Largest number of jobs that are proposed.
 const JOBS_MOST: usize = 12;
-/// Factor within which each value must be known (two standard deviations); jobs are added until all
-/// values are.
+/// Factor within which each value must be known (two standard deviations). Jobs are added until all
+/// values are known so well, and there are more jobs than values.
 const KNOWN: f64 = 1.06;
 /// Standard deviation, in logarithms, of the weak prior that holds each value near its start value,
 /// as in the solver. Without it, the uncertainty of the values would be infinite before the first

@@ -199,7 +199,7 @@ impl Problem<'_> {
     }
 
     /// Returns the derivatives of the model's figures by the values: by forward differences, or by
-    /// backward differences if a value is at its upper bound.
+    /// backward differences if a forward step would exceed the value's upper bound.
     fn jacobian(
         &self,
         at: &[f64],
