@@ -79,7 +79,7 @@ pub struct Comparison {
     pub both: Vec<(String, String)>,
     /// All figures that both reports have, including equal ones.
     pub figures: Vec<Figure>,
-    /// Names of counters and jobs that only one of the reports has.
+    /// Names of counters that only the first report has, and of jobs that only one report has.
     pub alone: Vec<String>,
     /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,

@@ -45,7 +45,7 @@ Back to the system's driver: cd /sys/bus/pci && echo > devices/ADDRESS/driver_ov
 pub struct Vfio {
     /// PCI address of the controller, as lspci -D shows it
     address: String,
-    /// Number of the controller's slot
+    /// Number of the slot, from 0, if the PCI device has several controllers
     #[arg(long, value_name = "N", default_value_t = 0, global = true, value_parser = slot)]
     slot: u8,
     /// A quirk of the controller (no-busy-irq, broken-adma, ...); may be repeated
