@@ -376,10 +376,10 @@ enum Kind {
     Queue(Box<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>),
     /// Driver for an SDHCI that executes chains (ADMA3).
     Chain(Box<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>),
-    /// Driver for an SDHCI that leaves transfers open.
-    Streams(Box<Streams<Port, ShadowMemory, DESCRIPTORS>>),
     /// Driver for an SDHCI that leaves transfers open: without CMD12, so that the next contiguous
     /// request continues the transfer.
+    Streams(Box<Streams<Port, ShadowMemory, DESCRIPTORS>>),
+    /// Driver for Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
     /// Driver for Allwinner's mobile storage host (SMHC).
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
