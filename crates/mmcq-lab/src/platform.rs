@@ -9,7 +9,8 @@
 //! - `cost.tasklet_us`: the time from the hard interrupt to the deferred one. Only a board that
 //!   uses a tasklet must have it.
 //! - `cost.setup_us`: the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a
-//!   reader needs once for each request, not for each round.
+//!   reader needs once for each request. It needs the other part for each command list of the
+//!   request that the chip executes.
 //! - `cost.stop_pause_us` and `cost.flush_us`: the pause and the flush of the chip's buffer that
 //!   Linux's driver of a reader makes after a late CMD12.
 //! - `cost.pin_us`: a job's CPU time for each 512 KiB of an I/O of more than 1 MiB.
@@ -93,9 +94,9 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// The number was fitted to a published figure of a "before" column.
+    /// The number was fitted to published figures of Linux before a patch.
     Fit,
-    /// The number was checked against other published figures.
+    /// The number was not fitted; it was checked against other published figures.
     Val,
     /// The number was measured on mmcq's own code.
     Measured,
@@ -202,8 +203,8 @@ pub struct Platform {
     pub controller: ControllerConfig,
     /// Bus timings of the wires that the controller's capability registers cannot show.
     pub timings: Vec<mmcq::host::Timing>,
-    /// Which transfers the driver leaves open, as the board's file says; `None`: the file does not
-    /// say it.
+    /// Which transfers the driver leaves open (without CMD12, so that later requests can continue
+    /// them). `None`: the board's file does not say it.
     pub continue_data: Option<Continue>,
     /// Limits that the board's wires set for the bus.
     pub wires: Wires,
@@ -287,7 +288,8 @@ impl Platform {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// Returns whether the board's file allows the driver to leave transfers open.
+    /// Returns whether the driver of the board's controller may leave transfers open: without
+    /// CMD12, so that later requests can continue them.
     pub fn leaves_open(&self) -> bool {
         self.controller.continues_data(self.continue_data)
     }

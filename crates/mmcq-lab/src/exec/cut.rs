@@ -43,7 +43,7 @@ impl Supply {
         self.at_ns.is_some() && !std::mem::replace(&mut self.runs, true)
     }
 
-    /// Returns whether the timer of the power cut is running.
+    /// Returns whether the time of the power cut is set and its timer is running.
     pub fn runs(&self) -> bool {
         self.runs
     }

@@ -10,7 +10,8 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 /// Largest half width of a determined value's interval, as a factor.
 pub const DETERMINED: f64 = 1.25;
-/// Standard deviation of the pull to the start value, in logarithms: a factor of four.
+/// Standard deviation, in logarithms, of the weak pull that holds each value near its start value:
+/// a factor of four.
 const PULL: f64 = 1.386;
 /// Size of a residual, in standard deviations, above which Huber's weights decrease.
 const HUBER: f64 = 1.5;
@@ -68,7 +69,7 @@ pub struct Solution {
     residuals: Vec<f64>,
     /// Standard deviation of the residuals, computed from the median of their sizes.
     robust: f64,
-    /// Sum of the squares of the pull.
+    /// Sum of the squares of the weak pull that holds each value near its start value.
     pull: f64,
     /// Half of the width of each value's 95 % interval, in logarithms; infinite: these figures do
     /// not determine the value.
@@ -198,7 +199,7 @@ impl Problem<'_> {
     }
 
     /// Returns the derivatives of the model's figures by the values: by forward differences, or by
-    /// backward differences if a value is at its upper bound.
+    /// backward differences if a forward step would exceed the value's upper bound.
     fn jacobian(
         &self,
         at: &[f64],

@@ -94,8 +94,8 @@ struct Place {
 
 impl Question {
     /// Runs all loads with all settings and variants. Calls `told` with the number of runs that
-    /// have finished since its last call, and with the number of all planned runs (0: as told
-    /// before).
+    /// have finished since its last call, and with the number of all planned runs (0: the number
+    /// has not changed).
     ///
     /// # Errors
     /// The board, the card, a load or a range is wrong, or nothing can run; the error is one line.

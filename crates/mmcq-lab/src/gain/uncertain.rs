@@ -3,8 +3,8 @@
 use crate::params::{self, Param};
 use crate::platform::CARD;
 
-/// Tables whose values decide how fast a stack is. Registers, labels, and values that only bring-up
-/// or an erase uses are not among them.
+/// Tables of a board's or card's file whose values decide how fast a stack is. Registers, labels,
+/// and values that only bring-up or an erase uses are not among them.
 const TABLES: [&str; 8] = [
     "cost.",
     "share.",
