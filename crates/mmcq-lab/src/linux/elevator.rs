@@ -28,8 +28,8 @@ pub struct Request {
     arrival: u64,
     /// Time in ns at which the oldest of the request's I/Os arrived.
     came_ns: u64,
-    /// Time in ns at which the request expires. A batch that begins later than that begins with the
-    /// oldest request of its direction if that one has expired, whatever the addresses are.
+    /// Time in ns at which the request expires. A new batch usually begins at the next address; it
+    /// begins with the oldest request of its direction if that request has expired.
     expires_ns: u64,
     /// Number that the request got when it was last entered into the hash of end addresses; later
     /// entries have higher numbers.

@@ -50,9 +50,9 @@ pub struct Worker<P> {
     prepared: Option<Work>,
     /// I/Os that asked for a flush which has not begun.
     flushes: Vec<Io>,
-    /// Number of requests that the worker still takes before it handles a flush: all that waited
-    /// when it last checked the scheduler. mq-deadline hands them out together, so a flush that
-    /// arrives later comes after them.
+    /// Number of requests that the worker still takes before it handles a flush. It is the number
+    /// that waited when the worker last checked the scheduler: mq-deadline hands these out
+    /// together, so a flush that arrives later comes after them.
     batch: usize,
     /// Whether the card has a cache. Only then does the block layer pass flushes on to the driver.
     has_cache: bool,
@@ -113,8 +113,8 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Handles the end of the previous work, if there was any. If that was a write or a flush,
-    /// polls the card's status; otherwise starts the prepared work.
+    /// Handles the end of the previous request or flush, if there was one. After a write or a
+    /// flush, polls the card's status; otherwise starts the prepared work.
     fn over(&mut self, sys: &mut System) {
         let programs = self.active.as_ref().is_some_and(|active| match &active.work {
             Work::Transfer(request) => request.direction == Direction::Write,
