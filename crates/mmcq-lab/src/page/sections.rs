@@ -202,7 +202,8 @@ fn name(one: &Measured) -> String {
     one.setting.name().to_owned()
 }
 
-/// Returns what allows the rate of the limit: with a pace of its own, the load does too.
+/// Returns what limits the rate, in words: bus and card, and also the load's own pace if the load
+/// has one (pauses, or a limit of its rate).
 fn allowing(compared: &Compared) -> &'static str {
     compared.why.pace_percent().map_or("bus and card", |_| "bus, card and the load's own pace")
 }
