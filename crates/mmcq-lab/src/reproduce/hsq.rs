@@ -100,7 +100,8 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
             residual: what no price explains: the board's own instructions and caches, which the model does not have.\n"
 }
 
-/// Boards of the experiment: its own, and variants with another CPU or host.
+/// Boards of the experiment: a model of the board of the publication, and variants with another CPU
+/// or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
 /// Returns the `rw=` of a cell with a rate or a merging on the experiment's own board; `None` for
