@@ -227,8 +227,8 @@ pub enum RunError {
         /// Reason why the job cannot use the partition, and what it can use instead.
         why: String,
     },
-    /// The setting cannot do the flush that the job asks for. If the card has a cache, the reader's
-    /// settings cannot flush it, and no setting of Linux can flush an SD card.
+    /// The setting cannot do the flush that the job asks for. On a card with a cache, no setting of
+    /// Linux for a card reader can flush, and no setting of Linux can flush an SD card.
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"

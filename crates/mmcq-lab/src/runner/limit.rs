@@ -1,20 +1,22 @@
 //! Physical limit of a job: what wire and card allow, whatever the stack is.
 //!
-//! Software costs nothing here, and sequential requests are sent in perfect batches. A closed loop
-//! never has more than its depth under way, so no transfer is longer than that many requests. Jobs
-//! that read or write the same file sequentially share one batch, as if each request followed
-//! another exactly. So such jobs become one job whose requests are such batches, and the next batch
-//! is always ready. The card's buffers are then always busy.
+//! Software costs nothing here, and sequential requests are sent in perfect batches. A job that
+//! keeps a fixed number of requests under way (its depth) is a closed loop. No transfer of a closed
+//! loop is longer than the depth. Jobs that read or write the same file sequentially share one
+//! batch, as if each request followed another exactly. So these jobs become one job whose requests
+//! are batches, and the next batch is always ready. The card's buffers are then always busy.
 //!
-//! A job that thinks, paces, flushes, verifies or jumps is no such loop: it runs unchanged, without
-//! CPU costs. So does a random job, since no stack can merge requests that are not adjacent.
+//! A job that thinks, limits its rate, flushes, verifies or jumps is not a closed loop: it runs
+//! unchanged, without CPU costs. A random job runs unchanged too, since no stack can merge requests
+//! that are not adjacent.
 //!
 //! The card is at its best: it repeats no read, and no write meets garbage collection. These events
-//! are random, and a run without them by luck would otherwise be faster than its limit.
+//! are random, and a run that had none of them by luck would otherwise be faster than its limit.
 //!
-//! The limit contains no rule of mmcq's engine. Where a transfer can stay open, either every
-//! transfer does, however long the pause is, or none does; the faster of both is the limit. Jobs
-//! that pause beside others run alone on the card, since no stack can serve them better.
+//! The limit contains no rule of mmcq's engine. Where a transfer can stay open, two runs are made:
+//! in one every transfer stays open, however long the pause is, and in the other none does. The
+//! faster of both is the limit. Jobs that pause beside other jobs run alone on the card, since no
+//! stack can serve them better.
 //!
 //! If a job reads a boot area, all jobs run unchanged, and the engine switches between the areas as
 //! in mmcq's settings.

@@ -63,8 +63,8 @@ pub(super) struct Load<'a> {
     /// Whether a model of Linux runs the load. Its block layer turns a durable write into a
     /// reliable write if it can, and otherwise into a write and a flush.
     is_linux: bool,
-    /// Number of blocks of a reliable write of Linux, or one; `u32::MAX`: any number; 0: there are
-    /// no reliable writes.
+    /// Length in blocks of a reliable write of Linux; a single block is possible too. `u32::MAX`:
+    /// any length. 0: there are no reliable writes.
     pub(super) reliable_blocks: u32,
     planned: u64,
     moved: u64,
@@ -75,7 +75,8 @@ pub(super) struct Load<'a> {
     pub(super) steady: Steady,
     pub(super) pace: Pace,
     progress: &'a mut dyn FnMut(u64, u64),
-    /// Wish to end early that the run hears; `None`: it always comes to its end.
+    /// Handle by which another thread asks the run to end early; `None`: the run always comes to
+    /// its end.
     stop: Option<Stop>,
 }
 
@@ -262,7 +263,9 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Returns how the stack does a transfer of this job with its place on the card.
+    /// Returns the kind of transfer that the stack uses for an I/O of this job: plain, durable, a
+    /// discard, or of a boot area. The last argument is the place on the card: first block, and
+    /// number of blocks.
     fn how(&self, job: usize, fio: &FioIo, (lba, blocks): (u64, u32)) -> How {
         match self.areas[job].get(fio.file) {
             Some(&area) if area > 0 => return How::Boot(area),
@@ -282,8 +285,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns whether a flush follows a write of this job; `sent`: how the stack did the write.
-    /// Linux flushes after a synchronous write even if it was a reliable write.
+    /// Returns whether a flush follows a write of this job. `how`: what the job asked for. `sent`:
+    /// what the stack has sent. Linux flushes after a synchronous write even if it was a reliable
+    /// write.
     fn is_flushed_after(&self, job: usize, how: How, sent: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,

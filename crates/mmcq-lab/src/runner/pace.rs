@@ -7,8 +7,9 @@
 //! seem faster than its limit. Instead, a run is compared with the time at which the limit's run
 //! had transferred as many bytes.
 //!
-//! A setting may report a write before the card has programmed it, so its last write may end
-//! earlier than one that waits. Since such a run is possible, the limit is never below it.
+//! Some settings report a write before the card has programmed it. The last write of such a run may
+//! end earlier than in the run of the limit. So the limit is never set below the rate of the run
+//! itself.
 
 use super::Counters;
 
