@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use trace::Trace;
 
-/// Shared handle of mmcq's engine with the priced host driver.
+/// Shared handle of mmcq's engine with a host driver whose calls cost CPU time.
 pub type Stack = mmcq::task::Stack<(NoLock, Priced), 4>;
 
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));

@@ -146,7 +146,7 @@ impl Costs {
 }
 
 impl Board {
-    /// Loads a built-in board, or one from a file whose name ends in `.toml`.
+    /// Loads a built-in board by its name, or a board from a file if the name ends in `.toml`.
     pub fn load(name: &str) -> Result<Self, PlatformError> {
         Self::load_with(name, &[])
     }

@@ -1,5 +1,5 @@
 //! Compares the ways to wait for the end of a CMD52: polling in a loop, by the interrupt, in a
-//! thread, and by the policy that chooses among them.
+//! thread, and by the policy ([`mmcq::advance`]) that chooses among these.
 
 use super::host::Priced;
 use super::machine::{Handler, Machine};
@@ -102,9 +102,9 @@ impl Repeat {
         }
     }
 
-    /// Sends commands, and waits in this call as long as the way to wait allows. After [`TURN`]
+    /// Sends commands, and waits in this call as long as the [`Wait`] allows. After [`TURN`]
     /// commands a thread lets others run and comes back, with nothing on the bus. An interrupt
-    /// handler leaves with a command under way, whose end calls this function again.
+    /// handler leaves with a command under way; the end of this command calls this function again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();
         for _ in 0..TURN {
