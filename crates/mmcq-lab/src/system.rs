@@ -134,8 +134,8 @@ pub struct System {
     /// Function that is called when the driver takes an I/O from the scheduler; `None`: no function
     /// is called.
     pub driver_log: Option<DriverLog>,
-    /// Function that is called when a hold for the tail of a batch ends; `None`: no function is
-    /// called.
+    /// Function that is called when the engine ends the hold of a start ([`Held`]); `None`: no
+    /// function is called.
     pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,

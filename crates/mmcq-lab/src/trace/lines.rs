@@ -19,7 +19,7 @@ pub(super) enum Line {
     Cmd,
     Dat(u8),
     Irq,
-    /// High while mmcq's engine holds the start of a transfer for the tail of a batch.
+    /// High while mmcq's engine holds back the start of a transfer, for the rest of a batch.
     Held,
     /// High while this core is in a hard interrupt.
     Hard(u8),
