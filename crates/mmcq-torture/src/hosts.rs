@@ -74,7 +74,8 @@ fn on(host: Host, seed: u64, random: &mut Stream, wishes: &Wishes) -> Case {
     case
 }
 
-/// Draws the number of calls of the driver after which it gets calls that may come at any time.
+/// Draws after how many ordinary calls the driver gets further calls, which may come at any time
+/// (`Meddled`); 0: it gets none.
 pub(super) fn meddles(seed: u64) -> u16 {
     let random = &mut Stream::new(seed, "meddles");
     if random.chance(MEDDLED.0) { 1 + random.below(MEDDLED.1) as u16 } else { 0 }

@@ -60,8 +60,8 @@ pub struct Share {
     /// Number of requests in the whole campaign.
     pub requests: u64,
     /// Shard that this process does. `None`: cases are executed until they have had `requests`
-    /// requests. A shard executes the cases whose number modulo the shard count is its index, of
-    /// [`Share::runs`] cases. So it does not depend on other shards.
+    /// requests. A shard executes the cases whose number modulo the shard count is the shard's
+    /// index; the campaign has [`Share::runs`] cases. So a shard does not depend on other shards.
     pub shard: Option<Shard>,
     /// Number of threads.
     pub jobs: usize,

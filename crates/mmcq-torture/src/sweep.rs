@@ -78,9 +78,12 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
 
 /// Compares the recovery times after a single fault with their budgets.
 ///
-/// After three faults only the whole incident and the answers of a dead card have a budget: a busy
-/// that lasts, a medium that does not answer, and a circuit of the controller that stays in use,
-/// which only a deadline shows.
+/// After three kinds of fault, only the whole incident and the answers of a dead card have a
+/// budget:
+///
+/// - a busy that lasts;
+/// - a medium that does not answer;
+/// - a circuit of the controller that stays in use, which the driver notices only by a deadline.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
         Luck::Shots(shots) => shots
