@@ -351,7 +351,7 @@ pub struct Counters {
     pub elapsed_ns: u64,
     /// Number of CPU cores.
     pub cores: u8,
-    /// Number of I/Os of all jobs that failed.
+    /// Number of I/Os and flushes of all jobs that failed.
     pub failed: u64,
     /// Time in ns in which the stack had no I/O and the wires were quiet: no job had work for the
     /// bus.

@@ -2,9 +2,10 @@
 //!
 //! Software costs nothing here, and sequential requests are sent in perfect batches. A job that
 //! keeps a fixed number of requests under way (its depth) is a closed loop. No transfer of a closed
-//! loop is longer than the depth. Jobs that read or write the same file sequentially share one
-//! batch, as if each request followed another exactly. So these jobs become one job whose requests
-//! are batches, and the next batch is always ready. The card's buffers are then always busy.
+//! loop is longer than that many requests. Jobs that read or write the same file sequentially share
+//! one batch, as if each request followed another exactly. So these jobs become one job whose
+//! requests are batches, and the next batch is always ready. The card's buffers are then always
+//! busy.
 //!
 //! A job that thinks, limits its rate, flushes, verifies or jumps is not a closed loop: it runs
 //! unchanged, without CPU costs. A random job runs unchanged too, since no stack can merge requests
@@ -13,10 +14,10 @@
 //! The card is at its best: it repeats no read, and no write meets garbage collection. These events
 //! are random, and a run that had none of them by luck would otherwise be faster than its limit.
 //!
-//! The limit contains no rule of mmcq's engine. Where a transfer can stay open, two runs are made:
-//! in one every transfer stays open, however long the pause is, and in the other none does. The
-//! faster of both is the limit. Jobs that pause beside other jobs run alone on the card, since no
-//! stack can serve them better.
+//! The limit contains no rule of mmcq's engine. Where a transfer can stay open, two runs are made.
+//! In one run every transfer stays open, however long the pause is. In the other a transfer stays
+//! open only for a request that is already queued. The faster of both is the limit. Jobs that pause
+//! beside other jobs run alone on the card, since no stack can serve them better.
 //!
 //! If a job reads a boot area, all jobs run unchanged, and the engine switches between the areas as
 //! in mmcq's settings.
@@ -206,7 +207,7 @@ fn rate(outcome: &Outcome) -> f64 {
     outcome.counters.bytes as f64 / outcome.counters.elapsed_ns.max(1) as f64
 }
 
-/// Returns whether the job leaves the card idle from time to time.
+/// Returns whether the job pauses: it thinks between requests, or its script has pauses.
 fn pauses(worker: &Worker) -> bool {
     let after = |when: When| matches!(when, When::AfterEnd(_, gap_ns) if gap_ns > 0);
     let script = worker.script.as_ref();
