@@ -90,7 +90,7 @@ pub enum Campaign {
     Corners,
     /// Faults of a command queue at each of their events.
     QueueSweep,
-    /// Faults of a command queue at each of their events, after a bad block.
+    /// Faults of a command queue at each of their events, in runs with a bad block.
     QueueDouble,
     /// An [aimed] campaign, by its number.
     Aimed(usize),

@@ -219,7 +219,7 @@ impl Run<'_> {
         }
     }
 
-    /// Executes lives, each from power-on to the next power cut, on an SDHCI controller.
+    /// Executes one life, from power-on to the next power cut, on an SDHCI controller.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;

@@ -215,7 +215,8 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task and the work item, and returns `ended` for the caller.
+    /// Ends the task, and returns `ended` for the caller. The work item ends too, unless an open
+    /// transfer must be closed now.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {

@@ -152,9 +152,9 @@ fn of_program(mut all: Stats, number: u16) -> Stats {
     all
 }
 
-/// Returns the measured columns of a point, one row for each direction that transferred data. If
-/// none did, there is one row with the direction `none`. `limit` has the counters of the same job
-/// at its physical limit; `None`: the job cannot run there.
+/// Returns the measured columns of a point, one row for each direction (read, write, trim) that had
+/// I/Os. If there were none, there is one row with the direction `none`. `limit` has the counters
+/// of the same job at its physical limit; `None`: the job cannot run there.
 pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     measured_of(outcome, limit, None)
 }
