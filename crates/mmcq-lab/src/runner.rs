@@ -397,8 +397,8 @@ impl Counters {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }
 
-    /// Returns the share of the time, 0 to 1, in which wire or card worked for a request. Work that
-    /// goes on after the last completion, such as busy after a write, fills no more than the time.
+    /// Returns the share of the time, 0 to 1, in which wire or card worked for a request. It is at
+    /// most 1, even if busy after a write lasts beyond the last completion.
     pub fn bus_share(&self) -> f64 {
         (self.bus.physical_ns() as f64 / self.elapsed_ns.max(1) as f64).min(1.0)
     }

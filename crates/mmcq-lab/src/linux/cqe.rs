@@ -1,5 +1,5 @@
 //! Model of Linux's driver for a card's command queue, on a controller with a CQHCI engine
-//! (`cqhci`). The worker thread takes requests out of the scheduler and hands each to the CQHCI
+//! (`cqhci`). The worker thread takes requests out of the scheduler. It hands each to the CQHCI
 //! engine as a task, while the engine has a free slot. The interrupt that reports finished tasks
 //! raises a soft interrupt, which completes them and wakes the worker for the next ones. A flush is
 //! the engine's direct command.

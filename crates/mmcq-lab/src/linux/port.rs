@@ -1,5 +1,5 @@
-//! Port of the Linux models. It sends each request through mmcq's engine as one raw phase (a
-//! command with its data and busy), with the commands that Linux's block driver sends.
+//! Port of the Linux models. It sends the commands of Linux's block driver through mmcq's engine:
+//! each request is one raw phase (a command with its data and busy).
 
 use super::elevator::Request;
 use super::raw::Raw;

@@ -1,6 +1,6 @@
 //! Model of Linux without a software queue. A worker thread takes a request, prepares it, and waits
-//! for the end of the request before it (after a write, the worker also polls the card's status).
-//! Then it starts the new request, and only then completes the one before. Each request takes two
+//! until the previous request has ended. After a write, the worker also polls the card's status.
+//! Then it starts the new request, and only then completes the previous one. Each request takes two
 //! context switches.
 
 use super::elevator::{DiskUse, Elevator, Request};

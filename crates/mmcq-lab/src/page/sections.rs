@@ -28,8 +28,12 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
     ("waiting", "the program that reads and writes has no request under way"),
 ];
 
-/// Returns the page of a run. `title` names the load, `command` is the command that runs it again,
-/// `report` is the run's report, and `live` is a playground set to the load.
+/// Returns the page of a run.
+///
+/// - `title` names the load.
+/// - `command` is the command that runs it again.
+/// - `report` is the run's report.
+/// - `live` is a playground set to the load.
 ///
 /// # Errors
 /// A picture cannot be drawn.

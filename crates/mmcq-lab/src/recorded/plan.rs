@@ -375,8 +375,9 @@ struct Thread {
 }
 
 impl Thread {
-    /// Returns when the next request may start in mode [`Mode::Think`]: after the end of the
-    /// request that ended last before it, or else after the start of the previous request.
+    /// Returns when the next request of the process may start in mode [`Mode::Think`]. If a request
+    /// of the process has ended since its newest request started, the pause counts from that end.
+    /// Otherwise the pause counts from the start of the newest request.
     fn think(&mut self, record: &Record, clock: &Clock) -> When {
         let passed = self.under_way.iter().filter(|(end_ns, _)| *end_ns <= record.at_ns).max().copied();
         self.under_way.retain(|(end_ns, _)| *end_ns > record.at_ns);

@@ -112,9 +112,12 @@ pub fn board(
 /// Bus clocks in Hz for which the table shows the ways to wait.
 const CLOCKS_HZ: [u32; 4] = [400_000, 10_000_000, 25_000_000, 50_000_000];
 
-/// Returns rows with the cost of a CMD52 for each way to wait for it, with the bus clock from which
-/// on spinning costs less, and with the policy's largest excess over the better of its two ways.
-/// The excess is also checked at the clocks on both sides of the crossover.
+/// Returns rows about the ways to wait for a CMD52:
+///
+/// - the cost of a CMD52 for each way;
+/// - the bus clock from which on spinning costs less than the other way;
+/// - the policy's largest excess over the better of its two ways, also checked at the clocks on
+///   both sides of the crossover.
 fn waits(
     board: &Board,
     cpus: [(&str, Costs); 2],

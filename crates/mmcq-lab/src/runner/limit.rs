@@ -88,7 +88,7 @@ impl Perfect {
 }
 
 /// Returns whether the job only reads or writes a file sequentially and once, in blocks of one
-/// size, in a closed loop, without pauses, flushes or checks.
+/// size. It must also be a closed loop without pauses, flushes or checks.
 fn is_plain(job: &Job) -> bool {
     let in_order = !job.rw.random && job.rw_every <= 1 && job.rw_add_bytes == 0 && job.number_ios.is_none();
     let paced = job.thinktime_ns > 0
@@ -215,10 +215,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit: on each lane, of which the fastest result is the limit. On all
-/// lanes but [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies
-/// may read single requests in parallel. If one worker represents several, the first of these gets
-/// the statistics of all.
+/// Runs the jobs on each lane; the fastest result is their limit. On all lanes but
+/// [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies may read
+/// single requests in parallel. If one worker represents several, the first of these gets the
+/// statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,

@@ -312,8 +312,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns what a job must do while it waits, if it has begun more I/Os than its share of those
-    /// of its flow (fio's `flow=`); `None`: the job need not wait.
+    /// Returns what a job must do while it is ahead of the other jobs of its flow (fio's `flow=`):
+    /// it has begun more I/Os than its share. `None`: the job need not wait.
     fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {
@@ -338,7 +338,8 @@ impl<'a> Load<'a> {
     }
 
     /// Applies fio's `exitall` when this job ends: stops the other workers that the job's
-    /// `exit_what` names. As in fio, the option in one section holds for the end of every job.
+    /// `exit_what` names. As in fio, one section with the option is enough: it applies when any job
+    /// ends.
     fn exit_all(&mut self, job: usize) {
         let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
         if !self.workers.iter().any(|worker| worker.job.exitall) {

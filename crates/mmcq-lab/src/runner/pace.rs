@@ -13,11 +13,12 @@
 
 use super::Counters;
 
-/// Number of points of a curve that are kept at least. When twice as many are stored, every second
+/// Smallest number of stored points of a long curve. When twice as many are stored, every second
 /// point is dropped.
 const POINTS: usize = 1024;
 
-/// Bytes transferred over the time of a run; for a limit, one curve for each lane.
+/// Bytes transferred over the time of a run. A limit has one curve for each lane (way to drive the
+/// card).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     curves: Vec<Curve>,

@@ -130,9 +130,9 @@ pub struct Own {
 }
 
 impl Costs {
-    /// Returns the costs in the form that [`mmcq::advance`] uses: the CPU time of each context to
-    /// which a waiting handler can leave (interrupt, tasklet, thread), of FIFO words, and of cache
-    /// maintenance for DMA.
+    /// Returns the costs in the form that [`mmcq::advance`] uses. They are the CPU times of FIFO
+    /// words, of cache maintenance for DMA, and of each context to which a waiting handler can
+    /// leave (interrupt, tasklet, thread).
     pub fn advance(&self) -> advance::Costs {
         let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         advance::Costs::UNKNOWN

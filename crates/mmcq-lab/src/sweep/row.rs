@@ -136,8 +136,8 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// Returns measurements in which those of all requests are replaced by those of one program of a
-/// trace. Rates are over the time of the whole run.
+/// Returns the measurements of one program of a trace, in place of those of all requests. Rates are
+/// over the time of the whole run.
 fn of_program(mut all: Stats, number: u16) -> Stats {
     let program = all.programs.get(&number).cloned().unwrap_or_default();
     let ProgramStats { dirs: [reads, writes], discards, flushes } = *program;

@@ -86,8 +86,8 @@ const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
 
-/// Places of the sweep: a soldered eMMC, one whose busy the controller does not see, a fast SD
-/// card, an old one, an older eMMC, and a reader that can continue data.
+/// Places of the sweep, in this order: a soldered eMMC; an eMMC whose busy the controller does not
+/// see; a fast SD card; an old SD card; an older eMMC; a reader that can continue data.
 const PLACES: [Place; 6] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     unseen(place("hsq-nobusy", "hbg4a2", QUEUES)),
@@ -173,8 +173,8 @@ impl Grid {
         names
     }
 
-    /// Returns the cells of the grid, on all boards or on the board `platform`, and texts about the
-    /// cells that are left out, with their reasons.
+    /// Returns the cells of the grid, on all boards or on the board `platform`. Also returns a text
+    /// for each cell that is left out, with the reason.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
