@@ -51,7 +51,8 @@ const UNITS: [(&str, &str); 12] = [
 const RANGE: &str = "range";
 /// Name of the tables in a card's file that have the intervals of values, as a fit found them.
 const INTERVAL: &str = "interval";
-/// Kinds of sources, with which a card's sources begin.
+/// Words that name the kind of a source. The source of a value in a card's file begins with one of
+/// them.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
 const SWITCHES: [&str; 16] = [

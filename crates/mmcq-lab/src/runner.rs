@@ -360,7 +360,8 @@ pub struct Counters {
     pub without_ns: u64,
     /// For each job, the number of context switches of the job's own thread.
     pub job_switches: Vec<u64>,
-    /// Chances of merging: with what each request could have been merged when it arrived.
+    /// Chances of merging: how many requests could have been merged when they arrived, and why
+    /// others could not.
     pub chances: Chances,
     /// Whether the card is an eMMC.
     pub emmc: bool,

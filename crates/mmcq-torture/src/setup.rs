@@ -40,7 +40,7 @@ pub enum Defer {
 }
 
 impl Defer {
-    /// Share of the cases that defer everything; the same share defers only reads.
+    /// Share of the cases that defer all completions. As many other cases defer only reads.
     const SHARE: f64 = 0.125;
 
     fn draw(random: &mut Stream) -> Defer {
@@ -191,7 +191,7 @@ pub struct Setup {
     /// come at any time (`Meddled`); 0: it gets none. SDHCI controllers, card readers and SPI buses
     /// get none.
     pub meddles: u16,
-    /// Most blocks that the driver takes at a time; 0: as many as it can.
+    /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,
     /// Number of sectors of a reliable write of an old eMMC; 0: any number.
     pub reliable_unit: u8,

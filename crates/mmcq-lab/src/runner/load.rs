@@ -1,4 +1,4 @@
-//! fio's workers as the machine's jobs.
+//! Load of fio's workers: gives their I/Os to the machine as the I/Os of its jobs.
 
 use super::place::{Carried, Counted};
 use super::{Pace, Run, RunError, Setting, Steady, Waiting};
@@ -37,7 +37,7 @@ fn flush(job: u32) -> Io {
     Io { job, core, direction, how, sync, lba: u64::MAX, blocks: 0, buffer: 0, skip: 0 }
 }
 
-/// fio's workers as the machine's jobs.
+/// Load of fio's workers, each of which is a job of the machine.
 pub(super) struct Load<'a> {
     pub(super) states: Vec<JobState>,
     workers: &'a [FioWorker],

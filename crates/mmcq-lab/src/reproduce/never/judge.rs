@@ -163,7 +163,7 @@ impl Measured {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of that of mmcq's two settings which is slower.
+    /// Returns the rate in MiB/s of the slower of mmcq's two settings.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -232,8 +232,8 @@ impl Measured {
         }
     }
 
-    /// Returns in which way mmcq is below the best of Linux's settings in this cell; `None`: it is
-    /// not below.
+    /// Returns whether mmcq is slower than the best of Linux's settings in this cell, or has a
+    /// longer percentile; `None`: neither is so.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);
