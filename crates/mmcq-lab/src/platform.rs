@@ -71,7 +71,7 @@ pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
 ];
 
-/// Largest number of board files of which each extends the next one.
+/// Largest length of a chain of board files of which each extends the next one (`extends`).
 const DEPTH_MAX: usize = 8;
 
 /// Error in a board's file; one line of text.
@@ -94,7 +94,11 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
+<<<<<<< HEAD
     /// The number was fitted to published figures of Linux before a patch.
+=======
+    /// The number was fitted to a published figure that was measured before a patch.
+>>>>>>> words-lab2
     Fit,
     /// The number was not fitted; it was checked against other published figures.
     Val,
@@ -210,7 +214,7 @@ pub struct Platform {
     pub wires: Wires,
     /// Number of the board's CPU cores.
     pub cores: u8,
-    /// Costs of the software around the stack.
+    /// Costs of the software around the stack, as times in ns.
     pub costs: Times,
     /// Probabilities and shares, 0 to 1.
     pub shares: Times,
@@ -443,8 +447,9 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
     )))
 }
 
-/// Merges `over` into `base`. Tables are merged key by key. A quantity is replaced as a whole, even
-/// one in another unit, and so is a controller that names its kind.
+/// Merges `over` into `base`. Tables are merged key by key. A quantity in `over` replaces the whole
+/// quantity of that name, even if the units differ. A table with the key `kind`, such as a
+/// controller, also replaces the whole table.
 fn lay(base: &mut Table, over: Table) {
     let names: Vec<_> = over.keys().filter_map(|key| Some((unit(key)?.0.to_owned(), key.clone()))).collect();
     base.retain(|old, _| {

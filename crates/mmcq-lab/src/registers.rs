@@ -35,7 +35,7 @@ impl Of<'_> {
         self.1.push(Field { register: self.0, field: field.to_owned(), value: value.to_string() });
     }
 
-    /// Adds a field whose value is a list: of the names in `each`, those with `true`.
+    /// Adds a field whose value is a list: all names in `each` that have `true`.
     fn list(&mut self, field: &str, each: &[(bool, &str)]) {
         let names: Vec<&str> = each.iter().filter(|(on, _)| *on).map(|&(_, name)| name).collect();
         self.put(field, if names.is_empty() { "none".to_owned() } else { names.join(", ") });

@@ -227,8 +227,13 @@ pub enum RunError {
         /// Reason why the job cannot use the partition, and what it can use instead.
         why: String,
     },
+<<<<<<< HEAD
     /// The setting cannot do the flush that the job asks for. If the card has a cache, `Close` and
     /// `Patch` cannot flush it, and no setting of Linux can flush that of an SD card.
+=======
+    /// The setting cannot do the flush that the job asks for. On a card with a cache, no setting of
+    /// Linux for a card reader can flush, and no setting of Linux can flush an SD card.
+>>>>>>> words-lab2
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
@@ -351,7 +356,7 @@ pub struct Counters {
     pub elapsed_ns: u64,
     /// Number of CPU cores.
     pub cores: u8,
-    /// Number of I/Os of all jobs that failed.
+    /// Number of I/Os and flushes of all jobs that failed.
     pub failed: u64,
     /// Time in ns in which the stack had no I/O and the wires were quiet: no job had work for the
     /// bus.
@@ -360,8 +365,13 @@ pub struct Counters {
     pub without_ns: u64,
     /// For each job, the number of context switches of the job's own thread.
     pub job_switches: Vec<u64>,
+<<<<<<< HEAD
     /// For each request, whether it could have been merged with another one when it arrived,
     /// counted by reason.
+=======
+    /// Chances of merging: how many requests could have been merged when they arrived, and why
+    /// others could not.
+>>>>>>> words-lab2
     pub chances: Chances,
     /// Whether the card is an eMMC.
     pub emmc: bool,
@@ -399,8 +409,8 @@ impl Counters {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }
 
-    /// Returns the share of the time, 0 to 1, in which wire or card worked for a request. Work that
-    /// goes on after the last completion, such as busy after a write, fills no more than the time.
+    /// Returns the share of the time, 0 to 1, in which wire or card worked for a request. It is at
+    /// most 1, even if busy after a write lasts beyond the last completion.
     pub fn bus_share(&self) -> f64 {
         (self.bus.physical_ns() as f64 / self.elapsed_ns.max(1) as f64).min(1.0)
     }

@@ -36,8 +36,7 @@ pub struct Operation {
     pub dropped_after: u16,
     /// Whether the client waits for the answer by the name of the slot, and not by a future.
     pub by_slot: bool,
-    /// Pause in microseconds before the request, in which no request is submitted. Used only if
-    /// `alone` is set.
+    /// Pause in microseconds before the request, in which no request is submitted; 0: no pause.
     pub rest_us: u32,
 }
 

@@ -154,8 +154,8 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the task of the work item. If an open transfer cannot be continued by it, closes that
-    /// transfer first. Returns what has ended, if anything.
+    /// Begins the next task of the work item. If a transfer is open that the task cannot continue,
+    /// closes this transfer first. Returns the operation that has ended, if any.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
@@ -193,7 +193,8 @@ impl<H: Host> Reader<H> {
         self.start(sys, Round::Data, phase, timeout_ns);
     }
 
-    /// Handles the end of the round that transfers data. Returns what has ended, if anything.
+    /// Handles the end of the round that transfers data. Returns the operation that has ended, if
+    /// any.
     fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
         let Some(Task::Transfer(request)) = &self.task else { return None };
         self.ok = well(&completion);
@@ -214,7 +215,8 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task and the work item, and returns `ended` for the caller.
+    /// Ends the task, and returns `ended` for the caller. The work item ends too, unless an open
+    /// transfer must be closed now.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {

@@ -110,7 +110,7 @@ const CARD_AHEAD: &str = "pro-plus-128-ahead";
 /// Names of the cells on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
-/// Names of the experiment's boards: only its own.
+/// Names of the experiment's boards: only the model of the publication's board.
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
