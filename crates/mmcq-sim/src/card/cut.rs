@@ -3,12 +3,13 @@
 //! A [`Journal`] tracks every written sector from its arrival until the sector is safe in the
 //! flash. It runs on a card that was given faults ([`super::Card::set_faults`]), and on each card
 //! whose volatile cache is on. The medium always holds the newest content, which reads return; the
-//! [`Journal`] holds the content before each write. At a power cut a callback decides, sector by
-//! sector, which of the two is left.
+//! [`Journal`] holds the content before each write. Each write of a sector makes a new version of
+//! it. At a power cut a callback decides for each version that is not safe what is left of it
+//! ([`Kept`]).
 //!
-//! The cache writes its sectors to the flash in the background, in an order that the card chooses;
-//! a flush writes out all others. The order of arrival of two sectors says nothing about their
-//! order in the flash. [eMMC 6.6.31] [SD 5.8.2]
+//! The cache writes its sectors to the flash in the background, in an order that the card chooses.
+//! A flush writes all sectors that are still in the cache. Of two sectors, the one that arrived
+//! later may be the first in the flash. [eMMC 6.6.31] [SD 5.8.2]
 
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
