@@ -7,7 +7,7 @@
 
 use crate::card::{Answer, BusState};
 
-/// A signal on a line between controller and card, or on the interrupt line. Times are absolute
+/// What happens on a line between controller and card, or on the interrupt line. Times are absolute
 /// virtual ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Signal<'a> {

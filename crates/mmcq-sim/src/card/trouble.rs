@@ -1,4 +1,4 @@
-//! Faults that act on a card at present, and the actions of the host that the card does not
+//! Faults that have an effect on a card now, and the actions of the host that the card does not
 //! support.
 
 use crate::faults::{Faults, Point, Strike};
@@ -72,7 +72,8 @@ impl Trouble {
         }
     }
 
-    /// Returns whether DAT0 shows that the card is busy.
+    /// Returns whether DAT0 is low while the card is busy; false while a fault hides the busy.
+    /// Whether the card is busy does not matter.
     pub(crate) fn shows_busy(&self, now_ns: u64) -> bool {
         now_ns >= self.hidden_until_ns
     }

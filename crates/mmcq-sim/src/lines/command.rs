@@ -38,7 +38,7 @@ pub(crate) trait Issued: Copy {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// The command is on the line.
+    /// The command itself is on the line.
     Token,
     /// The response is on the line. `None`: no response comes, and the line is silent until the
     /// controller gives up.

@@ -41,17 +41,17 @@ pub struct Close {
 pub struct Reopen {
     /// Extra busy time in ns at the end of a write command that continues a long run.
     pub reopen_ns: u64,
-    /// Length in bytes that the run must have at the begin of a command for the extra time to
-    /// apply.
+    /// Length in bytes above which a run counts as long: the extra time applies if the run has this
+    /// length when a command begins.
     pub from_bytes: u64,
 }
 
 /// Garbage collection, which stalls writes that are not sequential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gc {
-    /// Number of bytes at the beginning of each run of writes that count as not sequential.
+    /// Number of bytes at the beginning of each run of writes that do not count as sequential.
     pub run_bytes: u64,
-    /// Number of not sequential bytes in which one stall occurs.
+    /// Number of bytes that do not count as sequential, in which one stall occurs.
     pub every_bytes: u64,
     /// Length of a stall in ns.
     pub stall_ns: u64,
@@ -139,7 +139,7 @@ impl Unprogrammed {
         self.blocks.push_back(before);
     }
 
-    /// Drops the blocks that are safe in the flash: all but the newest `cached_bytes`.
+    /// Drops the oldest blocks, which are safe in the flash: the newest `cached_bytes` stay.
     fn keep(&mut self, cached_bytes: u64) {
         while let Some(oldest) = self.blocks.front()
             && self.bytes - oldest.bytes.len() as u64 >= cached_bytes

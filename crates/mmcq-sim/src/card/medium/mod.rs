@@ -25,7 +25,7 @@ pub const SECTOR_BYTES: u64 = 512;
 pub enum Fill {
     /// Blocks that were never written read as zeros.
     Zeros,
-    /// Blocks that were never written read as a pattern, which depends only on this seed and the
+    /// Blocks that were never written read as a pattern. It depends only on this seed and on the
     /// address.
     Pattern(u64),
 }
@@ -65,9 +65,10 @@ pub enum MediumError {
 
 /// The medium that holds the bytes of a card or of one partition.
 ///
-/// An access has a byte address and any length, and must lie inside [`Medium::bytes`]. Between
-/// [`Medium::begin`] and [`Medium::commit`] the model may read ahead in an image file and delay
-/// writes. Outside of them the file has everything.
+/// An access has a byte address and any length, and must lie inside [`Medium::bytes`]. Each command
+/// is enclosed in calls of [`Medium::begin`] and [`Medium::commit`]. Only between the two may the
+/// model read ahead in an image file and delay writes. After [`Medium::commit`] the file has all
+/// written bytes.
 #[derive(Debug)]
 pub struct Medium {
     backing: Backing,
@@ -153,7 +154,7 @@ impl Medium {
         self.path.as_deref()
     }
 
-    /// Reduces the size of the medium to this number of bytes.
+    /// Reduces the size of the medium to this number of bytes; the bytes behind are not used.
     pub(crate) fn shorten(&mut self, bytes: u64) {
         self.bytes = self.bytes.min(bytes);
     }

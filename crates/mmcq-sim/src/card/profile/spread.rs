@@ -31,8 +31,8 @@ pub(super) struct SpreadKeys {
     slc_free_mib_s: Option<Spanned<f64>>,
 }
 
-/// Returns the text for a table without a `source`: programs that change single values may create
-/// such a table.
+/// Returns the text that stands for a missing `source`: programs that change single values may
+/// create a table without a source.
 fn unnamed() -> String {
     "prior: no source is named".to_owned()
 }

@@ -23,7 +23,8 @@ pub(crate) enum Voltage {
     Stopped(u64),
     /// The card signals at 1.8 V, and releases its lines at this time in ns.
     Switched(u64),
-    /// The host did the steps in a wrong order: the lines stay low until power-off.
+    /// The host did the steps in a wrong order, or a fault or quirk struck: the lines stay low
+    /// until power-off.
     Failed,
 }
 
