@@ -2,10 +2,11 @@
 //! bus.
 //!
 //! [`Rtsx`] is passive, like [`Sdhci`](crate::sdhci::Sdhci): each call gives it the time, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
-//! event. Its parts: `window.rs` (the MMIO window), `list.rs` (host command lists), `internal.rs`
-//! (internal registers and their side effects), `clock.rs` (PLL, dividers, phases and power, which
-//! drive the bus), `pads.rs` (supply, pull-ups, voltage and drive strength of the pads), `transfer.rs` (a transfer from START to its end), `command.rs` (its CMD line),
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
+//! event inside the model. Its parts: `window.rs` (the MMIO window), `list.rs` (host command
+//! lists), `internal.rs` (internal registers and their side effects), `clock.rs` (PLL, dividers,
+//! phases and power, which drive the bus), `pads.rs` (supply, pull-ups, voltage and drive strength
+//! of the pads), `transfer.rs` (a transfer from START to its end), `command.rs` (its CMD line),
 //! `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring buffer), `config.rs` (parameters
 //! of a chip).
 //!

@@ -52,8 +52,8 @@ impl DatLines {
         self.state != State::Idle
     }
 
-    /// Returns whether data use the lines, or will use them. In this time the controller detects no
-    /// SDIO interrupt.
+    /// Returns whether data use the lines, or will use them after the command under way. In this
+    /// time the controller detects no SDIO interrupt.
     pub fn busy(&self) -> bool {
         !matches!(self.state, State::Idle | State::Armed)
     }

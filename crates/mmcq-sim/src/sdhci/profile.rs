@@ -1,5 +1,5 @@
-//! Profiles of controllers that violate the standard in a known way: the mistake of the model, and
-//! the quirk by which a board tells the driver about it.
+//! Profiles of controllers that violate the standard in a known way. Each has the mistake of the
+//! model, and the quirk by which the board tells the driver about the mistake.
 
 use super::SdhciConfig;
 use mmcq::host::Width;
