@@ -203,7 +203,7 @@ macro_rules! has_slot {
 }
 pub(crate) use has_slot;
 
-/// What each controller model must implement for this module.
+/// Methods that each controller model must implement, and others that this module builds on them.
 pub(crate) trait Core {
     fn slot(&self) -> &Slot;
 
@@ -384,8 +384,8 @@ pub trait Controller: Core + Device {
         card
     }
 
-    /// Switches the card's power off or on, whatever the controller does. The controller does not
-    /// report the change.
+    /// Switches the card's power off or on, independently of the controller. The controller does
+    /// not report the change.
     fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();

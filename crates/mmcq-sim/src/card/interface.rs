@@ -73,7 +73,8 @@ pub(super) trait Interfaced {
         let _ = (was, now_ns);
     }
 
-    /// Returns whether the card ignores all commands at this time, whatever the state of the bus.
+    /// Returns whether the card ignores all commands at this time, independently of the state of
+    /// the bus.
     fn hears_nothing(&self, now_ns: u64) -> bool {
         let _ = now_ns;
         false

@@ -3,8 +3,8 @@
 //!
 //! Several flash units read in parallel; each flash page belongs to one unit. A read takes a
 //! buffer, waits for its unit, and is ready when its first page is in the buffer. A write is ready
-//! as soon as it has a buffer. A task occupies its buffer until it was executed. The queue has no
-//! clock of its own: `Tasks::reach` handles all events up to a given time.
+//! as soon as it has a buffer. A task occupies its buffer until it was executed. The time of the
+//! queue does not advance by itself: `Tasks::reach` handles all events up to a given time.
 
 use super::cut::mixed;
 use super::flash::UNIT_BYTES;

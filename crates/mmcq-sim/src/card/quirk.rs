@@ -63,8 +63,9 @@ pub struct Quirks {
     pub inquiry_pause_us: u64,
     /// The response to CMD8 repeats the check pattern, but not the supply voltage (SD).
     pub no_supply_echo: bool,
-    /// Number of sectors of a reliable write, as an eMMC before 4.41 has it: a reliable write has one
-    /// sector, or this many at a multiple of them (eMMC); 0: any number.
+    /// Size of a reliable write in sectors, on an eMMC before 4.41: a reliable write has one
+    /// sector, or this many sectors at an address that is a multiple of this number (eMMC). 0: a
+    /// reliable write may have any size.
     pub reliable_unit: u8,
     /// CMD25 is illegal, although the CSD declares its command class (SD).
     pub no_multiple_write: bool,

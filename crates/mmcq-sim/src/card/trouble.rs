@@ -37,7 +37,8 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// Ends the faults from before a power-up, and draws those that strike the power-up.
+    /// Ends the effects of earlier faults at a power-up, and applies a fault that strikes the
+    /// power-up.
     pub(crate) fn power_up(&mut self, faults: &Faults) {
         *self = Trouble { violations: std::mem::take(&mut self.violations), ..Trouble::default() };
         match faults.strike(Point::PowerUp) {

@@ -144,7 +144,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Makes the checker of a card on which no request has worked.
+    /// Makes the checker of a card that has received no request yet.
     #[must_use]
     pub fn new(promise: Promise) -> Self {
         Checker {
@@ -169,7 +169,7 @@ impl Checker {
         }
     }
 
-    /// Starts again with another card on which no request has worked. The checker's memory is
+    /// Starts again with another card, which has received no request yet. The checker's memory is
     /// reused.
     pub fn start_over(&mut self, promise: Promise) {
         self.promise = promise;

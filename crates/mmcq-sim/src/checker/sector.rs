@@ -206,8 +206,8 @@ impl Sector {
     pub const NEW: Sector =
         Sector { base: Wanted::Untouched, entries: Vec::new(), listed: false, named: false };
 
-    /// Records that a write or erase of this sector succeeded. Returns true if a read had returned
-    /// older content meanwhile, which breaks a promise.
+    /// Records that a write or erase of this sector succeeded. Returns true if a read that was
+    /// submitted after the request has returned older content, which breaks a promise.
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
@@ -230,9 +230,9 @@ impl Sector {
         self.entries.drain(..=at);
     }
 
-    /// Records that a request failed as completion n, or that no client waits for it
-    /// ([`ABANDONED`]). If a read has returned older content, the request's data are not on the
-    /// card and never will be.
+    /// Records that a request failed, with the completion number `completion`. [`ABANDONED`] as the
+    /// number records that no client waits for the request any more. If a read has returned older
+    /// content, the request's data are not on the card and never will be.
     pub fn failed(&mut self, number: u32, completion: u32) {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return };
         self.entries[at].fate = Fate::Failed(completion);

@@ -75,7 +75,7 @@ impl Mshc {
         }
     }
 
-    /// Tries again to take a command that could not be taken before.
+    /// Tries again to take the command from its register, if it could not be taken before.
     pub(super) fn command_waits(&mut self, now: u64) {
         let runs = self.config.source_hz != 0 && !self.clock.hangs;
         if runs && self.command_is_set() && self.timer_ns(Timer::Take) == NEVER && self.may_take(now) {

@@ -333,8 +333,8 @@ impl Mshc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
-    /// end.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
+    /// event that the controller waits for comes in time, at `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = u64::from(self.regs.timeout >> 8).max(1);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);

@@ -263,8 +263,8 @@ impl Sdhci {
         Beat::new(0, hz).plus(clocks).ns()
     }
 
-    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
-    /// end.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
+    /// event that the controller waits for comes in time, at `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns <= from_ns {
             return self.stop_timer(Timer::DataTimeout);

@@ -26,7 +26,7 @@ pub const PROFILES: [(&str, &str); 16] = [
     ("clock-before-reset", include_str!("../../controllers/clock-before-reset.toml")),
 ];
 
-/// A profile: a controller, and what its board tells the driver.
+/// A profile: a controller, and the settings that its board gives to the driver.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Name of the profile.

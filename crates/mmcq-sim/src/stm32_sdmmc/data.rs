@@ -413,8 +413,8 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout by DTIMER at `from_ns`, if the awaited event at `until_ns` comes
-    /// after its end.
+    /// Sets the timer DTIMER of the data timeout, which counts from `from_ns`. The timer stays off
+    /// if the event that the controller waits for comes in time, at `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = TIMER_CLK + u64::from(self.regs.timer);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);

@@ -57,7 +57,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Moves bytes of a block between memory and the FIFO.
+    /// Moves the bytes of a block by IDMA: from `bytes` to memory if `to_memory`, otherwise from
+    /// memory to `bytes`.
     pub(super) fn idma_moves(&mut self, bytes: &mut [u8], to_memory: bool, now: u64) -> Moved {
         let mut done = 0;
         while done < bytes.len() {

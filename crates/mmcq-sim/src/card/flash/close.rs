@@ -11,9 +11,10 @@
 //! [`Reopen::from_bytes`] when the command began.
 //!
 //! The first [`Gc::run_bytes`] of each run count as not sequential. The card stalls once for
-//! garbage collection in every [`Gc::every_bytes`] of such bytes. The golden ratio places the stall
-//! inside each stretch: the places are the same in each execution of the model, but have no rhythm.
-//! The write command that passes the place is busy for [`Gc::stall_ns`] longer.
+//! garbage collection in every [`Gc::every_bytes`] of such bytes. The place of the stall among
+//! these bytes follows from the golden ratio: it is the same in each execution of the model, but
+//! the distances between the places vary. The write command that passes such a place is busy for
+//! [`Gc::stall_ns`] longer.
 //!
 //! With [`Close::volatile`] a power loss loses the newest blocks, which are still in the cache.
 //! Their sectors then read as before the write.

@@ -504,13 +504,14 @@ impl Engine {
         }
     }
 
-    /// Returns the latest time in ns at which the waiting completed tasks must be reported; `None`:
-    /// none wait.
+    /// Returns the latest time in ns at which the completed tasks that wait for an interrupt must
+    /// be reported; `None`: no task waits.
     pub fn counted_ns(&self) -> Option<u64> {
         self.counted_ns
     }
 
-    /// Reports the waiting completed tasks by an interrupt, because of their number or their time.
+    /// Raises the interrupt for the completed tasks that wait for it, because their number or their
+    /// time has reached its limit.
     pub fn counted_out(&mut self) {
         (self.counted, self.counted_ns) = (0, None);
         self.raise(int::TCC);
