@@ -432,8 +432,8 @@ pub trait Controller: Core + Device {
         std::mem::take(&mut self.slot_mut().stats)
     }
 
-    /// Returns the number of mistakes of the driver, such as a command during another one, reserved
-    /// values, or a clock change while the card gets the clock.
+    /// Returns the number of mistakes of the driver. Examples are a command during another one,
+    /// reserved values, and a clock change while the card gets the clock.
     fn protocol_violations(&self) -> u64 {
         self.slot().violations
     }

@@ -55,8 +55,8 @@ pub enum Kept {
     Old,
     /// The sector has the whole new version.
     New,
-    /// The sector is unreadable until it is written again. If the write was reliable, the sector
-    /// has its content before the write instead.
+    /// The sector is unreadable until it is written or erased. If the write was reliable, the
+    /// sector has its content before the write instead.
     Torn,
     /// The sector has the first half of the new version, and the second half of its content before
     /// the write. If the write was reliable, the sector has its whole content before the write
@@ -143,8 +143,9 @@ pub(crate) struct Journal {
     pub(crate) shorn: bool,
     /// Capacity of the card's write cache in sectors.
     pub(crate) capacity: usize,
-    /// Number of times that a cut, a reset or a failed flush decided about all versions that were
-    /// not safe, and in how many of these cases the cache held a sector.
+    /// Two counters. The first tells how often a cut, a reset or a failed flush decided about all
+    /// versions that were not safe. The second tells in how many of these cases the cache held a
+    /// sector.
     pub(crate) losses: (u64, u64),
     /// Versions of sectors that are not safe yet, oldest first.
     entries: VecDeque<Entry>,

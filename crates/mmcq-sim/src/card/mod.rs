@@ -265,14 +265,14 @@ pub trait Card {
         let _ = now_ns;
     }
 
-    /// Returns two counters: how often a CMD0, a dip, a loss of power or a failed flush decided
-    /// about the versions of [`Card::at_stake`], and in how many of these cases the cache held a
-    /// sector.
+    /// Returns two counters. The first tells how often a CMD0, a dip, a loss of power or a failed
+    /// flush decided about the versions of [`Card::at_stake`]. The second tells in how many of
+    /// these cases the cache held a sector.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// Makes this sector (of an eMMC: of the user area) unreadable until it is written again.
+    /// Makes this sector (of an eMMC: of the user area) unreadable until it is written or erased.
     fn spoil(&mut self, sector: u64) {
         let _ = sector;
     }

@@ -95,7 +95,7 @@ pub struct Quirks {
     pub worn_out: WornOut,
     /// Erased memory reads as ones, and the registers declare it.
     pub erases_to_ones: bool,
-    /// What discarded sectors read as until they are written again.
+    /// What a read of discarded sectors returns until they are written again.
     pub discarded: Discarded,
     /// Number of written MiB after which the card requests background work by EXCEPTION_EVENT
     /// (eMMC).

@@ -145,9 +145,12 @@ pub enum Strike {
     Early,
     /// A written block without a CRC status (A7).
     NoStatus,
-    /// A delay in ns: of a read block (A9), the end of busy (B1), an interrupt, the interrupt of a
-    /// response or of a DMA stop (E4), the end of a reset, a halt (H3), or the readiness of a task
-    /// (H12).
+    /// A delay in ns of one of these events:
+    ///
+    /// - a read block (A9), or the end of busy (B1);
+    /// - an interrupt, or only the interrupt of a response or of a DMA stop (E4);
+    /// - the end of a reset, or a halt of the queue engine (H3);
+    /// - the time at which a task is ready (H12).
     Late(u64),
     /// Something never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11),
     /// a DMA access. Or something never comes: a halt (H3), readiness of a task (H8), any byte from

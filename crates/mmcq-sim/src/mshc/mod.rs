@@ -5,10 +5,18 @@
 //! sequences and the experience of drivers of both, without reading this project's driver. [`Mshc`]
 //! is passive: each call gives it the time, and
 //! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
-//! event inside the model. Its parts: `map.rs` (register offsets of each layout), `registers.rs`
-//! (reads and writes), `clock.rs` (clock, bus, voltage switch), `command.rs` (the command path),
-//! `data.rs` (the data path from start to end), `blocks.rs` (its blocks), `fifo.rs`, `idmac.rs`
-//! (the internal DMA), `config.rs`.
+//! event inside the model.
+//!
+//! Its parts:
+//! - `map.rs`: register offsets of each layout;
+//! - `registers.rs`: reads and writes;
+//! - `clock.rs`: clock, bus, voltage switch;
+//! - `command.rs`: the command path;
+//! - `data.rs`: the data path from start to end;
+//! - `blocks.rs`: the blocks of the data path;
+//! - `fifo.rs`: the FIFO;
+//! - `idmac.rs`: the internal DMA;
+//! - `config.rs`: parameters of a controller.
 //!
 //! Functions of the board are methods of the model: the card's supply on an SMHC
 //! ([`set_supply`](Mshc::set_supply)), the level shifter ([`set_signal18`](Mshc::set_signal18)) and

@@ -3,9 +3,16 @@
 //! The SDI has a FIFO of 64 bytes and no further buffer. The bus clock stops while the FIFO has no
 //! room for received data, or no data to send. [`S3cSdi`] is passive: each call gives it the time,
 //! and [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
-//! event inside the model. Its parts: `registers.rs` (reads, writes and their side effects),
-//! `command.rs` (the CMD line), `data.rs` (a transfer from DCON to its end), `blocks.rs` (its
-//! blocks, word by word), `fifo.rs`, `dma.rs` (DMA of the board), `config.rs`.
+//! event inside the model.
+//!
+//! Its parts:
+//! - `registers.rs`: reads, writes and their side effects;
+//! - `command.rs`: the CMD line;
+//! - `data.rs`: a transfer from DCON to its end;
+//! - `blocks.rs`: the blocks of a transfer, word by word;
+//! - `fifo.rs`: the FIFO;
+//! - `dma.rs`: the DMA of the board;
+//! - `config.rs`: parameters of a controller and its board.
 //!
 //! The board adds two groups of registers: DAT1 as a GPIO (100h), and the DMA (110h to 118h; bit 31
 //! of the length selects memory to card).

@@ -49,8 +49,8 @@ pub struct Mistakes {
     /// command with data (such as a CMD13 that carries blocks of an open write) gets its response,
     /// but its data never move.
     pub carried_data_stay: bool,
-    /// Data of a command that starts no transfer on the card (such as a CMD13 that carries blocks
-    /// of an open write) are reported as sent, and are dropped, as on QEMU.
+    /// Some commands with data start no transfer on the card, such as a CMD13 that carries blocks
+    /// of an open write. The controller reports such data as sent and drops them, as QEMU does.
     pub carried_data_lost: bool,
     /// The first block after a stop of SDMA at a boundary is lost: in a read this block does not
     /// reach memory, and in a write the block after it is sent in its place.

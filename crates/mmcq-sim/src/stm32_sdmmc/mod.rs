@@ -4,10 +4,17 @@
 //! The model was written from register descriptions and the reference manual of the H745 and H755
 //! (RM0399, chapter 58). Comments name the sections that decide. [`Stm32Sdmmc`] is passive: each
 //! call gives it the time, and [`Device::next_event_ns`](crate::world::Device::next_event_ns)
-//! returns the time of the next event inside the model. Its parts: `registers.rs` (reads, writes,
-//! and refused writes), `clock.rs` (power states, clock, bus settings, voltage switch),
-//! `command.rs` (the command path), `data.rs` (the data path from start to end), `blocks.rs` (its
-//! blocks), `fifo.rs`, `idma.rs`, `config.rs`.
+//! returns the time of the next event inside the model.
+//!
+//! Its parts:
+//! - `registers.rs`: reads, writes, and refused writes;
+//! - `clock.rs`: power states, clock, bus settings, voltage switch;
+//! - `command.rs`: the command path;
+//! - `data.rs`: the data path from start to end;
+//! - `blocks.rs`: the blocks of the data path;
+//! - `fifo.rs`: the FIFO;
+//! - `idma.rs`: the internal DMA;
+//! - `config.rs`: parameters of a controller and its board.
 //!
 //! Functions of the board are methods of the model, and [`Board`] is a board that calls them: the
 //! reset line of the clock tree ([`reset`](Stm32Sdmmc::reset)), the card's supply

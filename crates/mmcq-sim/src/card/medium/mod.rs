@@ -76,7 +76,7 @@ pub struct Medium {
     read_only: bool,
     /// Path of the image file; `None` for a medium in memory.
     path: Option<PathBuf>,
-    /// Numbers of the sectors that cannot be read until they are written again.
+    /// Numbers of the sectors that cannot be read until they are written or erased.
     spoiled: BTreeSet<u64>,
     /// State of the planted bugs of this medium.
     lies: Lies,
@@ -182,7 +182,7 @@ impl Medium {
         self.read_only
     }
 
-    /// Makes this sector unreadable until it is written again.
+    /// Makes this sector unreadable until it is written or erased.
     pub fn spoil(&mut self, sector: u64) {
         self.spoiled.insert(sector);
     }

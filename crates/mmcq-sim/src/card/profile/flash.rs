@@ -204,7 +204,8 @@ pub(super) fn timing(
 }
 
 /// Returns the size of the cache in bytes. For a card with `[flash.cache]` it is the size in the
-/// card's register, if it has such a register.
+/// card's register, if it has such a register. A size of 0 there means the size of the receive
+/// buffer.
 fn cache_bytes(place: &Place<'_>, keys: &FlashKeys, register_kib: Option<u32>) -> Result<u64, ProfileError> {
     let given = keys.write.get_ref().cache_kib.as_ref();
     match (&keys.cache, register_kib, given) {

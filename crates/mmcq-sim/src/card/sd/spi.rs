@@ -57,7 +57,7 @@ const REFUSED_CRC: u8 = 0xeb;
 /// Data response token: the card refused the block because of a write error.
 const REFUSED_WRITE: u8 = 0xed;
 
-/// What a card stores about SPI mode.
+/// State of the card that exists only for SPI mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mode {
     /// Whether the card is in SPI mode, which lasts until power-off.
