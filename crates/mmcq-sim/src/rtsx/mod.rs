@@ -83,11 +83,11 @@
 //!
 //! # DMA
 //! The DMA starts when HDBCTLR has triggered a table and bit 0 of DMACTL (FE2C) is set, in either
-//! order. Each SG entry must be VALID and of type 2, with a length up to 512 KiB and an address
-//! that is a multiple of 4. The lengths must add up to DMATC (FE28), and the last entry must have
-//! END. Any other table fails the DMA, the transfer and the list. The end of a read's DMA is
-//! reported at once, that of a write with the end of its transfer: Linux's driver waits for no other
-//! interrupt before its next command.
+//! order. Each SG entry must be VALID and of type 2. Its length is at most 512 KiB, its address a
+//! multiple of 4. The lengths must add up to DMATC (FE28), and the last entry must have END. Any
+//! other table fails the DMA, the transfer and the list. The chip reports the end of a read's DMA
+//! at once. It reports the end of a write's DMA only with the end of the transfer, since Linux's
+//! driver waits for no other interrupt before its next command.
 
 mod bits;
 mod blocks;

@@ -55,7 +55,8 @@ pub struct Mistakes {
     /// The first block after a stop of SDMA at a boundary is lost: in a read this block does not
     /// reach memory, and in a write the block after it is sent in its place.
     pub boundary_block_lost: bool,
-    /// The first block after a stop of SDMA at a boundary has the data of the block before the stop.
+    /// The first block after a stop of SDMA at a boundary has the data of the block before the
+    /// stop.
     pub boundary_block_repeated: bool,
     /// The DMA Interrupt of a read comes one block too early: when the last block before the
     /// boundary is not in memory yet.

@@ -16,7 +16,7 @@ const LOW_CLK: u64 = 2;
 pub(crate) enum Voltage {
     /// The card signals at 3.3 V.
     High,
-    /// CMD11 was answered: the card holds its lines low from this time in ns on, and the clock still
+    /// CMD11 was answered: the card holds its lines low from this time in ns on. The clock still
     /// runs.
     Low(u64),
     /// The card holds its lines low, and the host has stopped the clock at this time in ns.
