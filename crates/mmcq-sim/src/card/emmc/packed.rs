@@ -72,12 +72,12 @@ pub(super) struct Pack {
     over: bool,
     /// Whether a block with a wrong CRC has come. The card sends no CRC status for later blocks.
     deaf: bool,
-    /// Value of PACKED_COMMAND_STATUS.
+    /// Value of PACKED_COMMAND_STATUS, which reports whether the last packed command failed.
     status: u8,
-    /// Value of PACKED_FAILURE_INDEX.
+    /// Value of PACKED_FAILURE_INDEX: number of the failed entry, from 1.
     index: u8,
-    /// Fault: index of the entry that fails, and an offset that is added to the index that the card
-    /// reports.
+    /// Fault: index in `entries` of the entry that fails, and an offset that is added to the number
+    /// that the card reports.
     struck: Option<(usize, i32)>,
 }
 
@@ -101,7 +101,7 @@ impl Pack {
         (self.status, self.index, self.over) = (FAILED, 0, true);
     }
 
-    /// Fails the current entry and stores its index.
+    /// Fails the current entry, and stores its number for PACKED_FAILURE_INDEX.
     fn fail(&mut self) {
         let astray = self.struck.filter(|(place, _)| *place == self.place).map_or(0, |(_, by)| by);
         let index = (self.place as i32 + 1).saturating_add(astray);
@@ -278,8 +278,8 @@ impl EmmcCard {
         }
     }
 
-    /// Raises the error bits of a failed entry in R1, unless the card reports such errors by
-    /// EXCEPTION_EVENT alone.
+    /// Raises the error bits of a failed entry in R1. Does nothing on a card that reports such
+    /// errors by EXCEPTION_EVENT alone.
     fn tell_of_entry(&mut self, errors: u32) {
         if !self.config.packed.is_some_and(|packed| packed.exception_alone) {
             self.status.raise(errors);

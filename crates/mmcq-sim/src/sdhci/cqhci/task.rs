@@ -91,7 +91,8 @@ impl Task {
     }
 }
 
-/// Where the transfer descriptors of a task are.
+/// Place of the transfer descriptors of a task, as the descriptor after the task descriptor gives
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// The transfer descriptors are in a list at this address.
