@@ -18,15 +18,9 @@ pub struct Param {
     pub value: Option<Value>,
     /// Unit of the value, taken from the key's name; empty if the name has none.
     pub unit: &'static str,
-<<<<<<< HEAD
     /// Kind of the value's source. A value with a source has one of spec, prior, fit, val or
     /// measured, as explained at [`Kind`](crate::platform::Kind). A value without a source has
     /// board (it is in the board's file) or default (it is the model's own). Otherwise empty.
-=======
-    /// Kind of the source. A number has a [`Kind`](crate::platform::Kind): spec, prior, fit, val or
-    /// measured. A value without a source has "board" (the board's file has it) or "default" (the
-    /// model has its own). Otherwise empty.
->>>>>>> words-lab2
     pub kind: String,
     /// Smallest and largest value that the source allows; `None`: the file has no range for it.
     pub range: Option<[f64; 2]>,
@@ -57,12 +51,7 @@ const UNITS: [(&str, &str); 12] = [
 const RANGE: &str = "range";
 /// Name of the tables in a card's file that have the intervals of values, as a fit found them.
 const INTERVAL: &str = "interval";
-<<<<<<< HEAD
 /// Kinds of sources. The text of each source in a card's file begins with one of them.
-=======
-/// Words that name the kind of a source. The source of a value in a card's file begins with one of
-/// them.
->>>>>>> words-lab2
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
 const SWITCHES: [&str; 16] = [
@@ -84,19 +73,11 @@ const SWITCHES: [&str; 16] = [
     "stack.weights",
 ];
 
-<<<<<<< HEAD
 /// Beginnings of the keys of values on which times and rates of a run depend.
 const OF_TIMES: [&str; 5] = ["cost.", "share.", "card.flash.", "card.queue.", "card.packed."];
 
 /// Returns the keys of the priors (values that come from no measurement) on which times and rates
 /// of a run may depend. Priors that are 0 or no number are left out.
-=======
-/// Prefixes of the keys whose values may change the times and rates of a run.
-const OF_TIMES: [&str; 5] = ["cost.", "share.", "card.flash.", "card.queue.", "card.packed."];
-
-/// Returns the keys of those priors (values that come from no measurement) that may change the
-/// times and rates of a run. A prior that is 0 or no number is left out.
->>>>>>> words-lab2
 pub fn priors(all: &[Param]) -> Vec<&str> {
     let counts = |param: &&Param| {
         let number = param.value.as_ref().and_then(|v| v.as_float().or(v.as_integer().map(|n| n as f64)));

@@ -94,11 +94,7 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-<<<<<<< HEAD
     /// The number was fitted to published figures of Linux before a patch.
-=======
-    /// The number was fitted to a published figure that was measured before a patch.
->>>>>>> words-lab2
     Fit,
     /// The number was not fitted; it was checked against other published figures.
     Val,

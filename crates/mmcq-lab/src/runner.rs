@@ -227,13 +227,8 @@ pub enum RunError {
         /// Reason why the job cannot use the partition, and what it can use instead.
         why: String,
     },
-<<<<<<< HEAD
     /// The setting cannot do the flush that the job asks for. If the card has a cache, `Close` and
     /// `Patch` cannot flush it, and no setting of Linux can flush that of an SD card.
-=======
-    /// The setting cannot do the flush that the job asks for. On a card with a cache, no setting of
-    /// Linux for a card reader can flush, and no setting of Linux can flush an SD card.
->>>>>>> words-lab2
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
@@ -365,13 +360,8 @@ pub struct Counters {
     pub without_ns: u64,
     /// For each job, the number of context switches of the job's own thread.
     pub job_switches: Vec<u64>,
-<<<<<<< HEAD
     /// For each request, whether it could have been merged with another one when it arrived,
     /// counted by reason.
-=======
-    /// Chances of merging: how many requests could have been merged when they arrived, and why
-    /// others could not.
->>>>>>> words-lab2
     pub chances: Chances,
     /// Whether the card is an eMMC.
     pub emmc: bool,
