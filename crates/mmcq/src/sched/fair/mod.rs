@@ -41,9 +41,9 @@
 //!    request comes, the tag of i is at most Q / w_i above the virtual time v; when its turn comes,
 //!    K' / w_i more. The turns of j until then start at tags between these two values, and all but
 //!    the last fit between them.
-//! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most `async_blocks`
-//!    + R - 1 asynchronous blocks are sent in a row, plus the transfer that was running. That
-//!    happens only after `sync_turns` synchronous turns.
+//! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most
+//!    `async_blocks + R - 1` asynchronous blocks are sent in a row, plus the transfer that was
+//!    running. That happens only after `sync_turns` synchronous turns.
 //! 4. *Asynchronous*: while an asynchronous request waits, at most (`sync_turns` + 1) Q synchronous
 //!    blocks are sent in a row. Bounds 1 and 2 also hold among asynchronous queues, with
 //!    asynchronous charges.
