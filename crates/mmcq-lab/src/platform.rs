@@ -94,7 +94,8 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// The number was fitted to published figures of Linux before a patch.
+    /// The number was fitted to published figures of Linux without the patch that was published
+    /// with them.
     Fit,
     /// The number was not fitted; it was checked against other published figures.
     Val,

@@ -116,7 +116,7 @@ pub(super) struct Memory {
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
-    /// The partition in which the card is.
+    /// The partition that the card's block commands reach now, as far as the engine knows.
     area: Area,
     /// Number of transfers that the partition access has done.
     moves: u8,
@@ -151,12 +151,13 @@ impl Memory {
         }
     }
 
-    /// Takes the error bits that were seen so far of the command with busy in progress.
+    /// Returns the error bits that the card has sent so far during the command with busy in
+    /// progress, and clears them.
     pub fn take_told(&mut self) -> u32 {
         core::mem::take(&mut self.status)
     }
 
-    /// Returns the partition in which the card is.
+    /// Returns which partition the card's block commands reach now.
     #[inline(always)]
     pub fn area(&self) -> &Area {
         &self.area

@@ -7,7 +7,7 @@
 //! If runs are picked by length, the runs that wait meanwhile grow until they have all requests of
 //! their clients. A run needs free slots to grow; where few slots are free, age decides.
 //!
-//! *Written bound: a request is overtaken in this way by at most [`PASSES`] younger ones, all of
+//! *Guarantee: a request is overtaken in this way by at most [`PASSES`] younger ones, all of
 //! its own direction. After it became the oldest, they transfer fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if one of them
 //! continues an open transfer. No request overtakes in this way while requests of the other

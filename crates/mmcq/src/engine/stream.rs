@@ -13,7 +13,7 @@
 //! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
 //! CMD13 (or the next command) after the close. An error in that status is the result of the
 //! requests of the run that are not yet complete, and of one later flush. A flush closes first.
-//! *Written bound: the transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after
+//! *Guarantee: the transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after
 //! the first such write, and until the data that are being transferred then are over. After that it
 //! is closed, even if requests would continue it.* Reads are complete with their data: a card that
 //! cannot read sends none [SD 4.3.3].

@@ -148,7 +148,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the delayed transfer does not start next: another request does, or none.
+    /// Notes that the delayed transfer is not the next one that starts: another request starts, or
+    /// none.
     pub fn hold_broken(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.broken(now_ns);

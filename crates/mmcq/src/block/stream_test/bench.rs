@@ -31,7 +31,8 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// The result of a run: its times, and what its data have shown.
+/// Number of requests whose first block differs from the last block of the request before. Only
+/// with such data does a lost or repeated block change the checksum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     times: StreamTimes,

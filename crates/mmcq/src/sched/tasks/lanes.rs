@@ -1,10 +1,12 @@
-//! The lanes of an engine, as types: firmware contains only those that its profile names.
+//! The ways in which transfers reach the card (*lanes*), as types: firmware contains only those
+//! that its profile names.
 
 use super::{Hosted, Tasks};
 use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 
-/// The lanes that an engine has in addition to the single lane, which runs one transfer at a time.
+/// The ways to send transfers (*lanes*) that an engine has, in addition to sending them one at a
+/// time.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
     #[doc(hidden)]
@@ -73,12 +75,12 @@ macro_rules! lanes_below {
 }
 pub(in super::super) use lanes_below;
 
-/// The single lane, which runs one transfer at a time, and no other lane. Takes no memory.
+/// No additional way: transfers are sent one at a time. Takes no memory.
 #[derive(Debug)]
 pub struct Single;
 
-/// The single lane and the queue of a card, driven by software. Takes about a kilobyte for each
-/// engine.
+/// Transfers are sent one at a time, or as tasks of the card's queue, which software drives. Takes
+/// about a kilobyte for each engine.
 #[derive(Debug)]
 pub struct SoftwareQueue(Tasks);
 
