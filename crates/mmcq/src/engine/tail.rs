@@ -156,9 +156,9 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a whole batch of a stream is sent. If it is not aligned
-    /// to the card's pages, its end is left for the next batch, so that this one and later ones are
-    /// aligned.
+    /// Notes that a whole batch of a stream is sent. If its end is not aligned to the card's pages,
+    /// the last requests are left for the next batch, so that this batch and later ones are aligned
+    /// ([`Batch::square`]).
     pub fn square<const N: usize>(&mut self, slots: &Slots<N>, batch: &mut Batch<N>) {
         let requests = batch.count();
         // Another client's requests might come between the end of this batch and the request that

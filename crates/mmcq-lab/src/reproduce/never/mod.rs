@@ -220,8 +220,9 @@ impl Grid {
 /// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
 /// drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// Bounds beyond which the longest request of a run is left out of the figures: its share of the
-/// length of the run, and its multiple of the mean latency. The request must exceed both.
+/// Bounds beyond which the longest request of a run is left out of the figures: a share of the
+/// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
+/// out.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
 /// Runs all settings of a cell with this seed, and returns their figures.

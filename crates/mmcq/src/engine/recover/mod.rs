@@ -285,8 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns how long, in ns, the card may go on working although a deadline has passed: the
-    /// longest time of an erase in progress, or, for another control request, of a flush.
+    /// Returns the longest time in ns for which the card may continue its work after the deadline
+    /// of a request has passed: the longest time of an erase in progress, or, for another control
+    /// request, of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

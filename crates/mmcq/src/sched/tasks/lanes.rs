@@ -57,7 +57,8 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 pub(in super::super) trait Sealed {}
 
-/// Defines methods that forward to the inner lanes, for a type that adds a lane to them.
+/// Defines methods that forward to the inner [`Lanes`], for a type that adds a way to send
+/// transfers to them.
 macro_rules! lanes_below {
     ($($get:ident $get_mut:ident $what:ty),*) => {
         $(
