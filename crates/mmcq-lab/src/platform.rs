@@ -471,7 +471,8 @@ fn unit(key: &str) -> Option<(&str, f64)> {
     UNITS.iter().find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name, *factor)))
 }
 
-/// Reads all quantities of `needed`, and those of `optional` that the table has.
+/// Reads all quantities of `needed`, and those of `optional` that the table has. `timed`: they are
+/// times, and each key ends with a unit (`_ns`, `_us`, `_ms` or `_s`).
 fn quantities(
     place: &str,
     table: Table,

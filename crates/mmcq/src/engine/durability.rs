@@ -154,7 +154,8 @@ impl Durability {
     }
 
     /// Notes that the card has lost power, and a volatile cache with it. Returns true if data were
-    /// lost.
+    /// lost. `cached`: the card has a volatile cache. `streamed`: a transfer was open whose
+    /// complete writes had no status yet.
     pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
         self.clear_dirty();

@@ -87,7 +87,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the writes in progress are complete before their transfer's end.
+    /// Notes that the writes in progress are complete before their transfer's end. `queued`: the
+    /// card's queue is on, so nothing is watched.
     pub fn note_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -105,7 +106,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
-    /// that is over was its busy.
+    /// that is over was its busy. `queued`: the card's queue is on, so nothing is watched.
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -118,7 +119,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a transfer has ended, and the controller is free.
+    /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
+    /// on, so nothing is watched.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,

@@ -367,8 +367,8 @@ impl Timers {
         now_ns >= self.help_ns
     }
 
-    /// Wakes the stopped engine when the wait for help ends, if it waits, and when the card's
-    /// presence is stable.
+    /// Sets the time at which the stopped engine wakes up: when the wait for help ends (if
+    /// `awaited`), or when the card's presence is stable, whichever is first.
     #[inline(always)]
     pub fn wake_for_help(&mut self, awaited: bool) {
         let help_ns = if awaited { self.help_ns } else { NEVER };

@@ -189,7 +189,8 @@ impl Chains {
         self.at = ChainAt::Rest;
     }
 
-    /// Notes that the chain has failed at this link. If chains fail too often, they are given up.
+    /// Notes that the chain has failed at this link ([`ChainAt::Failed`] explains the parameters).
+    /// If chains fail too often, they are given up.
     pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);

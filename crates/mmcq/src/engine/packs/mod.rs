@@ -297,8 +297,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests an entry of the pack. Returns false if their memory cannot be
-    /// mapped.
+    /// Makes the collected requests an entry of the pack, a reliable write if `reliable`. Returns
+    /// false if their memory cannot be mapped.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
@@ -361,7 +361,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
-    /// Sends the collected requests as one ordinary transfer.
+    /// Sends the collected requests as one ordinary transfer, a reliable write if `reliable`.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
         self.lane.note_transfer_start(
             &mut self.record,

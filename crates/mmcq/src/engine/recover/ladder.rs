@@ -43,8 +43,8 @@ const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 const SLOWER_MAX: u8 = 5;
 
 impl<P: Profile> Order<P> {
-    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
-    /// error.
+    /// Puts the requests of the transfer back to the front of the queue if `back`; otherwise ends
+    /// them with this error.
     #[inline(never)]
     pub fn return_members<const N: usize>(
         &mut self,

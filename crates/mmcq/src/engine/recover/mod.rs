@@ -541,7 +541,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a failed phase of the recovery itself.
+    /// Handles a failed phase of the recovery itself; `gone`: the controller has disappeared.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         let unsent = P::RECOVERS && self.bus.is_blocked();
         self.bus.unblock();

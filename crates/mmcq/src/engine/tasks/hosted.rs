@@ -464,7 +464,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes tasks that have ended well.
+    /// Completes the tasks of the mask `done`, which have ended well. `clean`: no fault came with
+    /// these ends, so earlier writes whose status was open are good too.
     #[inline]
     fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());

@@ -273,7 +273,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Transfers the blocks for which the buffer is ready, at most as many as the transfer has
-    /// left.
+    /// left. `offered`: an interrupt has reported that the buffer is ready.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
