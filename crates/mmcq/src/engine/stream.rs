@@ -322,7 +322,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Decides whether an open transfer whose data are over stays open. Returns until when it may
-    /// stay open, or why it is closed.
+    /// stay open, or why it is closed. `was`: the transfer as it was open before these data;
+    /// `None`: the data were its first.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });

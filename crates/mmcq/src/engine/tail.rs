@@ -176,7 +176,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Delays the start until that time, if the policy allows it. Returns false if it starts now.
+    /// Delays the start until `until_ns` (`None`: no delay), if the policy allows a delay of the
+    /// request `first`. Returns false if it starts now.
     #[inline(always)]
     pub fn hold_until<const N: usize>(
         &mut self,
