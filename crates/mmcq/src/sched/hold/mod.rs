@@ -88,7 +88,7 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time of the start.
+    /// Latest time at which the held start must begin.
     last_ns: u64,
     /// Fixed time of a transfer, without the time of its blocks.
     fixed_ns: u64,

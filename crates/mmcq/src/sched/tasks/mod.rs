@@ -81,7 +81,8 @@ pub struct Tasks {
     always: bool,
     /// Number of executed writes in a row.
     dull: u8,
-    /// The count that [`WANTED_MIN`] describes.
+    /// How much the queue is wanted: 2 is added each time it would have paid, 1 subtracted each
+    /// time it would not. At [`WANTED_MIN`] the queue is switched on.
     wanted: u8,
     failures: Failures,
     pace: Pace,
