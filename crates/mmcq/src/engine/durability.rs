@@ -70,7 +70,8 @@ impl Durability {
         self.flags &= !(DIRTY | HOLDS);
     }
 
-    /// Notes that a change is complete.
+    /// Notes that the changes of the card so far (writes, erases) are complete, so that a later
+    /// error may belong to them.
     #[inline(always)]
     pub fn complete(&mut self) {
         self.flags |= (self.flags & DIRTY) * HOLDS;

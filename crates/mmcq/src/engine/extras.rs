@@ -178,7 +178,7 @@ impl Memory {
         self.began_ns = now_ns;
     }
 
-    /// Returns the time since the measurement started.
+    /// Returns the time in ns since [`start_timing`](Self::start_timing).
     pub fn took_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.began_ns)
     }
@@ -243,7 +243,7 @@ impl Memory {
         self.pieces
     }
 
-    /// Sets the result of the earlier pieces.
+    /// Sets the result of the earlier pieces of the write in progress.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }

@@ -202,7 +202,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(self.stack.now_ns() - began_ns)
     }
 
-    /// Writes the blocks behind the run.
+    /// Writes known data to the blocks behind the run (the guard), to find out whether the run
+    /// changes them.
     async fn guard(&mut self, case: &StreamCase) -> Result<(), Error> {
         let lba = self.test.lba + u64::from(case.all_blocks());
         self.guarded = self.version;

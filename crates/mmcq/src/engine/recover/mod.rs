@@ -193,7 +193,7 @@ impl Incident {
         }
     }
 
-    /// Returns whether this measure was taken.
+    /// Returns whether this measure was already taken in the incident.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
