@@ -44,7 +44,7 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// What the loop has to do after it has called the code for the card's queue.
+/// Action that the loop takes after it has called the code for the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: transfers are sent one at a time, without the queue.
