@@ -58,7 +58,7 @@ pub struct Costs {
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
-    /// Longest time in the deferred interrupt.
+    /// Longest time in the deferred interrupt, spinning included.
     pub deferred_max_ns: u32,
 }
 
@@ -154,7 +154,7 @@ pub struct Wait {
     pub response_bits: u8,
     /// Bytes of data that are transferred before the wait ends.
     pub bytes: u32,
-    /// Blocks that end before the wait ends.
+    /// Number of data blocks that end before the wait ends.
     pub blocks: u32,
 }
 
@@ -287,7 +287,8 @@ impl WaitStrategy {
         self
     }
 
-    /// Enables or disables the controller's interrupt.
+    /// Enables (`on`) or disables the controller's interrupt, by the function of
+    /// [`listening_by`](Self::listening_by).
     pub fn listen(&self, on: bool) {
         (self.listen)(on);
     }

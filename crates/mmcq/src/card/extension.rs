@@ -13,7 +13,8 @@ use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
 use crate::task::{Platform, Stack};
 
-/// Standard function codes of two register sets [SD 5.8]: power management, and performance below.
+/// Standard function code of the power management set [SD 5.8]; the next constant is the code of
+/// the performance set.
 const POWER: u16 = 1;
 const PERFORMANCE: u16 = 2;
 /// Largest number of register sets in the general information: as many as fit on its page.

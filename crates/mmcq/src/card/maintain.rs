@@ -50,7 +50,7 @@ impl Urgency {
 /// Longest time of background operations that the host has started, in nanoseconds; the standard
 /// has no limit.
 pub(super) const BKOPS_NS: u64 = 240_000_000_000;
-/// Longest time of a sanitize, in nanoseconds.
+/// Time limit of a sanitize, in nanoseconds: the stack gives up after it.
 const SANITIZE_NS: u64 = 900_000_000_000;
 
 async fn ext_csd<B: Platform, const N: usize, R>(

@@ -22,7 +22,8 @@ pub enum Off {
     Long,
 }
 
-/// Values that CMD6 writes to POWER_OFF_NOTIFICATION [eMMC 7.4.88]: this one and the next two.
+/// Value of POWER_OFF_NOTIFICATION, which CMD6 writes [eMMC 7.4.88]: the device is powered on. The
+/// next two constants are its values for a power-off.
 const POWERED_ON: u8 = 1;
 const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;

@@ -94,11 +94,12 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     op: Option<RequestFuture<'a, B, N>>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
-    /// Whether the card's busy may last longer than the exchange.
+    /// Whether the exchange may end while the card is still busy; then the caller polls the card.
     patient: bool,
-    /// Whether the card's busy has lasted longer than the exchange.
+    /// Whether the last exchange has ended while the card was still busy.
     late: bool,
-    /// Whether the last exchange completed tuning.
+    /// Whether the last exchange was a tuning command with which the controller has found its
+    /// sampling point.
     tuned: bool,
     /// Number of restarts of this bring-up; after several restarts, bring-up leaves out steps that
     /// are not required.

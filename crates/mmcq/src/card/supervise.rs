@@ -333,13 +333,13 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     }
 }
 
-/// Returns the parameters that the engine has for the card now. They have what the supervisor has
-/// learned or switched on for the engine's request.
+/// Returns the parameters that the engine has for the card now. They include all changes that the
+/// supervisor has made since the engine requested help.
 fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardParams, Error> {
     stack.with(|engine| engine.card_params().copied()).ok_or(Error::NoCard)
 }
 
-/// Tells the engine that the supervisor is still working.
+/// Tells the engine that the supervisor is still working, so that the engine waits longer.
 fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.extend_help(now_ns));

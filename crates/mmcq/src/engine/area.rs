@@ -55,7 +55,7 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
-    /// Forgets which partition the card is in, for another card or none.
+    /// Forgets which partition is in use: another card, or no card, may be in the card slot.
     pub fn forget(&mut self) {
         *self = Area::USER;
     }
@@ -188,7 +188,8 @@ impl Memory {
 }
 
 impl Area {
-    /// Returns the next step: the CMD6 that switches to the partition of this partition access.
+    /// Returns the next step of this partition access (`visit`): the CMD6 that switches the card to
+    /// the partition.
     pub fn go_to(&mut self, visit: PartitionAccess) -> Next {
         self.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         if self.doubt {

@@ -65,8 +65,9 @@ const QUEUE: u32 = 1 << 18;
 const PACKS: u32 = 1 << 19;
 /// Chains of transfers may be used.
 const CHAINS: u32 = 1 << 20;
-/// Sequential clients are watched for the tail of a batch (`tail.rs`). The next request takes the
-/// general path; a request that has to wait comes in as usual.
+/// The engine watches clients that read or write sequentially, to learn whether more of their
+/// requests are about to come (`tail.rs`). The next request that starts takes the general path. A
+/// request that only has to wait may still come in by the fast path.
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
@@ -129,8 +130,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = if holds { self.word | cause } else { self.word & !cause };
     }
 
-    /// Refuses new requests. The platform suspends, halts or resumes; each call replaces the one
-    /// before.
+    /// Refuses new requests. The platform suspends, halts or resumes the engine; each such call
+    /// replaces the one before.
     pub fn suspend(&mut self) {
         self.word = self.word & !HALTED | SUSPENDED;
     }
@@ -152,7 +153,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         first
     }
 
-    /// Clears the mark that the card is given up, for another card or a new start.
+    /// Clears the mark that recovery has given the card up: another card is in the card slot, or
+    /// the card is brought up again.
     pub fn clear_card_faults(&mut self) {
         self.word &= !DEAD;
     }

@@ -42,8 +42,9 @@ impl<const N: usize> Slots<N> {
 }
 
 impl Durability {
-    /// Keeps the result of a request whose client has gone, if the next flush must report it in its
-    /// place: the loss of the card's cache, or the late error that a flush has found.
+    /// Handles the result of a request whose client has gone. If the result is the loss of the
+    /// card's cache, or a late error that a flush has found, the next flush reports it to its
+    /// client.
     #[cold]
     pub fn owe_untold(&mut self, slot: &Slot) {
         match (slot.kind(), slot.result()) {

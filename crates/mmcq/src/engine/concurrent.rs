@@ -66,7 +66,8 @@ pub(super) enum Turn {
     /// Another try of a refused command is due, or the deadline of the command on the line has
     /// passed.
     Due,
-    /// The lines are about to be reset: the result of the command will not be known.
+    /// The lines are about to be reset: the result of the command will not be known. `removed`: the
+    /// reason is that the card is gone.
     Lost { removed: bool },
 }
 

@@ -325,7 +325,7 @@ pub struct Stats {
     pub faults: Count,
     /// Polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,
-    /// Writes whose status was read by an extra CMD13.
+    /// Writes after which the engine sent an extra CMD13, only to read their status.
     pub status_asked: Count,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: Count,
@@ -350,7 +350,8 @@ pub struct Stats {
     pub erase_pieces: Count,
     /// Durable writes that needed a flush of their own.
     pub durable_flushes: Count,
-    /// Tunings that were due by time, and not because of damage.
+    /// Tunings that were made because the last one was too long ago, and not because of damaged
+    /// data.
     pub tunings: Count,
     /// Background operations that a card requested and that were run to their end.
     pub background_works: Count,

@@ -19,7 +19,8 @@ use crate::spec::response::{R1, State as CardState};
 const FLUSH_CACHE: u8 = 32;
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the phase of a command with busy (R1b) ends with the end of busy.
+    /// Returns whether the controller reports the end of a command with busy (R1b) only when the
+    /// busy is over. If not, the engine polls the card for the end of busy.
     pub fn shows_busy(&self) -> bool {
         matches!(self.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
     }

@@ -35,7 +35,7 @@ pub(super) struct Durability {
     lost: bool,
     /// The status of a late error that no flush has reported; 0: there is none.
     late: u32,
-    /// The low bits of the number of losses and late errors so far.
+    /// Number of losses and late errors so far, of which only the low eight bits are stored.
     losses: u8,
 }
 
@@ -237,8 +237,8 @@ impl Durability {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether this write may be complete as soon as its data are over: the settings allow
-    /// it, and the write is not durable and has not failed before.
+    /// Returns whether the write in slot `index` may be complete as soon as its data are over. That
+    /// holds if the settings allow it, and the write is not durable and has not failed before.
     pub fn is_told_early<P: Profile>(&self, config: &Config, index: u8) -> bool {
         let slot = self.at(index);
         config.tells_transferred::<P>()

@@ -239,9 +239,10 @@ const UNITS_MAX: u32 = 1 << 16;
 pub(super) struct Round {
     /// Blocks of the piece in progress.
     piece_blocks: u32,
-    /// Whether this is the second round of a secure trim.
+    /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
-    /// Whether [`Self::units`] has limited the piece in progress.
+    /// Whether the piece in progress does not reach the end of the erase, because [`Self::units`]
+    /// has limited it.
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,

@@ -25,14 +25,14 @@ pub(super) enum FastKind {
     Nothing,
     Read,
     Write,
-    /// CMD13 after writes.
+    /// CMD13, which reads the status of written data.
     Status,
 }
 
-/// Bits of an R1 that show more than success.
+/// Bits of an R1 that show an error or an exception event.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
-/// Bit of a status after 1 was added to CURRENT_STATE: set from state 7 (programming) on. No
-/// transfer leaves a card in a later state.
+/// Bit that is set in a status to which 1 was added in the field CURRENT_STATE, if the state is 7
+/// (programming) or later. So one test finds whether a card still programs.
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {

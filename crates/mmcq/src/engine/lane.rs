@@ -18,7 +18,7 @@ pub(super) enum Failure {
     Nothing,
     /// A failure, whose error is in the incident.
     Error,
-    /// The deadline has passed without an answer.
+    /// The deadline has passed, and the controller has not reported the end of the phase.
     Silence,
 }
 
@@ -203,20 +203,21 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = NONE;
     }
 
-    /// Takes the control request that was in progress.
+    /// Takes the slot of the control request that was in progress; [`NONE`] if there was none.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)
     }
 
-    /// Notes that a bus operation begins: the driver gets it at once, or after the card's last
-    /// clocks.
+    /// Notes that a bus operation begins. `at_once`: the driver gets the operation now; otherwise
+    /// it gets the operation after the clocks that the card still needs.
     #[inline(always)]
     pub fn give_bus(&mut self, at_once: bool) {
         self.bus_given = at_once;
     }
 
-    /// Notes that the driver is called for the bus operation. Returns true if it was called before.
+    /// Notes that the driver is called for the bus operation. Returns true if the driver was
+    /// already called for the same operation.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)

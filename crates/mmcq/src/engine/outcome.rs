@@ -27,7 +27,7 @@ pub(super) fn past_end(direction: Direction) -> u32 {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether the engine asks hosts for early R1 responses.
+    /// Whether the engine asks the host for the R1 of a transfer before its data end.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 
     /// Reads the controller's events and continues. Returns false if there was none.
@@ -237,7 +237,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the response of CMD12.
+    /// Handles the response of CMD12, which the engine has sent after the data of a transfer.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let bad = status & (R1::OWN | R1::DEFERRED) & !past_end(self.batch.direction());
         let by_us = matches!(self.lane.stage(), Stage::Stop);

@@ -44,15 +44,15 @@ pub(super) enum Stage {
     BusyPause,
     /// CMD13 to a busy card.
     BusyStatus,
-    /// CMD13 for writes whose status is unknown.
+    /// CMD13 that reads the status of earlier writes, which are transferred and not complete yet.
     Status,
     /// CMD6 that flushes the card's cache.
     Flush,
-    /// CMD13 after the flush.
+    /// CMD13 that reads the result of the flush.
     FlushStatus,
     /// The bus operation of the control request.
     Bus,
-    /// A pause, for a pause request.
+    /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
     /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
     Extra,
@@ -310,7 +310,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// Makes the prepared phase the one in progress.
+    /// Makes the prepared phase the one in progress: sets its stage, its deadlines, and how the
+    /// fast path may end it.
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);

@@ -52,7 +52,7 @@ pub enum Close {
     Break,
     /// The next request is a flush, or another request that is not a read or write.
     Barrier,
-    /// No request continued the open transfer in its time.
+    /// No request continued the open transfer in the time for which it was kept open.
     Idle,
     /// No request was known that might continue the open transfer.
     End,
@@ -90,7 +90,7 @@ impl Close {
     ];
 }
 
-/// Most blocks of CMD23, whose count has 16 bits.
+/// Largest number of blocks that CMD23 can announce: its count has 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
 impl<const N: usize> Slots<N> {
@@ -272,7 +272,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides how the collected transfer will end.
+    /// Decides how the collected transfer will end: with its blocks, after a known number of
+    /// blocks, or open for requests that continue it.
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()

@@ -17,7 +17,7 @@ use crate::host::{Direction, Host, Timing, Width};
 use crate::sched::packs::Packs;
 use crate::sched::{Lanes, Profile};
 
-/// The features of a card that are switched on.
+/// The features of a card that were switched on after its bring-up, and its bus mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchedOn {
     /// The cache of an SD card, and how it is flushed.

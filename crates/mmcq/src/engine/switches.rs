@@ -196,15 +196,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.at_mut(index).take_waker()
     }
 
-    /// Takes the host's waker ([`Host::take_waker`]), of the task that carries out what the host
-    /// has begun. For code that drives an engine without a stack.
+    /// Takes the driver's waker ([`Host::take_waker`]): the waker of the task that carries out work
+    /// of the driver itself. For code that drives an engine without a stack.
     #[must_use = "to be woken outside of any lock"]
     pub fn take_host_waker(&mut self) -> Option<Waker> {
         if H::WAKES { self.bus.host_mut().take_waker() } else { None }
     }
 
-    /// Takes the waker of a request that was cancelled, or taken without a report. There may be
-    /// more such wakers: call again until `None`.
+    /// Takes the waker of a request that was cancelled, or whose completion was taken before its
+    /// slot was reported. There may be more such wakers: call again until `None`.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {
         let index = self.slots.stale()?;

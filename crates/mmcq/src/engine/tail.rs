@@ -25,7 +25,8 @@ pub(super) enum Tail {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns the collected requests as a run of the hold.
+    /// Returns the collected requests as a [`Run`], the form in which [`Hold`](crate::sched::Hold)
+    /// gets them.
     pub fn run(&self, slots: &Slots<N>) -> Run {
         let members = self.members();
         let first = slots.at(self.first());
@@ -252,7 +253,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.order.watch_streams(&mut self.blockers, &self.config)
     }
 
-    /// Notes that the first command of a transfer is sent.
+    /// Notes that the first command of a transfer is sent: [`Hold`](crate::sched::Hold) learns from
+    /// its requests, if it watches sequential streams.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
         if self.order.watches(self.lane.is_queued())

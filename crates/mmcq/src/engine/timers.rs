@@ -23,9 +23,9 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// When the stage in progress needs a turn.
+    /// Time at which the stage in progress needs a turn, such as a poll.
     wake_ns: u64,
-    /// When the engine gives up the phase.
+    /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,
     /// When the engine gives up the command during data; while no such command is sent, when the
     /// engine tries again to send the next one.
@@ -50,7 +50,7 @@ pub(super) struct Timers {
     incident_ns: u64,
     /// When the engine gives up waiting for help.
     help_ns: u64,
-    /// When the card's presence counts as stable.
+    /// Time from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
     /// When the card's power may be switched off and on again.
     cycle_ns: u64,
@@ -142,7 +142,7 @@ impl Timers {
         due
     }
 
-    /// Returns whether the stage's time is over.
+    /// Returns whether the time limit of the stage in progress has passed.
     #[inline]
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.limit_ns
@@ -314,7 +314,7 @@ impl Timers {
         now_ns >= self.chore_ns
     }
 
-    /// Returns whether a chore is planned.
+    /// Returns whether a time is set from which all requests wait for a chore of the card.
     #[inline(always)]
     pub fn chore_is_planned(&self) -> bool {
         self.chore_ns != NEVER
@@ -381,7 +381,7 @@ impl Timers {
         self.presence_ns = at_ns;
     }
 
-    /// Ends the wait for a stable presence.
+    /// Clears the time at which the card's presence would count as stable.
     #[inline(always)]
     pub fn clear_presence(&mut self) {
         self.presence_ns = NEVER;

@@ -30,11 +30,11 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 pub(super) struct Upkeep {
     /// Whether the supervisor wants to know what the exception bit means.
     listens: bool,
-    /// Whether the exception bit was seen.
+    /// Whether a status had the exception bit set, and the supervisor has not read the events yet.
     seen: bool,
     /// When the exceptions may be read next.
     look_ns: u64,
-    /// The exceptions that the last read found.
+    /// Bits of the exception events that the last read of the card found.
     known: u16,
     /// When waiting background operations begin at the latest.
     work_by_ns: u64,
@@ -145,12 +145,13 @@ impl Supervisor {
         }
     }
 
-    /// Updates the times of the chores.
+    /// Sets the time from which on all requests wait for a chore, from the times of all chores.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
     }
 
-    /// Notes that the exception bit is set.
+    /// Notes that a status of the card has the exception bit set; ignored if the supervisor does
+    /// not want to know of exceptions.
     #[inline(always)]
     pub fn exception_seen(&mut self, timers: &mut Timers) {
         let upkeep = self.upkeep_mut();
@@ -160,20 +161,20 @@ impl Supervisor {
         }
     }
 
-    /// Notes that the card has been tuned as well as it can be.
+    /// Notes that a tuning has ended, successful or not: the interval to the next tuning begins.
     pub fn tuned(&mut self, timers: &mut Timers, record: &Record, now_ns: u64) {
         (self.upkeep_mut().tuned_ns, self.upkeep_mut().tuned_transfers) = (now_ns, record.transfers());
         self.upkeep_mut().tune_soon = false;
         self.plan_chores(timers);
     }
 
-    /// Plans a tuning after the present work.
+    /// Plans a tuning that is made as soon as the present work has ended.
     pub fn tune_soon(&mut self, timers: &mut Timers) {
         self.upkeep_mut().tune_soon = true;
         self.plan_chores(timers);
     }
 
-    /// Postpones a chore that could not be done.
+    /// Postpones a chore (`help`) that the supervisor could not do.
     pub fn put_off(&mut self, timers: &mut Timers, record: &Record, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {

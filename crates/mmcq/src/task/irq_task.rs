@@ -146,8 +146,8 @@ impl<L: Lock> IrqTask<L> {
     }
 }
 
-/// Guard that ends the turn of a future that panics: the future is never polled again, and `scope`
-/// does not wait for ever.
+/// Guard of a poll of the future. If the future panics, the drop of the guard removes the future,
+/// so that it is never polled again and `scope` does not wait for ever.
 struct Turn<'a, L: Lock>(&'a IrqTask<L>);
 
 impl<L: Lock> Drop for Turn<'_, L> {

@@ -4,7 +4,7 @@ use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};
 use core::fmt;
 
-/// The times of one run.
+/// The times of one run: the requests of a case, sent once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTimes {
     /// Time that the client has waited for its requests and for the flush after writes, in
@@ -28,10 +28,10 @@ pub enum StreamOutcome {
     /// The engine has repeated requests: the controller could not begin or continue an open
     /// transfer.
     Repeated {
-        /// Number of failures that were counted.
+        /// Number of phases that have failed or never ended.
         faults: u32,
     },
-    /// The data are wrong.
+    /// The data that were read, or read back, are not the data that should be there.
     Wrong {
         /// The first wrong block; `None`: not known, because a test of reads compares checksums.
         lba: Option<u64>,
@@ -80,7 +80,7 @@ impl fmt::Display for StreamOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamResult {
-    /// The case.
+    /// The case that was executed.
     pub case: StreamCase,
     /// Times with each transfer closed.
     pub closed: StreamTimes,

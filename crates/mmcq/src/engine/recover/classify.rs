@@ -108,7 +108,7 @@ impl Trace {
 pub(super) enum Class {
     /// The card has refused the command, and would refuse it again.
     Refused,
-    /// The card answers well, but its medium fails.
+    /// The card and the bus work, but the card reports that it cannot read or write the blocks.
     Medium,
     /// A token of the command or its response is damaged (the card may have executed it), or
     /// missing.
@@ -116,7 +116,7 @@ pub(super) enum Class {
         /// Whether a token is damaged: then a better sampling point may help.
         damaged: bool,
     },
-    /// A block is damaged or missing.
+    /// A data block is damaged or missing.
     Data {
         /// Whether a block is damaged: then a better sampling point may help.
         damaged: bool,

@@ -81,7 +81,8 @@ enum Pace {
     Step(u64),
     /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
-    /// The time limit has been granted a second time.
+    /// The machine was suspended, and therefore the supervisor's time limit was restarted once. It
+    /// is not restarted again.
     Again,
 }
 
@@ -115,7 +116,7 @@ impl Helping {
         self.supervisor = there;
     }
 
-    /// Returns whether there is a request that the supervisor has not taken.
+    /// Returns whether there is a request that the supervisor has not taken yet.
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
@@ -389,7 +390,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
-    /// Returns whether all waiting requests wait for help.
+    /// Returns whether a request to the supervisor is open, so that all requests but urgent ones
+    /// wait.
     pub(crate) fn asks_for_help(&self) -> bool {
         self.supervisor.helping().asks()
     }
@@ -535,7 +537,7 @@ impl ServiceRequest {
         }
     }
 
-    /// Returns whether this help initialises the card again.
+    /// Returns whether the card is initialised again, or another card is initialised, by this help.
     fn loses_state(self) -> bool {
         matches!(
             self,

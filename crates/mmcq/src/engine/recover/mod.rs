@@ -71,17 +71,17 @@ pub(super) struct Incident {
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
-    /// The slot that was the first of that transfer.
+    /// Slot of the failed control request, or of the first request of the failed transfer.
     owner: u8,
-    /// The number of uses of the slot `owner` at that time.
+    /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,
     class: Class,
     /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
-    /// Whether the transfer failed at CMD23.
+    /// Whether the failed phase was CMD23.
     counting: bool,
-    /// Whether the transfer failed at CMD25.
+    /// Whether the failed phase was CMD25.
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,

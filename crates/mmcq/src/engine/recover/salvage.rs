@@ -102,7 +102,7 @@ impl Incident {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a read has failed.
+    /// Returns whether the failed transfer is a read whose requests have not ended yet.
     pub fn read_failed<const N: usize>(&self, batch: &Batch<N>, slots: &Slots<N>) -> bool {
         !self.has_control()
             && batch.direction() == Direction::Read

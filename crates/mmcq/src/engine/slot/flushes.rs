@@ -15,8 +15,8 @@ use super::{Rules, Slots, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// The clients whose writes may go before another client's flush: they have flushed since they last
-/// did so. A bit for each client.
+/// The clients whose writes may go before another client's flush, one bit for each client. A flush
+/// of the client sets its bit; a write that goes before another client's flush clears the bit.
 #[derive(Debug)]
 pub(in super::super) struct Flushers([u32; 8]);
 

@@ -43,7 +43,8 @@ impl<const N: usize> Slots<N> {
         self.unmapped
     }
 
-    /// Notes whether a request was left unmapped, because no mapping ahead of its turn was free.
+    /// Notes whether (`left`) a queued request was left without a mapping, because no mapping ahead
+    /// of its turn was free.
     #[inline(always)]
     pub fn leave_unmapped(&mut self, left: bool) {
         self.unmapped |= left;

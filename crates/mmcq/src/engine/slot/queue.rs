@@ -7,7 +7,8 @@ use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
 impl<const N: usize> Slots<N> {
-    /// Adds a request to the sets of queued requests.
+    /// Adds a request to the sets of queued reads, writes or barriers. `age`: its number of
+    /// arrival.
     fn enter(&mut self, index: u8, age: u32) {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {

@@ -33,8 +33,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.rings_tasks() && !dull && !due && !incident.is_in_doubt()
     }
 
-    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known.
+    /// Returns whether these blocks overlap those of a task that the command queue engine has, or
+    /// of a write whose status is not known.
     #[inline(always)]
     pub fn meets_rung<const N: usize>(
         &self,

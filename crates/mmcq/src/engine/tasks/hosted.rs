@@ -48,13 +48,14 @@ impl<E, T: Lanes> Lane<E, T> {
         self.hosted().is_some_and(|hosted| hosted.drives() || hosted.at() != At::Off)
     }
 
-    /// Returns whether the queue engine has lines and interrupts.
+    /// Returns whether the queue engine owns the bus lines and the controller's interrupts.
     #[inline(always)]
     pub(in crate::engine) fn engine_has_lines(&self) -> bool {
         self.hosted().is_some_and(|hosted| hosted.has_lines())
     }
 
-    /// Returns whether the queue engine has memory of requests.
+    /// Returns whether the queue engine has memory of requests, so that this memory must not be
+    /// unmapped or returned.
     #[inline(always)]
     pub(in crate::engine) fn engine_has_memory(&self) -> bool {
         self.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
@@ -157,7 +158,8 @@ impl<E, T: Lanes> Lane<E, T> {
         !self.engine_has_lines()
     }
 
-    /// Sets the engine's deadline by which the queue engine should have reported an end.
+    /// Sets the engine's deadline to the time by which the queue engine should have reported the
+    /// end of a task.
     pub fn wake_for_tasks(&mut self, timers: &mut Timers) {
         let (Some(tasks), Some(hosted)) = (self.tasks(), self.hosted()) else { return };
         let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };

@@ -88,13 +88,13 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time at which the held start must begin.
+    /// Latest time at which the held start must begin, in ns.
     last_ns: u64,
     /// Fixed time of a transfer, without the time of its blocks.
     fixed_ns: u64,
     /// Time after an arrival at which the next request is overdue.
     step_ns: u64,
-    /// Number of requests that have not come yet.
+    /// Number of requests that the hold waits for and that have not come yet.
     awaited: u8,
     /// Number of requests that came during the hold and were not added to the streams yet.
     joined: u8,

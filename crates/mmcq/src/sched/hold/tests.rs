@@ -12,9 +12,9 @@ struct Manner {
     from: u32,
     depth: u32,
     sequential: bool,
-    /// Time from a completion to the next request.
+    /// Time from a completion to the client's next request, in ns.
     first_ns: u64,
-    /// Time between two requests of one turn.
+    /// Time between two requests that the client sends one after the other, in ns.
     gap_ns: u64,
     /// Additional time of the first request for each request that was completed with it. If not 0,
     /// the other requests of a turn come together, one gap after the first.

@@ -78,7 +78,7 @@ pub(crate) struct Entry {
 
 const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false };
 
-/// The command in progress for a pack, other than the one with its data.
+/// The command in progress for a pack, other than the one that transfers the data of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// CMD23 before the header of a packed read.

@@ -57,19 +57,19 @@ pub struct Tasks {
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// The task that is described and not announced yet.
+    /// Number of the task that is described and not announced yet, or [`NONE`].
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
     /// Whether the card was polled during the data in progress.
     asked_beside: bool,
-    /// The task that is executed.
+    /// Number of the task that is executed, or [`NONE`].
     running: u8,
     /// The tasks that the card knows, bit n for task n.
     announced: u32,
-    /// The announced tasks that are ready.
+    /// The announced tasks that are ready, bit n for task n.
     ready: u32,
-    /// The tasks that write; undefined for a free task number.
+    /// The tasks that write, bit n for task n. The bit of a number that no task has means nothing.
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
@@ -79,7 +79,7 @@ pub struct Tasks {
     cleanings: u8,
     /// Whether the queue is used for all possible requests, and not only where it pays.
     always: bool,
-    /// Number of executed writes in a row.
+    /// Number of writes that were executed since the last executed read.
     dull: u8,
     /// How much the queue is wanted: 2 is added each time it would have paid, 1 subtracted each
     /// time it would not. At [`WANTED_MIN`] the queue is switched on.

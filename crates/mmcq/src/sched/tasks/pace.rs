@@ -15,7 +15,8 @@ const ENOUGH: u64 = 8;
 /// The measured speed of a card.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Mean time from one task that becomes ready to the next.
+    /// Mean time, in ns, from the moment at which one task becomes ready to the moment at which the
+    /// next one does.
     gap_ns: u32,
     /// Time of the next poll.
     ask_ns: u64,
