@@ -73,7 +73,7 @@ pub struct Geometry {
     pub protected: bool,
 }
 
-/// A failed request, with the number of blocks that are surely done.
+/// A failed request, with the number of blocks that are certainly done.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {

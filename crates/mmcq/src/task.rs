@@ -307,8 +307,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         found.get()
     }
 
-    /// Carries out the work whose time has come. Called by the alarm, and by the thread that
-    /// completes requests for hosts that must not do so in the interrupt.
+    /// Carries out the work whose time has come. The alarm calls this. For hosts that must not
+    /// complete requests in the interrupt, a thread calls it too.
     pub fn poll(&self) {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {

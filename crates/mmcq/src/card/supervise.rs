@@ -92,7 +92,8 @@ pub fn supervise<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a slot that accepts only SD memory cards.
+/// Supervises the card like [`supervise`], for a slot that accepts only SD memory cards; no code
+/// for eMMC is linked.
 pub fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -102,7 +103,7 @@ pub fn supervise_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a soldered eMMC.
+/// Supervises the card like [`supervise`], for a soldered eMMC; no code for SD cards is linked.
 pub fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,

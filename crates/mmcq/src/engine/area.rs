@@ -24,7 +24,7 @@ const TRIES_MAX: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     User,
-    /// The card is surely in the partition with these access bits.
+    /// The card is certainly in the partition with these access bits.
     In(u8),
     /// A switch has begun, and its end has not been seen.
     Unknown,
@@ -65,7 +65,8 @@ impl Area {
         (self.at, self.returning, self.tries) = (At::User, false, 0);
     }
 
-    /// Returns whether a block command surely reaches the user area.
+    /// Returns whether block commands certainly reach the user area; false also if the partition is
+    /// not known.
     pub fn is_user(&self) -> bool {
         matches!(self.at, At::User)
     }
@@ -85,7 +86,8 @@ impl Area {
         self.doubt
     }
 
-    /// Returns whether a block command surely reaches this partition.
+    /// Returns whether block commands certainly reach this partition; false also if the partition
+    /// is not known.
     pub fn is_in(&self, access: u8) -> bool {
         self.at == At::In(access)
     }

@@ -166,8 +166,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Drops requests at the end, so that the transfer ends at a multiple of a unit: a page of the
-    /// card, or the largest power of two that divides the transfer's length if that is less.
+    /// Drops requests at the end, so that the transfer ends at a multiple of a unit. The unit is a
+    /// page of the card, or a smaller power of two: the largest that divides the number of blocks.
     /// Returns true if requests were dropped.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);

@@ -96,7 +96,7 @@ pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 #[repr(C)]
 pub(super) struct Blockers<H, P> {
     word: u32,
-    /// Requests that may be in the engine at a time.
+    /// Most requests that may be in the engine at a time.
     queue_limit: u8,
     /// How the fast path may end the phase that the controller has.
     fast_kind: FastKind,
@@ -219,7 +219,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Lets the transfer under way end by the general path.
+    /// Makes the end of the transfer in progress take the general path.
     #[inline(always)]
     pub fn forget_fast(&mut self) {
         if Self::FAST {
@@ -227,7 +227,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether no blocker is set that needs attention for the card or for recovery.
+    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
+    /// [`DRIVEN`], which do not concern the card or recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -287,7 +288,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Returns whether no blocker is set that needs attention for the card or for recovery.
+    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
+    /// [`DRIVEN`], which do not concern the card or recovery.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         self.blockers.is_fast()

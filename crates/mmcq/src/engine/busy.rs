@@ -309,8 +309,8 @@ mod tests {
         }
     }
 
-    /// Returns sums over writes with these busy times: the time that they lose, their polls, the
-    /// busy of those that had to be polled again, and their number.
+    /// Returns four values for writes with these busy times: the time that the writes lose, their
+    /// polls, the busy of the writes that had to be polled again, and the number of all writes.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);

@@ -117,7 +117,8 @@ fn failed(cause: Cause) -> Error {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a command is on the line during data, or has outlasted them.
+    /// Returns whether a command for an I/O function or for the queue is on the CMD line that was
+    /// sent during data, also if the data have ended before it.
     pub fn is_concurrent<H: Host, P: Profile>(&self) -> bool {
         H::CONCURRENT && P::RECOVERS && self.concurrent().line != OnLine::Nothing
     }

@@ -271,7 +271,7 @@ setters!(Config {
 pub const CARD_IRQ_STEP_NS: u64 = 1_000_000;
 
 impl Config {
-    /// Settings that use everything that the host can do.
+    /// Default settings: they use everything that the host can do.
     pub const DEFAULT: Config = Config {
         admitted: u8::MAX,
         prepared: u8::MAX,
@@ -329,8 +329,8 @@ pub struct Stats {
     pub status_asked: Count,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: Count,
-    /// Late errors that came when no write was waiting for its status: there was none, or it was
-    /// already complete ([`Acknowledge::Transferred`], open transfers).
+    /// Late errors that came when no write was waiting for its status. No write had been sent, or
+    /// the writes were already complete ([`Acknowledge::Transferred`], open transfers).
     pub unowned: Count,
     /// Buffers that were lost because they were not taken back before their slot was needed.
     pub leaked: Count,

@@ -88,34 +88,37 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Notes that no status of complete writes is owed any more: it has come, or another part of
-    /// the engine waits for it. Returns true if one was owed.
+    /// Clears the note that the status of complete writes is still to come: it has come, or another
+    /// part of the engine waits for it. Returns true if there was such a note.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
         owed
     }
 
-    /// Notes that a piece of a write has been transferred, while the status that judges it is still
-    /// to come. The rest of the write waits in the queue.
+    /// Notes that a piece of a write has been transferred, while the status that shows its result
+    /// is still to come. The rest of the write waits in the queue.
     pub fn mark_piece(&mut self) {
         self.flags |= PIECE;
     }
 
-    /// Notes that no status of transferred pieces is owed any more. Returns true if one was owed.
+    /// Clears the note that the status of transferred pieces is still to come. Returns true if
+    /// there was such a note.
     pub fn take_piece(&mut self) -> bool {
         let owed = self.flags & PIECE != 0;
         self.flags &= !PIECE;
         owed
     }
 
-    /// Notes that a status has come, which judges all writes and pieces before it.
+    /// Notes that a status of the card has come: it shows the result of all writes and pieces
+    /// before it.
     #[inline(always)]
     pub fn note_status(&mut self) {
         self.flags &= !(UNSETTLED | PIECE);
     }
 
-    /// Returns whether a status is owed that no slot waits for.
+    /// Returns whether the status of complete writes or of transferred pieces is still to come, and
+    /// no slot waits for it.
     pub fn owes_without_slot(&self) -> bool {
         self.flags & (UNSETTLED | PIECE) != 0
     }
@@ -126,12 +129,14 @@ impl Durability {
         self.owe_again(status);
     }
 
-    /// Keeps a late error whose flush was given up: the next flush reports it.
+    /// Stores the status of a late error, without counting the error again: the next flush reports
+    /// it.
     pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }
 
-    /// Keeps a loss whose flush was given up: the next flush reports it.
+    /// Stores a loss again, since the client whose request reported it has gone: the next flush
+    /// reports it.
     pub fn owe_loss(&mut self) {
         self.lost = true;
     }

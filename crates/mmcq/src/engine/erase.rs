@@ -42,7 +42,7 @@ pub enum Erase {
     Erase,
     /// Only eMMC: any blocks; they read as erased blocks afterwards.
     Trim,
-    /// The blocks read as before, or as erased; the card chooses.
+    /// Afterwards the blocks read as their old content or as erased blocks; the card chooses.
     Discard,
     /// Only eMMC: erases whole erase groups, and all copies of them, before the command ends.
     SecureErase(Irreversible),
@@ -164,8 +164,9 @@ impl Erasing {
         }
     }
 
-    /// Returns the erase after which no copy of exactly these blocks is left; `None`: there is
-    /// none. Whole groups are erased in one step, other blocks in two.
+    /// Returns the erase after which no copy of exactly these blocks is left; `None`: the card has
+    /// none. Whole groups are erased in one step, other blocks in two. `leave`: the permission for
+    /// it.
     pub fn securing(&self, lba: u64, blocks: u32, leave: Irreversible) -> Option<Erase> {
         let (erase, trim) = (Erase::SecureErase(leave), Erase::SecureTrim(leave));
         match self.whole(lba, blocks) {
@@ -417,8 +418,8 @@ impl Piece {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether an erase is in progress that the card has accepted, and only its end was not
-    /// seen in time. The flush after a durable erase is not an erase. `surely`: returns true only
-    /// if the card or the controller has reported that the card was busy.
+    /// seen in time. The flush after a durable erase does not count as an erase. `surely`: returns
+    /// true only if the card or the controller has reported that the card was busy.
     pub fn awaits_end_of_erase<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

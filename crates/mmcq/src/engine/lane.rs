@@ -16,7 +16,7 @@ use crate::sched::tasks::{Hosted, Tasks};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
-    /// A failure, whose error is in the incident.
+    /// A failure with an error, which is stored in the incident.
     Error,
     /// The deadline has passed, and the controller has not reported the end of the phase.
     Silence,

@@ -118,8 +118,8 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     incident: Incident,
     card: Card,
     config: Config,
-    /// Requests for help to the supervisor (the task that carries out recovery): the present one,
-    /// and those that follow.
+    /// The present request for help to the supervisor (the task that carries out recovery), and the
+    /// chores that it will be asked for later.
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.

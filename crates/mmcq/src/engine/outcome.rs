@@ -30,7 +30,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whether the engine asks the host for the R1 of a transfer before its data end.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 
-    /// Reads the controller's events and continues. Returns false if there was none.
+    /// Reads the controller's events, and continues the work that waited for them. Returns false if
+    /// there was no event.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         if self.lane.engine_has_lines() {
             return self.engine_interrupts(now_ns);
@@ -284,7 +285,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Ends the transfer. `status`: the card's status after its writes, if it is known already. The
-    /// requests end here; they are completed only after the next one has been started.
+    /// requests get their results here; they are completed only after the next transfer has been
+    /// started.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.lane.streams_mut().note_ended::<H>(now_ns);
         self.lane.set_idle();
@@ -391,8 +393,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Completes the writes of a transfer whose data are over while the card programs, if all of
-    /// them may be complete now. Returns false if one has to wait.
+    /// Completes the writes of a transfer while the card still programs their data, if all of them
+    /// may be complete now. Returns false if one has to wait.
     pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
         if !self.batch.are_told_early::<P>(&self.slots, &self.config) {
             return false;

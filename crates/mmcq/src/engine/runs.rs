@@ -25,8 +25,8 @@ impl Open {
         self.told_ns.is_some()
     }
 
-    /// Returns by when an open transfer is closed, so that the status of its writes comes.
-    /// `owed_ns`: the longest time that a status is owed.
+    /// Returns the time at which an open transfer must be closed, so that the status of its
+    /// complete writes comes. `owed_ns`: how long such a status may be missing.
     pub fn owed_by_ns(&self, owed_ns: u64) -> u64 {
         self.told_ns.map_or(NEVER, |told_ns| later(told_ns, owed_ns))
     }

@@ -19,7 +19,7 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 pub(super) enum Tail {
     /// The tail is about to come, and the engine waits for it.
     Awaited,
-    /// The engine does not wait for a tail, and the next transfer is collected already.
+    /// No tail is awaited, and the requests of the next transfer are collected already.
     Batch,
     Unknown,
 }

@@ -132,7 +132,8 @@ impl Timers {
         now_ns >= self.wake_ns
     }
 
-    /// Takes the stage's turn, if it is due. Returns whether it was.
+    /// Clears the time of the stage's next turn, if that time has come. Returns whether it had
+    /// come.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -211,12 +212,13 @@ impl Timers {
         now_ns >= self.hold_ns
     }
 
-    /// Wakes the stage when the wait of an open transfer ends, as the only deadline.
+    /// Sets the wake-up time of the stage to the end of the wait of an open transfer; replaces the
+    /// earlier wake-up time.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
 
-    /// Wakes the stage when the wait of an open transfer ends, at the latest.
+    /// Makes the wake-up time of the stage no later than the end of the wait of an open transfer.
     pub fn wake_by_hold(&mut self) {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
@@ -235,7 +237,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Wakes the stage at the end of a chain that reserves the bus. Returns true if there is one.
+    /// Sets the wake-up time of the stage to the end of the reservation for a chain of I/O phases.
+    /// Returns false if the bus is not reserved.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -279,8 +282,8 @@ impl Timers {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
 
-    /// Wakes the idle engine for the next try to stop the controller. Returns true if it is due
-    /// now.
+    /// Makes the wake-up time of the idle engine no later than the next try to stop the controller.
+    /// Returns true if that try is due now.
     pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
@@ -332,7 +335,8 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Wakes the stage in progress at the end of the incident's time, at the latest.
+    /// Makes the wake-up time of the stage in progress no later than the end of the incident's
+    /// time.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);

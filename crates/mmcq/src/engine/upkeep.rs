@@ -20,9 +20,10 @@ use crate::sched::Profile;
 
 /// Length of a pause that counts as quiet: longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
-/// Shortest time between two reads of the exceptions: an exception that lasts is in every status.
+/// Shortest time between two reads of the exception events. An event that lasts is in every status,
+/// so it would otherwise be read again and again.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Shortest time between two reads where the last one found nothing new.
+/// Shortest time until the next read of the exception events, if the last read found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
 /// The chores and their times.

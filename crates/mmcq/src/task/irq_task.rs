@@ -91,7 +91,7 @@ impl<L: Lock> IrqTask<L> {
         true
     }
 
-    /// Returns whether the future has ended, or there is none.
+    /// Returns whether no future is left to poll: it has ended, or there was none.
     pub fn is_finished(&self) -> bool {
         self.with(|state| state.future.is_none()) == Some(true)
     }

@@ -23,7 +23,8 @@ pub enum StreamOutcome {
     /// The data are right. No request has continued an open transfer: the driver closes each
     /// transfer for such memory or such requests.
     NotKept,
-    /// The data are the same, but the card has the same data in too many blocks to show an error.
+    /// The data of both runs are the same. But the card has the same data in too many blocks, so an
+    /// error could not be seen.
     Unproven,
     /// The engine has repeated requests: the controller could not begin or continue an open
     /// transfer.
@@ -35,8 +36,8 @@ pub enum StreamOutcome {
     Wrong {
         /// The first wrong block; `None`: not known, because a test of reads compares checksums.
         lba: Option<u64>,
-        /// The block whose data are there instead, if they are of this test. The same block: older
-        /// data of it.
+        /// The block to which the data belong that were found in the wrong block, if this test has
+        /// written them. The number of the wrong block itself: it has older data of its own.
         holds: Option<u64>,
     },
     /// A request has failed.

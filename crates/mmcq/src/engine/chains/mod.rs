@@ -226,7 +226,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Makes the collected requests the next link of the chain. Returns false if the requests
-    /// cannot be a link; then they wait as before.
+    /// cannot be a link; they stay in the queue.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -311,7 +311,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(outcome, now_ns);
     }
 
-    /// Handles the controller's events while it has a chain. Returns false if there was none.
+    /// Handles the controller's events while it has a chain. Returns false if there was no event.
     #[inline(never)]
     pub(super) fn chain_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(chain) = self.bus.host_mut().chain() else { return false };
@@ -334,7 +334,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes a chain whose transfers have all ended well.
+    /// Completes the requests of a chain: all of its transfers have ended well.
     fn chain_ended(&mut self, now_ns: u64) {
         self.lane.set_idle();
         self.timers.clear();

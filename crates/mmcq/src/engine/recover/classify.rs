@@ -168,8 +168,8 @@ impl Class {
     }
 }
 
-/// Returns the error that the card's status shows; `None`: it shows none. That error says more
-/// about a failed data transfer than the controller's own report.
+/// Returns the error that the card's status shows, which says more about a failed data transfer
+/// than the controller's own report; `None`: the status shows no error.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

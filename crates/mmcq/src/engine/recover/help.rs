@@ -144,7 +144,8 @@ impl Helping {
         )
     }
 
-    /// Forgets the request. A dismissal stays until the supervisor has been notified.
+    /// Forgets the open request to the supervisor. A dismissal stays until the supervisor knows of
+    /// it.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);

@@ -101,8 +101,8 @@ pub(super) struct Incident {
     status_lost: bool,
     /// Writes that are to be written once more, bit n for slot n.
     redo: SlotSet,
-    /// Writes that were sent once more and whose result is not known yet: no command that could
-    /// lose this result again may be sent before.
+    /// Writes that were sent once more and have no result yet. Before a result is known, no command
+    /// may be sent that could lose it again.
     doubted: SlotSet,
     /// For each of the last three transfers that the bus damaged (CRC errors): how many transfers
     /// the engine had counted by then, newest first.

@@ -224,9 +224,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
-    /// Gives the client whose turn has just ended another turn, which begins with idling. That is
-    /// done if the client is thinking, and by its start tag would still be the next. Returns until
-    /// when the card idles; `None`: the client gets no such turn.
+    /// Gives the client whose turn has just ended another turn, which begins with idling, if the
+    /// client is thinking and its start tag is still the smallest. Returns until when the card
+    /// idles; `None`: the client gets no such turn.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
         // The ended turn has already idled for this client in vain.
         if ended.idle_until_ns.is_some() {

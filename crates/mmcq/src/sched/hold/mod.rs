@@ -55,8 +55,8 @@ use ways::{Loop, Ways};
 
 /// First balance of the account that pays for holds, in nanoseconds.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account, in multiples of the fixed time of a transfer. The balance is
-/// what the engine may lose when a client that has always come back stays away.
+/// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
+/// engine loses when a client that has always sent its next request stops.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: the account gets the time of each transfer divided by `SHARE`.
 const SHARE: u64 = 256;
@@ -211,7 +211,8 @@ fn signed(ns: u64) -> i64 {
 
 impl Held {
     /// Adds a request that has come to the held run. Returns until when the engine waits for the
-    /// others; `None`: the hold is over, because this request was the last or the time has passed.
+    /// requests that are still missing; `None`: the hold is over, because none is missing or the
+    /// time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,

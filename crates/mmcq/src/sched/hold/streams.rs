@@ -1,5 +1,5 @@
-//! Sequential streams: how many requests of a stream are about to come back, and how long they
-//! take.
+//! Sequential streams: how many of a stream's requests will come back, and after how long. A
+//! request *comes back* when its client, after the request was completed, submits the next one.
 
 use super::costs::Costs;
 use crate::host::Direction;
@@ -61,11 +61,13 @@ pub(super) struct Stream {
     /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
     /// used. Requests that waited in the engine and were not reported here yet are not counted.
     seen: u8,
-    /// Most requests in flight since the number in flight was first below `depth`.
+    /// Largest number of requests in flight at the last `times` completions, at each of which that
+    /// number was below `depth`.
     fewer: u8,
-    /// How many times the number of requests in flight was below `depth`.
+    /// Number of completions in a row at which fewer requests than `depth` were in flight.
     times: u8,
-    /// The `depth` before some requests stayed away for too long; 0: no requests stayed away.
+    /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
+    /// requests are missing.
     missed: u8,
     /// Whether the requests that were sent when the engine gave up its wait for the missing ones
     /// are complete.

@@ -259,7 +259,8 @@ impl Tasks {
         !full && self.described == NONE && now_ns < self.too_old_ns()
     }
 
-    /// Returns all tasks on the card, with those that are described or executed.
+    /// Returns all task numbers in use, bit n for task n: tasks that are described, announced or
+    /// executed.
     #[inline(always)]
     fn used(&self) -> u32 {
         let one = |id: u8| if id == NONE { 0 } else { 1 << id };
@@ -454,7 +455,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// Removes a task from those that wait on the card.
+    /// Removes a task from the tasks that wait on the card.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -507,7 +508,7 @@ impl Tasks {
         self.running = NONE;
     }
 
-    /// Forgets the described task, whose doorbell cannot be rung.
+    /// Forgets the described task: the command queue engine cannot use its memory.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }

@@ -45,7 +45,8 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(announced));
     }
 
-    /// Notes that a task was executed, which may have kept the card from working on the others.
+    /// Notes that a task was executed. Its data transfer may have kept the card from working on the
+    /// other tasks.
     pub fn note_executed(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }
