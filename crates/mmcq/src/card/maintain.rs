@@ -102,11 +102,14 @@ pub async fn health<B: Platform, const N: usize>(
     .await
 }
 
-/// Starts an eMMC's background operations, if they are at least as urgent as `from` and the device
-/// leaves their start to the host; waits until they end. Returns the urgency that was found.
-/// [`supervise`](super::supervise) also starts them when the card requests it, and a request can
-/// interrupt them there; the present call is for programs that know a better time. The call waits
-/// for its turn in the queue, so it never interrupts a write. Other requests wait until it ends.
+/// Starts an eMMC's background operations, and waits until they end. Does nothing if they are less
+/// urgent than `from`, or if the device does not leave their start to the host. Returns the urgency
+/// that was found.
+///
+/// [`supervise`](super::supervise) also starts background operations, when the card requests them;
+/// there a request can interrupt them. The present call is for programs that know a better time.
+/// The call waits for its turn in the queue, so it never interrupts a write. Other requests wait
+/// until it ends.
 pub async fn background_work<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -13,7 +13,7 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// The time that the card has before its power goes off.
+/// How much time the card has before its power goes off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
     /// Little time, for example because the battery is low: the card does only what is necessary.

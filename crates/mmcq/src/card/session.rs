@@ -1,7 +1,8 @@
 //! The exchange of commands between bring-up and a card, one at a time.
 //!
-//! Bring-up has about eighty waits. Each wait uses the same small future. The session stores an
-//! error, and `?` returns only a marker without a size, which halves the code of bring-up.
+//! Bring-up waits for a card at about eighty places in its code, each time by the same small future
+//! ([`Exchange`]). If a step fails, the session stores the error, and `?` returns only a marker
+//! without a size. This halves the code of bring-up.
 
 use super::Card;
 use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};

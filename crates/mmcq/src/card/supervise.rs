@@ -76,11 +76,12 @@ pub enum Event {
 /// card: the supervisor uses it only until the next card is inserted. After
 /// [`Dismissed`](Event::Dismissed) do not call it again. `scratch` ([`SCRATCH_BYTES`]) is returned.
 /// The engine must have at least two slots. Only one supervisor may run at a time: drop the earlier
-/// supervisor before you poll the next one, which continues the work of the earlier one.
+/// supervisor before you poll the next one. The next one continues its work.
 ///
-/// Only the supervisor tells a program about cards: it detects a card, brings it up, and returns
-/// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to
-/// time, until it no longer returns [`Error::NoCard`].
+/// A program learns of inserted and removed cards only from the supervisor: it detects a card,
+/// brings it up, and returns the event. A program without a supervisor calls
+/// [`bring_up`](super::bring_up) again from time to time, until it no longer returns
+/// [`Error::NoCard`].
 ///
 /// The supervisor is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub fn supervise<B: Platform, const N: usize>(

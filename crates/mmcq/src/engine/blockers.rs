@@ -76,9 +76,9 @@ const UNREAD: u32 = 1 << 31;
 
 /// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
-/// Causes: transfers may be sent in another way than one by one, that is, as tasks of the card's
-/// queue, as packs or as chains. These ways have rules of their own, so the fast path leaves the
-/// request to the general path.
+/// Causes: transfers may be sent as tasks of the card's queue, as packs or as chains, and not only
+/// one by one. These ways have rules of their own, so the fast path leaves the request to the
+/// general path.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =

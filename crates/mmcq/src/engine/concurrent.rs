@@ -1,10 +1,10 @@
 //! Commands during a data transfer: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
-//! DAT lines [SDIO 6.9]. The engine uses this if the host can send a command then
-//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)): if the oldest waiting
-//! phase of an I/O function is such a CMD52, the engine sends it without a wait for the end of the
-//! data.
+//! DAT lines [SDIO 6.9]. The engine uses this on hosts that can send a command during data
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)). If the oldest waiting
+//! phase of an I/O function is such a CMD52, the engine does not wait for the end of the data
+//! before it sends the command.
 //!
 //! This command has a slot and a deadline of its own. Data and command end independently. Nothing
 //! new begins until both are over. A failure of the data ends the command too, since the lines are

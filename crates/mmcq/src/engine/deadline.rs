@@ -50,8 +50,8 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
-/// Returns after how many nanoseconds the controller is first polled for a transfer that takes
-/// `wire_ns` on the wire, and at most `patience_ns` with the card's own time. A profile without
+/// Returns after how many nanoseconds the controller is first polled for a transfer. `wire_ns`: its
+/// time on the wire. `patience_ns`: its longest time, with the card's own time. A profile without
 /// recovery polls only one time, at the end.
 #[inline(always)]
 pub(super) const fn first_look_ns<P: Profile>(wire_ns: u64, patience_ns: u64) -> u64 {

@@ -64,8 +64,8 @@ pub enum Close {
     Retune,
     /// The host failed to continue the open transfer.
     Fault,
-    /// Writes of the transfer are complete, and their status has been owed for long enough
-    /// ([`Config::owed_ns`](super::Config::owed_ns)).
+    /// Writes of the transfer are complete, and their status has been missing for the longest
+    /// allowed time ([`Config::owed_ns`](super::Config::owed_ns)).
     Owed,
     /// The host cannot continue the transfer with the next request's memory, or its length.
     Memory,
@@ -322,9 +322,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
-    /// Decides whether an open transfer whose data are over stays open. Returns until when it may
-    /// stay open, or why it is closed. `was`: the transfer as it was open before these data;
-    /// `None`: the data were its first.
+    /// Decides whether an open transfer stays open when its data are over. Returns until when it
+    /// may stay open, or why it is closed. `was`: the open transfer before these data; `None`:
+    /// these data were its first.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -518,8 +518,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns true, only one time, if the engine has stopped leaving transfers open: the host
-    /// declared that it can continue data, and failed to do so.
+    /// Returns true, only one time, if the engine has stopped leaving transfers open because of
+    /// failures: the host declares that it can continue data, and several continuations in a row
+    /// have failed.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }

@@ -106,8 +106,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
-    /// that is over was its busy. `queued`: the card's queue is on, so nothing is watched.
+    /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
+    /// is over belonged to that transfer. `queued`: the card's queue is on, so nothing is watched.
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -243,8 +243,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
-    /// Returns whether this request continues the last transfer and its client has waited for it.
-    /// If so, streams are watched: their tails may be worth waiting for.
+    /// Returns whether this request continues the last transfer and came before the controller was
+    /// free. If so, the engine watches sequential streams from now on.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()

@@ -55,14 +55,14 @@ impl<const N: usize> Slots<N> {
         self.unmapped = false;
     }
 
-    /// Sets whether the request whose turn it is has found no free mapping. The flag is cleared
-    /// when that request is about to try again.
+    /// Sets whether the request whose turn has come has found no free mapping. The engine clears
+    /// the flag when that request is about to try again.
     pub fn set_cramped(&mut self, cramped: bool) {
         self.cramped = cramped;
     }
 
-    /// Returns whether the request whose turn it is waits until mappings of other requests are
-    /// freed.
+    /// Returns whether the request whose turn has come has to wait until mappings of other requests
+    /// are freed.
     #[inline(always)]
     pub fn are_cramped(&self) -> bool {
         self.cramped

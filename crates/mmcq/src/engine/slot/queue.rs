@@ -22,7 +22,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Adds a phase of an I/O function to those that wait outside of the queue.
+    /// Adds a phase of an I/O function to the phases that wait outside of the queue.
     pub fn push_io(&mut self, index: u8) {
         self.next_age = self.next_age.wrapping_add(1);
         self.ios |= 1 << (index as usize % N);
@@ -35,7 +35,8 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
-    /// Adds an urgent request, a part of the recovery, to those that wait outside of the queue.
+    /// Adds an urgent request, which is a part of the recovery, to the requests that wait outside
+    /// of the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);

@@ -403,14 +403,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         moved
     }
 
-    /// Handles all events of the queue engine. Returns false if there was none.
+    /// Handles all events of the queue engine. Returns false if there was no event.
     pub(super) fn take_events(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         let events = queue.ack_queue();
         self.hear(&events, now_ns)
     }
 
-    /// Handles these events of the queue engine. Returns false if there was none.
+    /// Handles these events of the queue engine. Returns false if there was no event among them.
     fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {

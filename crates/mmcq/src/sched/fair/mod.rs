@@ -182,9 +182,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
-    /// Returns whether the card gains nothing by waiting for the next read of this turn's client:
-    /// its requests are not sequential, or a read that continues the last one saves less than the
-    /// wait costs.
+    /// Returns whether it is useless that the card waits for the next read of this turn's client.
+    /// That is so if its requests are not sequential, or if a read that continues the last one
+    /// saves less time than the wait costs.
     fn is_idling_vain(&self, turn: &Turn) -> bool {
         self.clients.get(usize::from(turn.slot)).is_some_and(|client| {
             client.jumps() || !self.gain.is_worth(turn.read_blocks, client.think_ns().unwrap_or(0))

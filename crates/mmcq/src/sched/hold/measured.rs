@@ -9,8 +9,8 @@
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// After this many decisions the next few are taken against the prediction, so that both ways (to
-/// delay the start, to start at once) are measured.
+/// Number of decisions between two trials, at first. In a trial the next few decisions are taken
+/// against the prediction, so that both ways (to delay the start, to start at once) are measured.
 const DOUBTED: u16 = 128;
 /// Most times that the number of decisions between two trials doubles. It doubles with each trial
 /// that begins while the measured times of the two ways clearly differ.

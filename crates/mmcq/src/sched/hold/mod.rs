@@ -63,8 +63,8 @@ const SHARE: u64 = 256;
 /// Number of starts in a row that continue no stream, after which the engine stops watching
 /// streams.
 const DULL_MAX: u8 = 32;
-/// After a transfer that left the end of its batch to the next transfer, this many transfers must
-/// end before another one may do so.
+/// Number of transfers that must end between two transfers that leave the end of their batch to the
+/// next transfer.
 const CUT_EVERY: u8 = 16;
 
 /// The waiting requests, which continue each other and can start as one transfer. The engine makes

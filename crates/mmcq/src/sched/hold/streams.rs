@@ -6,11 +6,11 @@ use crate::host::Direction;
 
 /// Most streams that are known at a time.
 const STREAMS: usize = 4;
-/// After this many completions in a row with fewer requests in flight than before, the stream's
-/// `depth` is lowered.
+/// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
+/// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// After this many times in a row in which the next request came in less than half of the mean
-/// time, the stream counts as faster: the new time replaces the mean.
+/// Number of times in a row: if the next request has come this often in less than half of the mean
+/// time, the stream counts as faster, and the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;

@@ -31,14 +31,14 @@ pub(crate) use task::Task;
 const DEPTH_MAX: u8 = 32;
 /// Smallest queue that is used: a queue of fewer tasks costs more commands than it saves time.
 const DEPTH_MIN: u8 = 2;
-/// Most tasks that are announced at a time. With these, a card that works on four tasks at the same
-/// time is never idle, and requests that wait in the engine still obey the scheduler.
+/// Most tasks that are announced at a time. That is enough for a card that works on four tasks at
+/// the same time. The scheduler still orders the requests that wait in the engine.
 const ANNOUNCED_MAX: u8 = 16;
 /// Time in nanoseconds: if a task has waited on the card for this time, no further task is
 /// announced before it is executed.
 const AGE_NS: u64 = 20_000_000;
-/// Number of writes in a row, without a read among them, after which the queue is switched off: the
-/// queue does not make writes faster.
+/// Number of writes in a row, without a read among them, after which the queue is switched off,
+/// because it makes only reads faster.
 const DULL_MAX: u8 = 16;
 /// Count at which the queue is switched on. Each time that the queue would have paid adds 2 to the
 /// count, each time that it would not subtracts 1. So a client that leaves one request alone in
@@ -228,7 +228,7 @@ impl Tasks {
     }
 
     /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
-    /// while the command ran: then the result of the command has no meaning any more.
+    /// while the command ran; the result of the command is then ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -405,8 +405,8 @@ impl Tasks {
         Some(self.running).filter(|&id| id != NONE)
     }
 
-    /// Returns whether the card should be polled during the data in progress: no waiting task is
-    /// known to be ready, and it was not polled since the data began.
+    /// Returns whether the card should be polled during the data in progress. That holds if no
+    /// waiting task is known to be ready, and the card was not polled since the data began.
     pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
