@@ -370,7 +370,7 @@ impl Round {
     }
 
     /// Learns, from the time that a piece took, how many units the next pieces have. The number
-    /// grows only after a piece that it has limited: the time of a smaller piece does not tell
+    /// grows only after a piece that had this number of units: a smaller piece does not show
     /// whether a larger one would take too long. Returns the blocks of the piece that has ended.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
         if self.full && took_ns < budget_ns / 4 {

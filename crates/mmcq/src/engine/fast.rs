@@ -5,8 +5,9 @@
 //! state; only checks between them are skipped. For a request with anything special a test here
 //! fails, and the request takes the general path. `tests/fast_path.rs` compares the two paths.
 //!
-//! There are three shortcuts: from `submit` to the controller without the queue, from the end of a
-//! transfer to its result, and from there to the next request in the queue.
+//! There are three shortcuts. A request goes from `submit` to the controller without the queue. At
+//! the end of a transfer, the request gets its result directly. Then the next request of the queue
+//! starts directly.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::order::Order;

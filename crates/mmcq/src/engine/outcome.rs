@@ -366,9 +366,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Finds the requests that a late programming error may belong to, and gives them the error:
-    /// the requests of the last transfer that are not complete, also if a part of them is still to
-    /// be sent. If there is none, the next flush reports the error.
+    /// Finds the requests that a late programming error may belong to, and gives them the error.
+    /// They are the requests of the last transfer that are not complete, also if a part of them is
+    /// still to be sent. If there is no such request, the next flush reports the error.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();

@@ -236,7 +236,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ///
     /// A closed-ended transfer with automatic CMD23 is the cheapest: the card ends by itself and
     /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one
-    /// interrupt more; of the two, CMD23 does not make the card drop what it has read ahead.
+    /// interrupt more. CMD23 is the better of the two: after a CMD12 the card drops what it has
+    /// read ahead.
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.bus.host().caps();

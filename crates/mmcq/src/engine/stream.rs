@@ -10,8 +10,8 @@
 //! - the requests after earlier pauses show that keeping it open pays ([`worth`](super::worth));
 //!   then it stays open for [`Config::hold_ns`](super::Config::hold_ns) at most.
 //!
-//! A request that does not continue it closes it at once, and so does a chore or a rest of the card
-//! that is due.
+//! A request that does not continue an open transfer closes it at once. So does a chore or a rest
+//! of the card that is due.
 //!
 //! Open transfers make writes less safe: a write in an open transfer is complete when the card has
 //! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
@@ -160,8 +160,8 @@ impl Streams {
         }
     }
 
-    /// Notes that the end of a transfer begins now: the engine sends CMD12 for it, or all data of a
-    /// write are at the card and the engine waits for its busy.
+    /// Notes that the end of a transfer begins now. Either the engine sends CMD12 for it, or the
+    /// card has all data of a write and the engine waits for the end of its busy.
     pub fn note_ending<H: Host>(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
             self.note_end_start(direction, now_ns);
@@ -194,9 +194,9 @@ impl Streams {
         }
     }
 
-    /// Returns whether the client of a write gets its result when the data are over, although
-    /// another request waits for which the transfer will be closed. True for a client that usually
-    /// pauses before its next request: the transfer is closed during that pause.
+    /// Decides, for a write whose data are over while another request waits for which the transfer
+    /// will be closed, whether its client gets the result before the close. True for a client that
+    /// usually pauses before its next request: the transfer is closed during that pause.
     pub fn prefers_pause(&self, direction: Direction, config: &Config) -> bool {
         direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }

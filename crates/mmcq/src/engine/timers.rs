@@ -27,8 +27,8 @@ pub(super) struct Timers {
     wake_ns: u64,
     /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,
-    /// When the engine gives up the command during data; while no such command is sent, when the
-    /// engine tries again to send the next one.
+    /// When the engine gives up the command during data that is on the CMD line. While there is no
+    /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
     /// When the card is polled for a function that requests attention.
     look_ns: u64,
@@ -118,9 +118,8 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Sets the wake-up time of an idle engine that has nothing to start. It is the time of the
-    /// next try to stop a controller that no reset has stopped, or never if there is no such
-    /// controller.
+    /// Sets the wake-up time of an idle engine that has nothing to start. If no reset has stopped
+    /// the controller, it is the time of the next try to stop it; otherwise it is [`NEVER`].
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;

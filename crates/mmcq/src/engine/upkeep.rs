@@ -1,6 +1,6 @@
-//! Upkeep of a card that has no fault. The chores are: a new tuning before drift spoils the old
-//! one, a read of the events behind the card's exception bit, time for background operations, and
-//! the card's rest.
+//! Upkeep of a card that has no fault. There are four chores: a new tuning before the sampling
+//! point has drifted too far, a read of the events that the card's exception bit announces, time
+//! for background operations, and the card's rest.
 //!
 //! The engine only knows when a chore is due; the supervisor does the work, on a [`ServiceRequest`]
 //! between two transfers. Each chore has two times. After the first time the chore is done as soon

@@ -386,8 +386,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends CMD23 of the pack's data as a separate phase. The controller's automatic CMD23 is not
-    /// used: if that failed unseen, the card would write the header as data, and all data after it
-    /// to wrong places.
+    /// used: if that CMD23 failed unseen, the card would take the header for data, and write all
+    /// data to wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);

@@ -21,8 +21,8 @@ const UNHELPED_NS: u64 = 100_000_000;
 const GAP_NS: u64 = 5_000_000_000;
 /// Shortest time between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
-/// Time limit to bring up a new card; it starts again when the supervisor extends it: a forced
-/// erase may be one phase of three minutes.
+/// Time limit, in ns, to bring up a new card; each extension by the supervisor restarts it. A
+/// forced erase alone may be one phase of three minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work

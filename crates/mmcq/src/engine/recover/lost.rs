@@ -113,8 +113,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 mod tests {
     use super::*;
 
-    /// Tests a rewritten write that ends in another way than by a status: nothing is in doubt any
-    /// more, also when its slot has another write.
+    /// Tests a write that was sent once more, and then ends in another way than by a status. No
+    /// result of it is awaited any more, also when its slot has another write.
     #[test]
     fn a_write_that_has_ended_is_not_in_doubt() {
         for rewritten in [true, false] {

@@ -233,8 +233,8 @@ impl Incident {
         self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
     }
 
-    /// Marks the sampling point as lost, after a reset of the controller in a mode with tuning: no
-    /// data are transferred before a tuning has found it again.
+    /// Marks the sampling point as lost, after a reset of the controller in a mode that needs
+    /// tuning. No data are transferred before a tuning has found a sampling point.
     pub fn doubt_tuning<H>(&mut self, bus: &mut Bus<H>, supervisor: &mut Supervisor, timers: &mut Timers) {
         if bus.wire().is_tuned() {
             bus.wire_mut().doubt();
@@ -285,9 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the longest time in ns for which the card may continue its work after the deadline
-    /// of a request has passed: the longest time of an erase in progress, or, for another control
-    /// request, of a flush.
+    /// Returns the longest time in ns for which the card may still work when a request's deadline
+    /// has passed. For an erase in progress that is its longest time, for another control request
+    /// the longest time of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

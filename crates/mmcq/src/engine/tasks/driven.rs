@@ -1,6 +1,7 @@
 //! Ordinary reads and writes while the controller's command queue engine has the lines, and nothing
-//! special is going on. Three shortcuts: from `submit` to the doorbell without the queue, from the
-//! end of a task to its result, and from there to the next request in the queue.
+//! special is going on. There are three shortcuts. A request goes from `submit` to the doorbell
+//! without the queue. At the end of a task, its requests get their results directly. Then the next
+//! requests of the queue are sent directly.
 //!
 //! This path is to tasks what the [fast path](super::super::fast) is to transfers. It skips the
 //! checks of [`hosted`](super::hosted), and leaves the same state as the path with these checks.
@@ -156,8 +157,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Ends the tasks of `done` (bit n for task n) by the short way. Returns false and does nothing
-    /// in three cases, which the general path handles: one of the tasks is not on the card, a
-    /// missing interrupt was suspected, or a write is to be written again.
+    /// if the general path has to handle them: one of the tasks is not on the card, an interrupt
+    /// was perhaps lost, or a write is to be written again.
     #[inline(always)]
     fn end_driven(&mut self, done: u32, now_ns: u64) -> bool {
         let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);

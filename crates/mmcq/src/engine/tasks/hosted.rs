@@ -7,9 +7,9 @@
 //! the memory of the tasks that were rung. So nothing else starts before the queue is empty and the
 //! queue engine is switched off, and no memory comes back before the queue engine stops using it.
 //!
-//! A task that ends well was executed after all that had ended before it: the data lines serve one
-//! at a time, and the queue engine checks each R1. So the end of one task completes the writes
-//! before it.
+//! A task that ends well was executed after all tasks that had ended before it: the data lines
+//! serve one task at a time, and the queue engine checks each R1. So the end of one task completes
+//! the writes before it.
 //!
 //! If something fails, the queue engine is halted, and its registers are read once more: tasks that
 //! are done count as done. The other tasks are cleared. One request is blamed and goes to the
@@ -37,8 +37,8 @@ use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
 use crate::sched::{Demotion, Lanes, Profile};
 
-/// Time between polls of the card by the queue engine while no task is ready, in nanoseconds: one
-/// poll takes half a microsecond, and causes no interrupt.
+/// Time, in nanoseconds, between two polls by which the queue engine asks the card for ready tasks,
+/// while none is ready. A poll takes half a microsecond, and causes no interrupt.
 const POLL_NS: u64 = 5_000;
 
 impl<E, T: Lanes> Lane<E, T> {

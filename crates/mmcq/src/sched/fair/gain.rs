@@ -47,9 +47,9 @@ impl Gain {
         };
     }
 
-    /// Returns whether a read of this length that continues the last one ends earlier than another
-    /// read would, although the card waits `think_ns` for it. True as long as the times are not
-    /// known.
+    /// Returns whether it pays that the card waits `think_ns` for a read of this length that
+    /// continues the last one: that read ends earlier, with the wait, than a read elsewhere would.
+    /// True as long as the times are not known.
     pub(super) fn is_worth(&self, blocks: u32, think_ns: u64) -> bool {
         let known = blocks == self.blocks && self.follow_ns != 0 && self.jump_ns != 0;
         !known || u64::from(self.follow_ns).saturating_add(think_ns) < u64::from(self.jump_ns)

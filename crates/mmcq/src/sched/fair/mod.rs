@@ -192,8 +192,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
     }
 
     /// Returns whether the request is like the last read of the turn: a read of the same length,
-    /// from a client of the same weight that has no other request under way. A client that is a
-    /// stream for which idling pays is not alike.
+    /// and its client has the same weight and no other request under way. A request of a stream for
+    /// which idling pays is not alike.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let client = self.clients.get(usize::from(slot));
