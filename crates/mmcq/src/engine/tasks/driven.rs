@@ -111,7 +111,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let segment = core::slice::from_ref(self.slots.at(index).segment());
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         if queue.prepare_task(id, &task, segment).is_err() {
-            // The command queue engine cannot use this memory: the request is sent without the queue.
+            // The command queue engine cannot use this memory: the request goes without the queue.
             self.slots.at_mut(index).forbid_merge(true);
             self.order.push_again(&mut self.slots, index, now_ns);
             return false;
