@@ -218,7 +218,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the result of a flush that went well.
+    /// Ends a flush that the card has executed without an error, and completes the other requests
+    /// that the flush has served. Returns its result: for a flush request this is an error if an
+    /// earlier loss or late error has still to be reported.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
         self.durability.clear_dirty();
         self.incident.close::<P>(&mut self.card);

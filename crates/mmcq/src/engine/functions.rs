@@ -57,7 +57,8 @@ impl Functions {
         core::mem::take(&mut self.asks)
     }
 
-    /// Sets the waker of the task that waits for the card interrupt. Returns the waker before.
+    /// Sets the waker of the task that waits for the card interrupt. Returns the waker that was set
+    /// before.
     #[must_use = "to be dropped outside of any lock"]
     #[inline(always)]
     pub fn set_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {

@@ -174,7 +174,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Clears the note that the loop has something to handle. Returns true if there was one.
+    /// Clears the note that the loop has something to handle. Returns true if there was such a
+    /// note.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)

@@ -269,7 +269,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// Ends the card's rest. The next rest begins after a whole pause at the earliest.
+    /// Ends the card's rest. The next rest begins, at the earliest, when no request has come for a
+    /// whole pause again.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;

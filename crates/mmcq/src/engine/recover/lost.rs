@@ -1,5 +1,5 @@
-//! Loss of the card: it was removed, or has lost its state. Waiting requests are answered, or the
-//! card is initialised again.
+//! Loss of the card. If it was removed, waiting requests end with an error. If it has lost its
+//! state, it is initialised again.
 
 use super::super::order::Order;
 use super::super::phases::Stage;

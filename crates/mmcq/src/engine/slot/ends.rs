@@ -105,8 +105,8 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.unreported)
     }
 
-    /// Returns the slots whose completion can be taken. For speed, slots that are free or whose
-    /// requests wait are not looked at.
+    /// Returns the slots whose completion can be taken. For speed, free slots and slots with
+    /// waiting requests are not examined.
     pub fn finished(&self) -> SlotSet {
         let waiting = self.reads | self.writes | self.barriers | self.ios | self.settling | self.ended;
         let others = Self::ALL & !(self.free | waiting);
