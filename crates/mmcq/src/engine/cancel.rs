@@ -10,7 +10,7 @@ impl<const N: usize> Slots<N> {
     /// Returns whether the request waits and nothing of it was done. A write of which a part was
     /// sent, or that is repeated because it failed or its result is not known, may have changed
     /// blocks.
-    fn is_untouched(&self, index: u8) -> bool {
+    pub fn is_untouched(&self, index: u8) -> bool {
         let slot = self.at(index);
         slot.state() == State::Queued && slot.moved_blocks() == 0 && !slot.redone() && !slot.tried()
     }

@@ -103,7 +103,7 @@ impl CardParams {
     };
 }
 
-/// What a card can do in addition to reads and writes: reliable writes, and erases.
+/// Abilities of a card in addition to reads and writes: reliable writes, and erases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abilities {

@@ -26,7 +26,7 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a write that goes on is transferred, and no status has come since.
 const PIECE: u8 = 1 << 3;
 
-/// What the engine still owes for writes that are complete; see the module.
+/// Duties of the engine for writes that are complete; see the module.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
