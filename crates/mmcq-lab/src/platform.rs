@@ -94,7 +94,8 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// The number was fitted to published figures of Linux before a patch.
+    /// The number was fitted to published figures of Linux without the patch that was published
+    /// with them.
     Fit,
     /// The number was not fitted; it was checked against other published figures.
     Val,
@@ -470,7 +471,8 @@ fn unit(key: &str) -> Option<(&str, f64)> {
     UNITS.iter().find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name, *factor)))
 }
 
-/// Reads all quantities of `needed`, and those of `optional` that the table has.
+/// Reads all quantities of `needed`, and those of `optional` that the table has. `timed`: they are
+/// times, and each key ends with a unit (`_ns`, `_us`, `_ms` or `_s`).
 fn quantities(
     place: &str,
     table: Table,

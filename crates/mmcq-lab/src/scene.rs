@@ -164,7 +164,8 @@ impl Scene {
         fio::report::title(&platform.name, card, self.setting.name(), self.seed, &self.set)
     }
 
-    /// Returns board, card, setting and seed in a line, without the changes.
+    /// Returns board, card, setting and seed in a line, without the values that the user has
+    /// changed.
     pub fn ran_on(&self, platform: &Platform) -> String {
         let (card, setting) = (self.card_of(platform), self.setting.name());
         format!("platform {}, card {card}, setting {setting}, seed {}", platform.name, self.seed)

@@ -145,9 +145,9 @@ pub enum BusEvent {
         /// Time in ns at which busy ended.
         until_ns: u64,
     },
-    /// The interrupt line rose.
+    /// The controller asserted its interrupt line.
     Interrupt {
-        /// Time of the rise in ns.
+        /// Time in ns at which the line was asserted.
         at_ns: u64,
         /// Interrupt status at that time, as in the controller's own register (SDHCI: 30h; rtsx:
         /// BIPR).

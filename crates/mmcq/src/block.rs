@@ -258,8 +258,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     ///
     /// Works after any bring-up. After
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) the call is one reliable
-    /// write where the card has reliable writes. Otherwise it is a write and, with a cache, a
-    /// flush.
+    /// write if a cache is on and the card has reliable writes. Otherwise it is a write and, with a
+    /// cache, a flush.
     ///
     /// # Errors
     /// [`Error::CacheLost`]: writes *before* this one are lost, as with [`flush`](Self::flush);

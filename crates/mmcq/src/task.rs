@@ -333,8 +333,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.call_waiting();
     }
 
-    /// Does the work of `on_irq` or `poll` of an engine without a fast path, and wakes tasks at its
-    /// end. One function for both needs less code.
+    /// Does the work of `poll` (if `alarm`) or of `on_irq`, for an engine without a fast path, and
+    /// wakes tasks at its end. One function for both needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {

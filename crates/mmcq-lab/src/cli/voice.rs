@@ -19,7 +19,7 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// Applies these options to everything that is printed from now on.
+    /// Stores these options (`--quiet`, `--color`), so that all output from now on follows them.
     pub fn take(&self) {
         QUIET.store(self.quiet, Ordering::Relaxed);
     }

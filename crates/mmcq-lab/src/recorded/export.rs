@@ -119,7 +119,8 @@ impl Keeper {
     }
 
     /// Records a data command that begins at the block `first`. An I/O that begins at this block,
-    /// and the I/Os that continue it, get the command's time.
+    /// and the I/Os that continue it, get the command's time. `direction`: of the command's data;
+    /// `None`: not known.
     fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
         self.command_ns = at_ns;
         let mut next = first;

@@ -246,7 +246,7 @@ pub trait Carried: Workload {
     fn counted(&self) -> Counted;
 }
 
-/// Counts that a load makes itself.
+/// Numbers of I/Os, flushes and failures, counted by a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// Number of I/Os of all jobs.

@@ -52,7 +52,8 @@ impl Served {
 
     /// Makes the counters of a run by mmcq's engine: the difference between `now` and `before`.
     /// `before` has the engine's counters after the card was brought up. `holds` needs no
-    /// difference, since bring-up holds back no start.
+    /// difference, since bring-up holds back no start. `continue_lost`: the host claimed to
+    /// continue data, and could not.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut stats = now;
         for (count, earlier) in stats.closed.iter_mut().zip(before.closed) {

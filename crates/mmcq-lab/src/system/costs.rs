@@ -44,7 +44,7 @@ pub struct Costs {
     /// selects the card and wakes the chip.
     pub setup_ns: u64,
     /// Time in ns after a CMD12 that closes an open transfer: the host driver's pause, and the
-    /// flush of its buffer.
+    /// flush of the controller's buffer.
     pub close_ns: u64,
     /// Time in ns that a job needs before it submits an I/O of more than 1 MiB, for each started
     /// 512 KiB.

@@ -322,10 +322,17 @@ fn limit_by(why: &Why) -> Option<String> {
     by.into_iter().find(|(is_it, _)| *is_it).map(|(_, by)| format!("the physical limit goes by {by}"))
 }
 
-/// Returns the remarks in words, each if it applies: how the physical limit is reached, a host that
-/// broke its promise to continue data, starts that were held back, requests that were not merged,
-/// the slowest request, requests that starved, values without a measurement. The conclusion comes
-/// last.
+/// Returns the remarks about a run, in words. Each of these is included if it applies:
+///
+/// - how the physical limit is reached;
+/// - the host broke its promise to continue data;
+/// - starts were held back;
+/// - requests were not merged;
+/// - the slowest request;
+/// - requests that starved;
+/// - values that no measurement supports.
+///
+/// The conclusion comes last.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";

@@ -219,7 +219,7 @@ impl Journal {
     }
 
     /// Records the content of the sector at byte address `at` of a partition before a write
-    /// replaces it.
+    /// replaces it. `reliable`: the write is a reliable write.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
         let before = match medium.short(at) {
             Some(short) => Content::Short(short),

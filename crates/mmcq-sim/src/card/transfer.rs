@@ -252,7 +252,8 @@ impl Write {
         Taken::More(busy_ns)
     }
 
-    /// Passes the pending bytes to the cache. Returns the end of busy in ns.
+    /// Passes the pending bytes to the cache; `last`: no bytes of this write follow. Returns the
+    /// end of busy in ns.
     fn drain(&self, flash: &mut Flash, now_ns: u64, last: bool) -> u64 {
         let at = self.at.saturating_sub(self.pending_bytes);
         flash.write(now_ns, at, self.pending_bytes, self.pending_units, last)

@@ -161,7 +161,8 @@ pub enum Strike {
     Hidden,
     /// An operation fails: DMA (E6), tuning (A12), voltage switch (A13), a medium that cannot be
     /// read or programmed (D3, D5), a command that discards tasks (H10), an entry of a packed
-    /// command (H15). To a poll for ready tasks the card answers with its ordinary status.
+    /// command (H15). A CMD13 that asks for the ready tasks gets the card's ordinary status in
+    /// place of the ready tasks.
     Fail,
     /// A wrong bit in data with a right CRC (D4); the number is that of the bit in the block. For a
     /// byte on an SPI bus: 0 to 7 in the byte that the card receives, 8 to 15 in the byte that it

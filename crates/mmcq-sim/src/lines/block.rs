@@ -128,8 +128,8 @@ impl Block {
         self.show(slot, good, false, now_ns);
     }
 
-    /// Gives the card a written block that has ended on the lines, and counts it. Returns the CRC
-    /// status that the controller sees; `None` if it sees none.
+    /// Gives the card a written block that has ended on the lines, and counts it; `damaged`: its
+    /// CRC is wrong. Returns the CRC status that the controller sees; `None` if it sees none.
     pub fn went(
         &mut self,
         slot: &mut Slot,
@@ -161,7 +161,8 @@ impl Block {
         }
     }
 
-    /// Shows the block to the probe; its use of the lines ends at this time.
+    /// Shows the block to the probe; its use of the lines ends at this time. `cut`: an abort
+    /// command has ended it early.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

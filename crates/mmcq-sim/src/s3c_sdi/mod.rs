@@ -159,13 +159,13 @@ impl S3cSdi {
     }
 
     /// Sets a callback that gets the begin and the end in ns of each time for which the FIFO has
-    /// stopped the bus clock.
+    /// stopped the bus clock; `None` removes it.
     pub fn set_hold_log(&mut self, log: Option<HoldLog>) {
         self.hold_log = log;
     }
 
     /// Sets a callback for the card interrupt: true when the card pulls DAT1 low for it, false when
-    /// the card releases DAT1.
+    /// the card releases DAT1. `None` removes it.
     pub fn set_dat1_log(&mut self, log: Option<Dat1Log>) {
         self.dat1_log = log;
     }

@@ -103,7 +103,7 @@ pub(super) struct CmdLine {
 }
 
 impl Issue {
-    /// Makes a command that the command queue engine sends.
+    /// Makes a command that the command queue engine sends. `data`: it uses the DAT lines.
     pub fn own(index: u8, arg: u32, expected: Expected, data: bool) -> Self {
         Issue {
             index,
@@ -430,8 +430,9 @@ impl Sdhci {
         }
     }
 
-    /// Checks the R1 of an automatic command for error bits, if the controller checks the R1 of its
-    /// main command [SDHC 4.10, 2.2.24]. Returns `errors` with the bit of a response error added.
+    /// Checks the R1 of an automatic command for error bits if `checked`, that is, if the
+    /// controller checks the R1 of its main command [SDHC 4.10, 2.2.24]. Returns `errors` with the
+    /// bit of a response error added.
     fn check_automatic(&self, checked: bool, errors: u32, content: u32) -> u32 {
         let found = errors == 0 && checked && self.config.spec >= 4 && content & R1_ERRORS != 0;
         errors | if found { int::RESPONSE } else { 0 }

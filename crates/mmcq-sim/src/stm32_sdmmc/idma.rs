@@ -142,7 +142,8 @@ impl Stm32Sdmmc {
     }
 }
 
-/// Returns whether the IDMA can access all of these bytes.
+/// Returns whether the IDMA can access all of these bytes. `window`: first and last address that it
+/// can access; `None`: all.
 fn reaches(window: Option<[u32; 2]>, at: u64, bytes: usize) -> bool {
     let last = at + bytes as u64 - 1;
     window.is_none_or(|[from, to]| at >= from.into() && last <= to.into()) && last <= u32::MAX.into()

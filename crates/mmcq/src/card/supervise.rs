@@ -368,9 +368,10 @@ fn slower_than(options: Options, card: &Card) -> Options {
 }
 
 /// Returns whether the card gives no response at all, even at a clock that needs no sampling point.
-/// Then the card was reset or has lost its power: in `idle` it knows neither its address nor a
-/// tuning block, and the engine would wait for each of them [SD 4.2.4.5]. A damaged response counts
-/// as a response.
+///
+/// Such a card was reset or has lost its power. In `idle` it responds neither to its address nor to
+/// the command for a tuning block, and the engine would wait for each of these responses [SD
+/// 4.2.4.5]. A damaged response counts as a response.
 async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> bool {
     let (clock_hz, slowest_hz) =
         session.stack.with(|engine| (engine.bus().clock_hz, engine.caps().clock_hz.0));

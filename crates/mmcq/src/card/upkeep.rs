@@ -224,7 +224,9 @@ pub(super) async fn work<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Starts the background operations, and waits for their end.
+/// Starts the background operations by the command `start`, and waits for their end. If a request
+/// waits, the command `hpi` interrupts them, but not before `least_ns`. After it the device may be
+/// busy for `let_go_ns`.
 async fn worked<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     start: Command,

@@ -166,7 +166,7 @@ fn switches_cache(command: &Command) -> bool {
 
 impl Card {
     /// Checks a raw phase or a phase of an I/O function, and returns the reason if it cannot be
-    /// accepted.
+    /// accepted. `urgent`: the request comes from bring-up.
     #[cold]
     pub fn admit_phase<P: Profile>(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Without a card, and in urgent requests, the sender is bring-up: it knows which partition

@@ -12,8 +12,8 @@
 //!   these parts; the word stores the result. Code that makes such a cause true calls
 //!   [`close_fast`](Blockers::close_fast), which sets [`UNREAD`] until the parts are read again.
 //!
-//! Not every cause stops every lane. The masks name the causes that stop the fast path ([`SHORT`]),
-//! the card's queue ([`TASKS`]), and packs and chains ([`COLLECTIONS`]).
+//! Some causes stop only some ways of sending requests. The masks name the causes that stop the
+//! fast path ([`SHORT`]), the card's queue ([`TASKS`]), and packs and chains ([`COLLECTIONS`]).
 
 use super::order::Order;
 use super::{Engine, fast::FastKind};
@@ -75,8 +75,9 @@ const UNREAD: u32 = 1 << 31;
 
 /// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
-/// Causes: another lane than the single one may be used. These lanes have rules of their own, so
-/// the fast path leaves them to the general path.
+/// Causes: transfers may be sent in another way than one by one, that is, as tasks of the card's
+/// queue, as packs or as chains. These ways have rules of their own, so the fast path leaves the
+/// request to the general path.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
@@ -144,7 +145,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word &= !(SUSPENDED | HALTED);
     }
 
-    /// Marks the card as given up by the ladder. Returns false if it was marked before.
+    /// Marks the card as given up by recovery. Returns false if it was marked before.
     pub fn mark_dead(&mut self) -> bool {
         let first = self.word & DEAD == 0;
         self.word |= DEAD;
@@ -224,7 +225,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether the word shows that neither card nor recovery needs attention.
+    /// Returns whether no blocker is set that needs attention for the card or for recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -272,7 +273,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether any of these causes, or a chore that is due, stops a lane now.
+    /// Returns whether any of these causes, or a chore of the card that is due, keeps the card's
+    /// queue, packs or chains from being used now.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
@@ -283,7 +285,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Returns whether the word shows that neither card nor recovery needs attention.
+    /// Returns whether no blocker is set that needs attention for the card or for recovery.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         self.blockers.is_fast()

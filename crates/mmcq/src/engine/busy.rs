@@ -8,9 +8,9 @@
 //!
 //! A first poll that finds the card ready shows only that the poll was not too early. So the
 //! learned time decreases by itself, faster with each such poll in a row. The learned time
-//! increases much only if two writes in a row took longer. *Written bound: add up the time that
-//! each write waits beyond its busy. The sum is at most six times the busy of the writes that had
-//! to be polled again, plus 5 us for each write.*
+//! increases much only if two writes in a row took longer. *Guarantee: the time
+//! that writes wait beyond their busy, summed over all writes, is at most six times the busy of
+//! the writes that had to be polled again, plus 5 us for each write.*
 
 use super::Error;
 use super::area::Area;
@@ -147,8 +147,8 @@ impl BusyTimes {
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
-    /// Learns that the card was found ready `waited_ns` after the end of the data, at the first
-    /// poll or a later one.
+    /// Learns that a poll found the card ready `waited_ns` after the end of the data.
+    /// `first_question`: it was the first poll for this busy.
     fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
         let class = class(blocks);
         let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);
@@ -323,7 +323,8 @@ mod tests {
         assert!(lost < 250_000_000, "500 writes of 1 ms were made to wait {} ms more", lost / 1_000_000);
     }
 
-    /// Tests the written bound on lost time, and a bound on polls, for any sequence of busy times.
+    /// Tests the guaranteed bound on lost time, and a bound on polls, for any sequence of busy
+    /// times.
     #[test]
     fn the_regret_is_bounded_for_any_sequence() {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64;

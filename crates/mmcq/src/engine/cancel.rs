@@ -42,9 +42,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl Durability {
-    /// Keeps the result of a request whose client has gone, if a flush must still report it: the
-    /// loss of the card's cache, or the late error that a flush has found. The next flush reports
-    /// it.
+    /// Keeps the result of a request whose client has gone, if the next flush must report it in its
+    /// place: the loss of the card's cache, or the late error that a flush has found.
     #[cold]
     pub fn owe_untold(&mut self, slot: &Slot) {
         match (slot.kind(), slot.result()) {

@@ -1,12 +1,14 @@
 //! Commands during a data transfer: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
-//! DAT lines [SDIO 6.9]. If the host can send a command then
-//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), and the oldest waiting
-//! phase of an I/O function is such a CMD52, it goes to the CMD line at once. This command has a
-//! slot and a deadline of its own. Data and command end independently. Nothing new begins until
-//! both are over. A failure of the data ends the command too, since the lines are reset then. A
-//! failure of the command does not affect the data.
+//! DAT lines [SDIO 6.9]. The engine uses this if the host can send a command then
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)): if the oldest waiting
+//! phase of an I/O function is such a CMD52, the engine sends it without a wait for the end of the
+//! data.
+//!
+//! This command has a slot and a deadline of its own. Data and command end independently. Nothing
+//! new begins until both are over. A failure of the data ends the command too, since the lines are
+//! reset then. A failure of the command does not affect the data.
 //!
 //! Where the card has a command queue, its tasks are sent during data transfers: see
 //! `tasks/beside.rs`.

@@ -26,7 +26,7 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a write that goes on is transferred, and no status has come since.
 const PIECE: u8 = 1 << 3;
 
-/// Duties of the engine for writes that are complete; see the module.
+/// Answers that the engine still owes for complete writes; the module describes them.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
@@ -42,8 +42,8 @@ pub(super) struct Durability {
 impl Durability {
     pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// Notes a request that goes to the card, by any lane. `changes`: it changes blocks in the
-    /// card's cache. Writes past the cache do not count.
+    /// Notes a request that is sent to the card, in whatever form. `changes`: the request changes
+    /// blocks in the card's cache. Writes past the cache do not count.
     #[inline(always)]
     pub fn note_change(&mut self, changes: bool) {
         self.flags |= u8::from(changes) * DIRTY;
@@ -70,7 +70,8 @@ impl Durability {
         self.flags &= !(DIRTY | HOLDS);
     }
 
-    /// Notes that a change is complete.
+    /// Notes that the changes of the card so far (writes, erases) are complete, so that a later
+    /// error may belong to them.
     #[inline(always)]
     pub fn complete(&mut self) {
         self.flags |= (self.flags & DIRTY) * HOLDS;
@@ -154,7 +155,8 @@ impl Durability {
     }
 
     /// Notes that the card has lost power, and a volatile cache with it. Returns true if data were
-    /// lost.
+    /// lost. `cached`: the card has a volatile cache. `streamed`: a transfer was open whose
+    /// complete writes had no status yet.
     pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
         self.clear_dirty();

@@ -2,13 +2,16 @@
 //!
 //! A write is complete when the card's next status shows that it was programmed: usually the R1 of
 //! the next transfer. The controller receives that R1 long before the transfer's end. In two cases
-//! the R1 is worth an interrupt. First, a write waits for it and no request is queued: its client
-//! may wait for the result before it submits the next request, which then comes too late to follow
-//! the running transfer at once. Second, few requests are in the engine: a write would then
-//! complete one transfer later than a read, which with four requests is a quarter more time. In
-//! these cases the engine asks the host for the R1
-//! ([`Host::early_r1`](crate::host::Host::early_r1)); a host without it delivers the R1 at the end,
-//! as usual.
+//! the engine asks the host for that R1 early, at the cost of an interrupt
+//! ([`Host::early_r1`](crate::host::Host::early_r1)):
+//!
+//! - A write waits for the R1, and no request is queued. Its client may wait for the result before
+//!   it submits the next request, which would then come too late to follow the running transfer at
+//!   once.
+//! - Few requests are in the engine. A write would then complete one transfer later than a read;
+//!   with four requests that is a quarter more time.
+//!
+//! A host without this ability delivers the R1 at the end, as usual.
 
 use super::slot::Slots;
 use crate::spec::response::R1;
@@ -28,7 +31,7 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Clears the bits: another phase begins.
+    /// Forgets the handled bits, since another phase begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }

@@ -116,7 +116,7 @@ pub(super) struct Memory {
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
-    /// The partition in which the card is.
+    /// The partition that the card's block commands reach now, as far as the engine knows.
     area: Area,
     /// Number of transfers that the partition access has done.
     moves: u8,
@@ -151,12 +151,13 @@ impl Memory {
         }
     }
 
-    /// Takes the error bits that were seen so far of the command with busy in progress.
+    /// Returns the error bits that the card has sent so far during the command with busy in
+    /// progress, and clears them.
     pub fn take_told(&mut self) -> u32 {
         core::mem::take(&mut self.status)
     }
 
-    /// Returns the partition in which the card is.
+    /// Returns which partition the card's block commands reach now.
     #[inline(always)]
     pub fn area(&self) -> &Area {
         &self.area
@@ -177,7 +178,7 @@ impl Memory {
         self.began_ns = now_ns;
     }
 
-    /// Returns the time since the measurement started.
+    /// Returns the time in ns since [`start_timing`](Self::start_timing).
     pub fn took_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.began_ns)
     }
@@ -242,7 +243,7 @@ impl Memory {
         self.pieces
     }
 
-    /// Sets the result of the earlier pieces.
+    /// Sets the result of the earlier pieces of the write in progress.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }

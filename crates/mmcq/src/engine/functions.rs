@@ -82,7 +82,8 @@ impl Functions {
         self.run < in_a_row_max
     }
 
-    /// Counts a phase of a function that is sent.
+    /// Counts a phase of a function that is sent while a memory request waits (`memory_waits`).
+    /// Otherwise clears the count.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };

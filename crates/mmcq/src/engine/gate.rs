@@ -14,8 +14,9 @@ use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
 impl<H: Host, P: Profile> Blockers<H, P> {
-    /// Returns an error if no request of any kind is accepted now. `helps`: the request comes from
-    /// the supervisor, and is part of the recovery that the engine waits for.
+    /// Returns an error if no request of any kind is accepted now. `urgent`: a suspended engine
+    /// accepts the request. `helps`: the request comes from the supervisor, and is part of the
+    /// recovery that the engine waits for.
     fn refuses(&self, urgent: bool, helps: bool) -> Result<(), Error> {
         if self.is_dead() && !helps {
             return Err(Error::Dead);

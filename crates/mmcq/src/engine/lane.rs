@@ -47,8 +47,8 @@ pub(super) struct Lane<E, T> {
     concurrent: Concurrent<E>,
     /// The bits of R1 that were handled before the end of the running transfer.
     early: Early,
-    /// The lanes in addition to the single lane: the card's queue, packs and chains, as the profile
-    /// has them.
+    /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
+    /// as the profile has them.
     tasks: T,
 }
 
@@ -69,7 +69,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the state of the card's queue; `None`: the profile has no such lane.
+    /// Returns the state of the card's queue; `None`: the profile does not use a card's queue.
     #[inline(always)]
     pub fn tasks(&self) -> Option<&Tasks> {
         self.tasks.get()
@@ -80,8 +80,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.get_mut()
     }
 
-    /// Returns the state of the controller's command queue engine; `None`: the profile has no such
-    /// lane.
+    /// Returns the state of the controller's command queue engine; `None`: the profile does not use
+    /// it.
     #[inline(always)]
     pub fn hosted(&self) -> Option<&Hosted> {
         self.tasks.hosted()
@@ -92,7 +92,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Returns the state of packs; `None`: the profile has no such lane.
+    /// Returns the state of packs; `None`: the profile sends no packs.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -103,7 +103,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Returns the state of chains; `None`: the profile has no such lane.
+    /// Returns the state of chains; `None`: the profile sends no chains.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()

@@ -107,7 +107,7 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers<H, P>,
     durability: Durability,
-    /// The transfer or request in progress, and the state of the lanes.
+    /// The transfer or request in progress, and the state of the card's queue, packs and chains.
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
     /// The driver, with the phase in progress.
@@ -271,8 +271,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.alarm_ns()
     }
 
-    /// Notes the alarm that the stack has set. At the end of each call the alarm is no later than
-    /// the next deadline.
+    /// Notes the alarm that the stack has set; `None`: it has removed the alarm. At the end of each
+    /// call the alarm is no later than the next deadline.
     #[inline(always)]
     pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
         self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));

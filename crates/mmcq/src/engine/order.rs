@@ -79,7 +79,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Returns which read or write is next; `None`: the policy wants to wait, and the engine sets a
-    /// deadline for it.
+    /// deadline for it. `recovers`: a recovery is in progress, and the oldest request (`head`) is
+    /// next.
     pub fn pick<const N: usize>(
         &mut self,
         slots: &Slots<N>,

@@ -2,13 +2,14 @@
 //! longer run.
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
-//! by age, short runs stay short: a run is sent with the length that it has when its oldest request
-//! becomes the oldest of all, and its client then submits as many requests again as were completed.
-//! If runs are picked by length, the runs that wait meanwhile grow until they have all requests of
-//! their clients. A run needs free slots to grow; where few slots are free, age decides.
+//! by age, short runs stay short. A run is sent when its oldest request becomes the oldest of all,
+//! with the length that it has then. Its client then submits one new request for each that was
+//! completed, so its next run is as short. If runs are picked by length, the runs that wait
+//! meanwhile grow until they have all requests of their clients. A run needs free slots to grow;
+//! where few slots are free, age decides.
 //!
-//! *Written bound: a request is overtaken in this way by at most [`PASSES`] younger ones, all of
-//! its own direction. After it became the oldest, they transfer fewer blocks together than
+//! *Guarantee: a request is overtaken in this way by at most [`PASSES`] younger ones, all of its
+//! own direction. After it became the oldest, they transfer fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if one of them
 //! continues an open transfer. No request overtakes in this way while requests of the other
 //! direction or a barrier wait. A run does not overtake because of its length while fewer than a
@@ -27,8 +28,9 @@ use crate::sched::{Policy, Profile};
 
 /// A younger request may overtake if it came at most this many requests later.
 const PASSES: u32 = 64;
-/// Factor: a younger request that continues an open transfer may overtake with this many times as
-/// many blocks, since it saves the end of one transfer and the start of another.
+/// Factor on [`Config::fair_blocks`](super::Config::fair_blocks) for younger requests that continue
+/// an open transfer. They may overtake with more blocks, since they save the end of one transfer
+/// and the start of another.
 const ON: u32 = 4;
 
 impl<const N: usize> Slots<N> {

@@ -105,7 +105,8 @@ impl<H: Host> Bus<H> {
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
 
-    /// Prepares the phase with the data of a transfer. Returns two times in ns: how long the
+    /// Prepares the phase with the data of a transfer. `single`: it uses the command for one block.
+    /// `cached`: written data may stay in the card's cache. Returns two times in ns: how long the
     /// controller waits for the card, and after how long the engine polls for the end.
     #[inline(always)]
     pub fn prepare_main<P: Profile>(

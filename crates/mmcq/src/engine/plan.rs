@@ -20,7 +20,7 @@ const DOUBLED_MAX: u8 = 2;
 pub(super) struct Plan {
     /// Longest wait of the controller in nanoseconds, for a read and for a write.
     timeout_ns: [u64; 2],
-    /// How many times the two waits are doubled now.
+    /// How many times both waits in `timeout_ns` are doubled now.
     doubled: u8,
     rca: u16,
     /// Left shift that makes a block number the card's address.

@@ -165,7 +165,7 @@ pub(super) struct Streams {
     /// complete.
     closing: bool,
     runs: [Runs; 2],
-    /// Direction whose data are over, while no request has begun since.
+    /// Direction of the last transfer, if its data are over and no request has begun since.
     paused: Option<Direction>,
     /// When the transfer in progress began, until its data are over.
     began_ns: Option<u64>,

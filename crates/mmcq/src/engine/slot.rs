@@ -175,8 +175,8 @@ pub(super) struct Slots<const N: usize> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// A bit for each slot that exists; also refuses an N outside 1 to [`SLOTS_MAX`] at compile
-    /// time.
+    /// A set with a bit for each slot that exists. Its evaluation also refuses, at compile time, an
+    /// N outside 1 to [`SLOTS_MAX`].
     pub const ALL: SlotSet = {
         assert!(
             N >= 1 && N <= SLOTS_MAX,

@@ -1,6 +1,6 @@
-//! Writes with special rules: durable writes, and zeroes. Also requests that a quirk of the card
-//! makes special: reads up to a last block that must be read alone, and writes to a card that does
-//! not know CMD25.
+//! Writes with special rules, and requests that a quirk of the card makes special. The writes are
+//! durable writes and writes of zeroes. The other requests are reads up to a last block that must
+//! be read alone, and writes to a card that does not know CMD25.
 //!
 //! A durable write is complete when its data are on the medium. Without a volatile cache, the data
 //! of every write are on the medium when its status has come; then a durable write only stays out

@@ -3,17 +3,23 @@
 //! A host that [can continue data](crate::host::Caps::continue_data) transfers the data of the next
 //! request in the same open transfer, without CMD12, CMD13 and a new command. An open transfer
 //! saves time in sequential runs, and costs a random load a CMD12 before the next command. So a
-//! transfer is left open only for one of three reasons. A request that continues it is queued; the
-//! next piece of a long request follows; or the requests after earlier pauses show that keeping it
-//! open pays ([`worth`](super::worth)). In the last case the transfer stays open for
-//! [`Config::hold_ns`](super::Config::hold_ns) at most. A request that does not continue it closes
-//! it at once, and so does a chore or a rest of the card that is due.
+//! transfer is left open only for one of three reasons:
+//!
+//! - a request that continues it is queued;
+//! - the next piece of a long request follows;
+//! - the requests after earlier pauses show that keeping it open pays ([`worth`](super::worth));
+//!   then it stays open for [`Config::hold_ns`](super::Config::hold_ns) at most.
+//!
+//! A request that does not continue it closes it at once, and so does a chore or a rest of the card
+//! that is due.
 //!
 //! Open transfers make writes less safe: a write in an open transfer is complete when the card has
 //! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
 //! CMD13 (or the next command) after the close. An error in that status is the result of the
-//! requests of the run that are not yet complete, and of one later flush. A flush closes first.
-//! *Written bound: the transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after
+//! requests of the run that are not yet complete, and of one later flush. A flush closes the open
+//! transfer before it begins.
+//!
+//! *Guarantee: the transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after
 //! the first such write, and until the data that are being transferred then are over. After that it
 //! is closed, even if requests would continue it.* Reads are complete with their data: a card that
 //! cannot read sends none [SD 4.3.3].
@@ -316,7 +322,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Decides whether an open transfer whose data are over stays open. Returns until when it may
-    /// stay open, or why it is closed.
+    /// stay open, or why it is closed. `was`: the transfer as it was open before these data;
+    /// `None`: the data were its first.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });

@@ -60,7 +60,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Enables packs again after an initialisation, if the card was set to report those that fail.
+    /// Enables packs again after an initialisation, if the card was set to report those that fail
+    /// (`told`).
     pub(crate) fn restore_packs(&mut self, told: bool) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);

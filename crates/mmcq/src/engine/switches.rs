@@ -1,5 +1,10 @@
-//! Calls for the platform: suspend and halt, whether anything is under way, the interrupt of an I/O
-//! card, the phase that waiting code waits for, and the wakers of requests.
+//! Calls for the platform:
+//!
+//! - suspend and halt;
+//! - whether anything is under way;
+//! - the interrupt of an I/O card;
+//! - the phase for which waiting code waits;
+//! - the wakers of requests.
 //!
 //! The engine only stores wakers. It does not wake, clone or drop one, since each of these may run
 //! any code.

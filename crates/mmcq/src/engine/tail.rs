@@ -87,7 +87,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the writes in progress are complete before their transfer's end.
+    /// Notes that the writes in progress are complete before their transfer's end. `queued`: the
+    /// card's queue is on, so nothing is watched.
     pub fn note_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -105,7 +106,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
-    /// that is over was its busy.
+    /// that is over was its busy. `queued`: the card's queue is on, so nothing is watched.
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -118,7 +119,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a transfer has ended, and the controller is free.
+    /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
+    /// on, so nothing is watched.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,
@@ -148,16 +150,17 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the delayed transfer does not start next: another request does, or none.
+    /// Notes that the delayed transfer is not the next one that starts: another request starts, or
+    /// none.
     pub fn hold_broken(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.broken(now_ns);
         }
     }
 
-    /// Notes that a whole batch of a stream is sent. If it is not aligned
-    /// to the card's pages, its end is left for the next batch, so that this one and later ones are
-    /// aligned.
+    /// Notes that a whole batch of a stream is sent. If its end is not aligned to the card's pages,
+    /// the last requests are left for the next batch, so that this batch and later ones are aligned
+    /// ([`Batch::square`]).
     pub fn square<const N: usize>(&mut self, slots: &Slots<N>, batch: &mut Batch<N>) {
         let requests = batch.count();
         // Another client's requests might come between the end of this batch and the request that
@@ -173,7 +176,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Delays the start until that time, if the policy allows it. Returns false if it starts now.
+    /// Delays the start until `until_ns` (`None`: no delay), if the policy allows a delay of the
+    /// request `first`. Returns false if it starts now.
     #[inline(always)]
     pub fn hold_until<const N: usize>(
         &mut self,

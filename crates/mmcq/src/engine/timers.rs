@@ -126,7 +126,7 @@ impl Timers {
         self.wake_ns = self.kept_ns;
     }
 
-    /// Returns whether the stage needs a turn.
+    /// Returns whether it is time to work on the stage in progress again, such as by a poll.
     #[inline(always)]
     pub fn turn_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.wake_ns
@@ -202,7 +202,7 @@ impl Timers {
         due
     }
 
-    /// Sets until when an open transfer waits.
+    /// Sets until when a transfer stays open without a request that continues it.
     pub fn hold_until(&mut self, at_ns: u64) {
         self.hold_ns = at_ns;
     }
@@ -367,8 +367,8 @@ impl Timers {
         now_ns >= self.help_ns
     }
 
-    /// Wakes the stopped engine when the wait for help ends, if it waits, and when the card's
-    /// presence is stable.
+    /// Sets the time at which the stopped engine wakes up: when the wait for help ends (if
+    /// `awaited`), or when the card's presence is stable, whichever is first.
     #[inline(always)]
     pub fn wake_for_help(&mut self, awaited: bool) {
         let help_ns = if awaited { self.help_ns } else { NEVER };

@@ -199,8 +199,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         heard
     }
 
-    /// Sets the supervisor's chores from now on: exceptions, a tuning at this interval (0: none),
-    /// and a rest after a pause of this length ([`u64::MAX`]: none).
+    /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
+    /// tuning at this interval (0: none), and a rest after a pause of this length ([`u64::MAX`]:
+    /// none).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,

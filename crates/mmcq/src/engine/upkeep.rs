@@ -117,7 +117,9 @@ impl Upkeep {
 }
 
 impl Supervisor {
-    /// Sets the supervisor's chores from now on.
+    /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
+    /// tuning at this interval (0: none), and a rest after a pause of this length ([`u64::MAX`]:
+    /// none).
     pub fn set_upkeep(
         &mut self,
         timers: &mut Timers,

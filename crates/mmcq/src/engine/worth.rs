@@ -6,7 +6,7 @@
 //! have gained or lost, also if it was closed. No trials are needed. Each pause belongs to one of
 //! three cases ([`Case`]).
 //!
-//! *Written bound: the engine counts how much a decision (keep open, or close) has lost against the
+//! *Guarantee: the engine counts how much a decision (keep open, or close) has lost against the
 //! opposite one, from its best moment on. The decision is changed when this loss is larger than
 //! [`CHANGE`] times the time of a close and a new start. Compared with the better of "always keep
 //! open" and "always close", the engine therefore loses, in each case and for each change, no more

@@ -2,8 +2,9 @@
 //! open.
 //!
 //! Only the card keeps the transfer open; for the controller, each phase is a complete write. The
-//! first phase sends CMD25 and its data. Each later phase sends a CMD13 and its data: the card
-//! answers the CMD13, and takes the data as the next data of the open CMD25.
+//! first phase sends CMD25 and its data. By the standard CMD13 has no data, but each later phase
+//! tells the controller to send a CMD13 with the next blocks as its data. The card answers the
+//! CMD13, and takes these blocks as the next data of the open CMD25.
 
 use super::{Auto, Cause, Done, Fault, Phase, Stage};
 use crate::spec::command::{Command, Resp};

@@ -132,7 +132,8 @@ pub struct Events {
     /// Whether a function on the card requests attention (DAT1 low). The driver masks the card
     /// interrupt until [`Host::card_irq`](super::Host::card_irq) enables it again.
     pub card_irq: bool,
-    /// Whether a card was inserted or removed.
+    /// Whether the state of the card slot has changed: a card was inserted, a card was removed, or
+    /// both. [`Host::present`](super::Host::present) tells whether a card is in the slot now.
     pub presence: bool,
     /// Whether the controller requests a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,

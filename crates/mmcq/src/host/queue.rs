@@ -234,7 +234,8 @@ pub struct QueueEvents {
     pub fault: Option<QueueFault>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
-    /// Whether a card was inserted or removed: see [`Events::presence`](super::Events::presence).
+    /// Whether the state of the card slot has changed: see
+    /// [`Events::presence`](super::Events::presence).
     pub presence: bool,
     /// Whether the controller requests a new tuning: see [`Events::retune`](super::Events::retune).
     pub retune: bool,

@@ -7,8 +7,8 @@
 //! and requests that failed together with others, go first without a call of the policy.
 //!
 //! A [`Profile`] selects what else the firmware contains. Each policy is also a profile with all
-//! parts except the additional lanes ([`Lanes`]). [`Prompt`] and [`Lean`] contain less, [`Queued`],
-//! [`HostQueued`], [`Packed`] and [`Chained`] more.
+//! parts except the additional ways to send transfers ([`Lanes`]). [`Prompt`] and [`Lean`] contain
+//! less, [`Queued`], [`HostQueued`], [`Packed`] and [`Chained`] more.
 //!
 //! A stack gets its policy by [`Stack::with_policy`](crate::task::Stack::with_policy), and has it
 //! in its type: `Stack<(L, H, Fair<2>), 16>`. A request names its client by

@@ -5,8 +5,9 @@ use super::{AtOnce, Chaining, HostQueue, Lanes, Packing, Policy, Single, Softwar
 /// The parts of the stack that firmware contains: a scheduler, and optional parts around it.
 ///
 /// Each [`Policy`] is also a profile: itself as the scheduler, and all parts except the additional
-/// lanes. [`Prompt`] and [`Lean`] contain less; [`Queued`], [`HostQueued`], [`Packed`] and
-/// [`Chained`] add a lane. Parts that a profile leaves out are not linked.
+/// ways to send transfers ([`Lanes`]). [`Prompt`] and [`Lean`] contain less; [`Queued`],
+/// [`HostQueued`], [`Packed`] and [`Chained`] add such a way. Parts that a profile leaves out are
+/// not linked.
 pub trait Profile {
     /// The scheduler, which decides the next request.
     type Policy: Policy;
@@ -16,13 +17,13 @@ pub trait Profile {
     /// [`AtOnce`]: it is never delayed.
     type Tails: Tails;
 
-    /// The lanes: the ways in which transfers reach the card.
+    /// The ways in which transfers reach the card (*lanes*).
     /// - [`Single`]: one transfer at a time.
     /// - [`SoftwareQueue`]: also the command queue of an eMMC or SD card ([`Queued`]).
     /// - [`HostQueue`]: the same queue by the controller's command queue engine ([`HostQueued`]).
-    /// - [`Packing`]: packed commands in addition to other lanes ([`Packed`]).
-    /// - [`Chaining`]: chains that the controller executes, in addition to other lanes
-    ///   ([`Chained`]).
+    /// - [`Packing`]: packed commands in addition to the ways of another profile ([`Packed`]).
+    /// - [`Chaining`]: chains that the controller executes, in addition to the ways of another
+    ///   profile ([`Chained`]).
     type Lanes: Lanes;
 
     /// Whether failed transfers are tried again and the supervisor is called for help: all steps of
@@ -124,8 +125,8 @@ impl<P: Policy> Profile for Lean<P> {
     }
 }
 
-/// Implements [`Profile`] for a wrapper of another profile, with these lanes. The inner profile
-/// must recover.
+/// Implements [`Profile`] for a wrapper of another profile; `$lanes` are the ways in which it sends
+/// transfers. The inner profile must recover.
 macro_rules! with_lanes {
     ($name:ident, $lanes:ty, $needs:literal) => {
         impl<P: Profile> Profile for $name<P> {

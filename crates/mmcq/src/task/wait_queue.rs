@@ -193,9 +193,12 @@ impl<'a> Places<'a> {
         self.waiting().filter(|place| !place.called.get()).map(|place| place.until_ns.get()).min()
     }
 
-    /// Frees the places of the requests that have left. Returns the next action: drop the waker of
-    /// such a request, or wake the task of a request whose limit is over, or of the request that
-    /// has waited longest.
+    /// Frees the places of the requests that have left the queue. Returns the next action, the
+    /// first of these that applies:
+    ///
+    /// - drop the waker of such a request;
+    /// - wake the task of a request whose time limit is over;
+    /// - wake the task of the request that has waited longest.
     fn next_call(self, now_ns: impl FnOnce() -> u64) -> Option<Call> {
         for place in self.places.iter().filter(|place| place.left.get()) {
             place.left.set(false);

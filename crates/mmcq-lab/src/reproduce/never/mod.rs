@@ -12,8 +12,8 @@
 //! compared with mmcq in its default setting ([`TOLD_EARLY`]). A 99th percentile beyond which
 //! requests starve is not compared ([`STARVES`]).
 //!
-//! If the best of Linux is within 1 % of what wire and card allow, nothing can be gained: the cell
-//! is *at the limit*. Of the other sequential cells, at least half must be faster.
+//! If the best setting of Linux is within 1 % of what wire and card allow, nothing can be gained:
+//! the cell is *at the limit*. Of the other sequential cells, at least half must be faster.
 //!
 //! A rate is that of the steady state ([`crate::runner::Steady`]). If the result of a cell is near
 //! a border, the cell runs again before the verdict, four and sixteen times as long. A cell with a
@@ -220,8 +220,9 @@ impl Grid {
 /// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
 /// drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// Bounds beyond which the longest request of a run is left out of the figures: its share of the
-/// length of the run, and its multiple of the mean latency. The request must exceed both.
+/// Bounds beyond which the longest request of a run is left out of the figures: a share of the
+/// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
+/// out.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
 /// Runs all settings of a cell with this seed, and returns their figures.

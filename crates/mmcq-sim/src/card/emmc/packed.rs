@@ -108,8 +108,9 @@ impl Pack {
         (self.status, self.index, self.over) = (FAILED | INDEXED, index.clamp(0, 255) as u8, true);
     }
 
-    /// Parses the header of a packed command; `blocks` is the number of blocks in CMD23, `writes`
-    /// and `reads` are the largest numbers of entries. Returns false if the header is not valid.
+    /// Parses the header of a packed command. Returns false if it is not valid. `blocks` is the
+    /// number of blocks in CMD23, `writes` and `reads` are the largest numbers of entries.
+    /// `sectors`: addresses are in sectors, not in bytes.
     fn head(&mut self, data: &[u8], blocks: u32, (writes, reads): (u8, u8), sectors: bool) -> bool {
         let word = |n: usize| {
             let bytes = data.get(4 * n..4 * n + 4).and_then(|bytes| bytes.try_into().ok());
@@ -186,7 +187,7 @@ impl EmmcCard {
         reply
     }
 
-    /// Takes a received block of a packed command: the header or data.
+    /// Takes a received block of a packed command: the header or data. `good`: its CRC is right.
     pub(super) fn take_packed(&mut self, data: &[u8], good: bool, now_ns: u64) -> WriteBlock {
         if self.pack.deaf {
             return WriteBlock { status: None, busy_until_ns: now_ns };

@@ -340,7 +340,8 @@ impl Engine {
     }
 
     /// Returns the step for the first task that the card does not have yet: fetch its descriptor,
-    /// or send its command. `None` if the card has all tasks, or if a barrier must wait.
+    /// or send its command. `None` if the card has all tasks, or if a barrier must wait. `free`:
+    /// the data lines are free.
     fn next_told(&self, free: bool) -> Option<Step> {
         // Tasks that the card has and that delay no other task.
         let past = self.work.plain & self.r.dpt;
@@ -390,8 +391,9 @@ impl Engine {
         if now_ns >= self.work.poll_ns { Step::Send(Job::Status) } else { Step::PollAt(self.work.poll_ns) }
     }
 
-    /// Handles the begin of a block of the present task; `left` is the number of blocks left, this
-    /// one included. Returns true if the engine must poll the card's queue status at this block.
+    /// Handles the begin of a block of the present task, the first one if `first`; `left` is the
+    /// number of blocks left, this one included. Returns true if the engine must poll the card's
+    /// queue status at this block.
     pub fn block_begins(&mut self, left: u32, first: bool) -> bool {
         let before = self.r.ssc1 >> 16 & 0xf;
         let due = before != 0 && (left == before || first && left < before);

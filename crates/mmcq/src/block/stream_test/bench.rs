@@ -31,7 +31,8 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// The result of a run: its times, and what its data have shown.
+/// Number of requests whose first block differs from the last block of the request before. Only
+/// with such data does a lost or repeated block change the checksum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     times: StreamTimes,
@@ -201,7 +202,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(self.stack.now_ns() - began_ns)
     }
 
-    /// Writes the blocks behind the run.
+    /// Writes known data to the blocks behind the run (the guard), to find out whether the run
+    /// changes them.
     async fn guard(&mut self, case: &StreamCase) -> Result<(), Error> {
         let lba = self.test.lba + u64::from(case.all_blocks());
         self.guarded = self.version;

@@ -79,7 +79,7 @@ impl StreamCase {
     }
 }
 
-/// A number of blocks, written as a size.
+/// A number of blocks, which is displayed as KiB or bytes.
 struct Size(u32);
 
 impl fmt::Display for Size {

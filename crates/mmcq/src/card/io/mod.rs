@@ -394,7 +394,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
     }
 
     /// Sets four data lines if card and host support them. Then switches off the pull-up on DAT3,
-    /// which only serves to detect a card.
+    /// which only serves to detect a card. `memory`: the memory part of a combo card, which must
+    /// support four lines too.
     async fn set_width(
         &mut self,
         bounds: &Bounds,
@@ -484,7 +485,8 @@ fn wants_18(bounds: &Bounds) -> bool {
     bounds.signal18 && bounds.width(Width::W4) == Width::W4 && uhs.iter().any(|&timing| bounds.allow(timing))
 }
 
-/// Returns the fastest timing that card, host and options allow.
+/// Returns the fastest timing that card, host and options allow. `memory`: the memory part of a
+/// combo card.
 fn choose(bounds: &Bounds, cccr: &Cccr, memory: Option<&Card>, signal18: bool, width: Width) -> Timing {
     let memory_is_fast = memory.is_none_or(|card| match &card.family {
         Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),

@@ -113,7 +113,7 @@ impl Wire {
     }
 
     /// Clears the note that the sampling point may be wrong: a tuning has run or was attempted, or
-    /// the caller has taken the note. Returns true if there was such a note.
+    /// the platform has been told. Returns true if there was such a note.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

@@ -1,7 +1,7 @@
 //! Failures of a chain.
 //!
 //! The controller reports at which transfer it stopped. The recovery ladder handles that transfer
-//! like a failed transfer of the single lane. The transfers after the failed one were not begun;
+//! like a failed transfer outside of a chain. The transfers after the failed one were not begun;
 //! their requests wait again with their age, and the failure does not count against them. The
 //! transfers before the failed one are done. The reads among them are complete. The writes among
 //! them are complete if the last response shows no error. If that response shows an error, or did
@@ -9,8 +9,8 @@
 //! lines are reset, since the controller has the memory of the whole chain until then.
 //!
 //! The controller may report success although its registers contradict that, or each other. Then no
-//! transfer of the chain counts as done, and all are repeated by the single lane. After the first
-//! such end no further chains are made.
+//! transfer of the chain counts as done, and all are repeated one at a time. After the first such
+//! end no further chains are made.
 
 use super::super::Error;
 use super::super::lane::Lane;
@@ -22,7 +22,8 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the chain has a write before this transfer.
+    /// Returns whether the chain has a write before the transfer with the number `passed`; false if
+    /// that number is not known.
     pub(in crate::engine) fn has_written(&self, passed: Option<u8>) -> bool {
         let links = self.chains().map_or(&[][..], |chains| chains.links());
         let before = links.iter().take(usize::from(passed.unwrap_or(0)));

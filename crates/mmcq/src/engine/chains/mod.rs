@@ -9,7 +9,7 @@
 //!
 //! All requests of a chain end together. So a chain has at most half as many transfers as requests
 //! wait (rounded up; two are always allowed): the next chain runs while the clients of the first
-//! are notified. *Written bound: a chain has at most 16 transfers, and at most as many blocks as a
+//! are notified. *Guarantee: a chain has at most 16 transfers, and at most as many blocks as a
 //! merged transfer may have. The time limit of the chain is the sum of the limits of its
 //! transfers.*
 //!
@@ -94,9 +94,11 @@ impl<P: Profile> Order<P> {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
     /// where several wait. A `most` below two switches chains off. If the engine has given chains
-    /// up, the call lets it try them again. The setting holds for every card. Returns false if the
-    /// profile has no such lane ([`Chained`](crate::sched::Chained)), or the controller executes no
-    /// chains ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says why).
+    /// up, the call lets it try them again. The setting holds for every card.
+    ///
+    /// Returns false if the profile sends no chains ([`Chained`](crate::sched::Chained)), or the
+    /// controller executes none ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says
+    /// why).
     pub fn set_chains(&mut self, most: u8) -> bool {
         if self.lane.chains().is_none() {
             return false;
@@ -115,7 +117,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         chains.is_armed()
     }
 
-    /// Returns the counters of the lane of chains; `None`: the profile has no such lane.
+    /// Returns the counters of chains; `None`: the profile sends no chains.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }

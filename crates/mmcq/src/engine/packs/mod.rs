@@ -144,9 +144,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables packed commands of up to this many writes and reads, for a card that reports a
     /// failed entry by its exception bit. Packs that were given up are tried again. Must be called
     /// again after [`set_card_params`](Self::set_card_params) with `None`. The header is in the
-    /// engine's [page](Self::set_page). Returns false if the profile has no such lane
-    /// ([`Packed`](crate::sched::Packed)), the engine has no page, or the card or its controller
-    /// does not support packed commands.
+    /// engine's [page](Self::set_page).
+    ///
+    /// Returns false if the profile sends no packed commands ([`Packed`](crate::sched::Packed)),
+    /// the engine has no page, or the card or its controller does not support packed commands.
     pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool {
         let counts = self.card.target().is_some_and(|t| t.emmc && t.count && !t.extended_address);
         let can = counts
@@ -164,7 +165,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         packs.is_armed()
     }
 
-    /// Returns the counters of the lane of packed commands; `None`: the profile has no such lane.
+    /// Returns the counters of packed commands; `None`: the profile sends no packed commands.
     pub fn pack_stats(&self) -> Option<&PackStats> {
         self.lane.packs().map(|packs| packs.stats())
     }
@@ -296,8 +297,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests an entry of the pack. Returns false if their memory cannot be
-    /// mapped.
+    /// Makes the collected requests an entry of the pack, a reliable write if `reliable`. Returns
+    /// false if their memory cannot be mapped.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
@@ -360,7 +361,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
-    /// Sends the collected requests as one ordinary transfer.
+    /// Sends the collected requests as one ordinary transfer, a reliable write if `reliable`.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
         self.lane.note_transfer_start(
             &mut self.record,

@@ -11,7 +11,7 @@ use crate::spec::response::R1;
 pub enum RecoveryStep {
     /// Classifies the failure.
     Classify,
-    /// Keeps the results from before the failure that are certain.
+    /// Counts those earlier pieces of the request as done whose result is certain.
     Salvage,
     /// Resets the lines, and reads the card's state (CMD13).
     Status,

@@ -379,8 +379,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the tuning that the supervisor was asked for is needed because the card did
-    /// not answer even CMD13.
+    /// Returns whether the supervisor's tuning is needed because the card did not answer even
+    /// CMD13.
     pub(crate) fn is_unheard(&self) -> bool {
         self.incident.open && self.incident.unheard
     }

@@ -12,9 +12,10 @@
 //! | slower mode ([`ServiceRequest::Slower`]) | damage | 5 times, each with new tries |
 //! | the error as the result | all | |
 //!
-//! Damage is a CRC error or the like. If it struck three of 64 transfers, a tuning comes first, and
-//! then a slower mode at once. Two tunings because of damage are at least a second apart. A reset
-//! of the controller that loses a tuning allows another one, at most three times in an incident.
+//! Damage is a wrong CRC, end bit or index. If it struck three of 64 transfers, the first measure
+//! is a tuning, and the next one a slower mode. Two tunings because of damage are at least a second
+//! apart. A reset of the controller that loses a tuning allows another one, at most three times in
+//! an incident.
 //!
 //! A card that does not come back to `tran` gets three measures, once each: a reset of the
 //! controller, an initialisation, a power cycle ([`ServiceRequest`]). Then the card is given up.
@@ -42,8 +43,8 @@ const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 const SLOWER_MAX: u8 = 5;
 
 impl<P: Profile> Order<P> {
-    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
-    /// error.
+    /// Puts the requests of the transfer back to the front of the queue if `back`; otherwise ends
+    /// them with this error.
     #[inline(never)]
     pub fn return_members<const N: usize>(
         &mut self,

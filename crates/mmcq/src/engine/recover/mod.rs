@@ -193,7 +193,7 @@ impl Incident {
         }
     }
 
-    /// Returns whether this measure was taken.
+    /// Returns whether this measure was already taken in the incident.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
@@ -285,8 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns how long, in ns, the card may go on working although a deadline has passed: the
-    /// longest time of an erase in progress, or, for another control request, of a flush.
+    /// Returns the longest time in ns for which the card may continue its work after the deadline
+    /// of a request has passed: the longest time of an erase in progress, or, for another control
+    /// request, of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,
@@ -540,7 +541,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a failed phase of the recovery itself.
+    /// Handles a failed phase of the recovery itself; `gone`: the controller has disappeared.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         let unsent = P::RECOVERS && self.bus.is_blocked();
         self.bus.unblock();

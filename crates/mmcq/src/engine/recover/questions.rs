@@ -31,7 +31,7 @@ impl Card {
     }
 
     /// Returns the time limit of a flush of the card's cache, in ns, if the failed request is a
-    /// control request; otherwise 0.
+    /// control request (`of_control`); otherwise 0.
     pub fn flush_ns(&self, of_control: bool) -> u64 {
         match self.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,

@@ -158,8 +158,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides, at the end of a pass of recovery, the results of the writes before the failed
-    /// transfer: by the card's status, or, if that status was lost, by writing them once more.
+    /// Decides, at the end of a pass of recovery, the results of the writes that were sent before
+    /// the failed transfer. The card's status decides; if that status was lost, the writes are sent
+    /// once more.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
         if !P::RECOVERS {

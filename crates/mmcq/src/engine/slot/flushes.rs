@@ -97,9 +97,11 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Takes from the queue the requests that a flush has served, in addition to its `owner`; the
-    /// flush just ended well. These are written durable writes and, with `joins`, the flushes at
-    /// the head of the queue that have only reads and flushes before them, so that no change of the
-    /// card comes between.
+    /// flush just ended well. Served are:
+    ///
+    /// - durable writes whose data are written;
+    /// - with `joins`, the flushes at the head of the queue that have only reads and flushes before
+    ///   them, so that nothing has changed the card since.
     pub fn take_served(&mut self, owner: u8, joins: bool) -> SlotSet {
         let written = self.queue().filter(|&at| self.at(at).awaits_flush()).fold(0, |set, at| set | 1 << at);
         for index in bits(written) {

@@ -225,7 +225,7 @@ impl Slot {
         self.result = self.result.and(Ok(output));
     }
 
-    /// Notes that all blocks of the request were transferred at once.
+    /// Notes that one transfer or task has moved all blocks of the request.
     #[inline(always)]
     pub fn moved_all(&mut self, blocks: u32) {
         self.moved_blocks = blocks;

@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let segment = core::slice::from_ref(self.slots.at(index).segment());
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         if queue.prepare_task(id, &task, segment).is_err() {
-            // The command queue engine cannot use this memory: the request goes by the single lane.
+            // The command queue engine cannot use this memory: the request is sent without the queue.
             self.slots.at_mut(index).forbid_merge(true);
             self.order.push_again(&mut self.slots, index, now_ns);
             return false;
@@ -143,7 +143,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tell_more(done, now_ns)
     }
 
-    /// Handles other events than ends of tasks, by the general path.
+    /// Handles, by the general path, events of the command queue engine: ends of tasks that the
+    /// short way has not handled, or events of another kind. `done`: the tasks that have ended.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -154,7 +155,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Ends these tasks, if nothing else has happened. Otherwise returns false and does nothing.
+    /// Ends the tasks of `done` (bit n for task n) by the short way. Returns false and does nothing
+    /// in three cases, which the general path handles: one of the tasks is not on the card, a
+    /// missing interrupt was suspected, or a write is to be written again.
     #[inline(always)]
     fn end_driven(&mut self, done: u32, now_ns: u64) -> bool {
         let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);

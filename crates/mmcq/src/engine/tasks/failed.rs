@@ -1,7 +1,7 @@
 //! Failures of a card's queue.
 //!
 //! Any failure switches the card's queue off. Tasks that wait on the card come back to the engine's
-//! own queue, with their age. The task that was executed is tried again by the single lane and the
+//! own queue, with their age. The task that was executed is tried again without the queue, by the
 //! recovery ladder. The card discards its tasks, and its queue is switched off, before anything
 //! else is sent. After two failures in ten seconds, five in ten minutes, or one contradictory
 //! report of the card, the queue is not used again.
@@ -51,7 +51,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reports the failure of a phase to the lane of tasks, if the card's queue is on.
+    /// Handles the failure of a phase, if the card's queue is on: the failure ends the use of the
+    /// queue.
     #[inline(always)]
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.lane.is_queued() {

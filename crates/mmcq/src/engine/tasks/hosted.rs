@@ -1,11 +1,11 @@
 //! The card's queue, driven by the controller's command queue engine (`CommandQueueHost`). In this
 //! file "queue engine" always means the controller's.
 //!
-//! Order, batches and the rules for sending a task are those of the lane. But a task is *rung* (its
-//! doorbell bit is written) instead of announced, and the next event is its end. While the queue
-//! engine is on, it owns the lines, the interrupts and the memory of the tasks that were rung. So
-//! nothing else starts before the queue is empty and the queue engine is switched off, and no
-//! memory comes back before the queue engine stops using it.
+//! Order, batches and the rules for sending a task are those of a queue that software drives
+//! ([`tasks`](super)). But a task is *rung* (its doorbell bit is written) instead of announced, and
+//! the next event is its end. While the queue engine is on, it owns the lines, the interrupts and
+//! the memory of the tasks that were rung. So nothing else starts before the queue is empty and the
+//! queue engine is switched off, and no memory comes back before the queue engine stops using it.
 //!
 //! A task that ends well was executed after all that had ended before it: the data lines serve one
 //! at a time, and the queue engine checks each R1. So the end of one task completes the writes
@@ -14,11 +14,15 @@
 //! If something fails, the queue engine is halted, and its registers are read once more: tasks that
 //! are done count as done. The other tasks are cleared. One request is blamed and goes to the
 //! recovery ladder; the others wait again. Then the card discards its tasks and its queue is
-//! switched off, as after any failure of the lane. *Written bounds: if no task ends in the longest
-//! time of a task, the queue engine is halted. The halt may take half a second, and the clearing
-//! after it a tenth of a second; then a reset takes the memory from the queue engine. A task that
-//! has waited for 20 ms is searched in the registers, and no task is rung that could keep it
-//! waiting.*
+//! switched off, as after any failure of the queue.
+//!
+//! *Guarantees:*
+//!
+//! - If no task ends in the longest time of a task, the queue engine is halted.
+//! - The halt may take half a second, and the clearing after it a tenth of a second. Then a reset
+//!   takes the memory from the queue engine.
+//! - A task that has waited for 20 ms is searched in the registers, and no task is rung that could
+//!   keep it waiting.
 
 use super::super::batch::Batch;
 use super::super::blockers::TASKS;
@@ -327,7 +331,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             None => return Ok(None),
         };
         if described.is_err() {
-            // The queue engine cannot use this memory: the request goes by the single lane.
+            // The queue engine cannot use this memory: the request is sent without the queue.
             tasks.forget_described();
             self.slots.at_mut(self.batch.first()).forbid_merge(true);
             return Err(Turn::Again);
@@ -387,7 +391,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Handles the queue engine's events, and lets the lane continue.
+    /// Handles the queue engine's events, and then decides what the queue engine does next.
     #[inline(never)]
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);
@@ -460,7 +464,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes tasks that have ended well.
+    /// Completes the tasks of the mask `done`, which have ended well. `clean`: no fault came with
+    /// these ends, so earlier writes whose status was open are good too.
     #[inline]
     fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());

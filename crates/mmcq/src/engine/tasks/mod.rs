@@ -1,20 +1,19 @@
-//! The lane of tasks: a card's queue, driven by software on any host [eMMC 6.6.39]
-//! [SD 4.19].
+//! A card's command queue, driven by software on any host [eMMC 6.6.39] [SD 4.19].
 //!
-//! A transfer that the single lane would start is *announced* to the card instead (CMD44, CMD45).
+//! A transfer that would otherwise be started at once is *announced* to the card (CMD44, CMD45).
 //! The transfer, which is now a task with a number on the card, *becomes ready* while others
 //! transfer data (CMD13 with bit 15 reads which tasks are ready). The task is *executed* (CMD46,
 //! CMD47: a phase with data like any other), and *ends*. Slots, order, batches, the policy, and the
-//! handling of status and failures are those of the single lane.
+//! handling of status and failures are those of transfers without the queue.
 //!
 //! The card promises no order. So the rules of order are applied before a task is announced. A
 //! transfer is not announced while it overlaps a task on the card, or a write whose status is not
 //! known, where one of the two writes. Any request but an ordinary read or write starts when the
 //! queue is empty and off.
 //!
-//! This file decides what the lane does next. The other files: `steps.rs` has the commands,
-//! `beside.rs` the commands during data, `dialect.rs` the queue of an SD card, `failed.rs`
-//! failures. `hosted.rs` has the same lane for a controller whose command queue engine announces,
+//! This file decides what is sent to the card's queue next. The other files: `steps.rs` has the
+//! commands, `beside.rs` the commands during data, `dialect.rs` the queue of an SD card,
+//! `failed.rs` failures. `hosted.rs` is for a controller whose command queue engine announces,
 //! polls and executes.
 
 mod beside;
@@ -45,10 +44,10 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// The answer of the lane of tasks to the loop.
+/// Action that the loop takes after it has called the code for the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The queue is off: the single lane continues.
+    /// The queue is off: transfers are sent one at a time, without the queue.
     Pass,
     /// Something was done: the loop continues.
     Again,
@@ -175,10 +174,12 @@ impl<P: Profile> Order<P> {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the card's command queue of this many tasks: ordinary reads and writes may use it. A
     /// queue that was given up is tried again. Must be called again after
-    /// [`set_card_params`](Self::set_card_params) with `None`. Returns false if the profile has no
-    /// such lane ([`Queued`](crate::sched::Queued), [`HostQueued`](crate::sched::HostQueued)), the
-    /// card is not an eMMC, or the queue is too small to be of use. The queue of an SD card is
-    /// enabled by [`set_sd_task_queue`](Self::set_sd_task_queue).
+    /// [`set_card_params`](Self::set_card_params) with `None`. The queue of an SD card is enabled
+    /// by [`set_sd_task_queue`](Self::set_sd_task_queue).
+    ///
+    /// Returns false if the profile uses no card's queue ([`Queued`](crate::sched::Queued),
+    /// [`HostQueued`](crate::sched::HostQueued)), the card is not an eMMC, or the queue is too
+    /// small to be of use.
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
         self.blockers.close_fast();
@@ -197,7 +198,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the counters of the lane of tasks; `None`: the profile has no such lane.
+    /// Returns the counters of the card's queue; `None`: the profile does not use a card's queue.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }

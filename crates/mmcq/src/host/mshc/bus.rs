@@ -38,6 +38,7 @@ pub(super) struct Bus {
     width: Width,
     /// Requested card clock, in hertz.
     asked_hz: u32,
+    /// Divider n of the clock: card clock = source / 2n; with 0 it is the source itself.
     divider: u32,
     running: bool,
     /// Whether data are transferred on both clock edges (DDR).

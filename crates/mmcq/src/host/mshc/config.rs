@@ -119,7 +119,7 @@ impl MshcConfig {
     }
 
     /// Returns the capabilities of a controller with `descriptors` DMA descriptors on this board.
-    /// `tuned` says whether the sampling point can be selected.
+    /// `fixed`: the card is soldered. `tuned`: the sampling point can be selected.
     pub(super) fn caps(&self, descriptors: usize, fixed: bool, tuned: bool) -> Result<Caps, MshcInitError> {
         let slowest = self.source_hz.div_ceil(2 * DIVIDER_MAX);
         let fastest = self.source_hz.min(self.max_clock_hz);

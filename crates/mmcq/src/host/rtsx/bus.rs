@@ -239,8 +239,11 @@ impl Bus {
 /// Register values for one SD clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
+    /// Value of the register PLL_N.
     pll_n: u8,
+    /// Value of the register CLOCK_DIV; bits 6:4 are the code of the divider.
     divider: u8,
+    /// Bits of the register SD_CFG1 for the second divider (1, 128 or 256).
     cfg1: u8,
 }
 

@@ -172,7 +172,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 
     /// Writes the list for data of a transfer that is open on the card, and returns its size;
-    /// `None` if the chip cannot transfer the data.
+    /// `None` if the chip cannot transfer the data. `stays_open`: further data follow, so the chip
+    /// does not wait for the end of busy.
     pub(super) fn list_data(&mut self, data: &Data, stays_open: bool) -> Option<Extent> {
         let (bytes, blocks) = size(data)?;
         let read = data.direction == Direction::Read;

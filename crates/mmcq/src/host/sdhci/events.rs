@@ -10,8 +10,8 @@ use crate::host::{Cause, Direction, Dma, Done, Events, FastEnd, Fault, Regs, Seg
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
-/// Interrupt status bits that belong to a phase: all except card presence, card interrupt, shared
-/// interrupts and re-tuning.
+/// Interrupt status bits that belong to a phase: all except insertion and removal of the card, card
+/// interrupt, shared interrupts and re-tuning.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// Interrupt status bits that the driver clears by writing 1.
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
@@ -112,8 +112,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 }
     }
 
-    /// Reports card presence, card interrupt and re-tuning in `events`. Masks each reported event
-    /// until it can change again, so that a level cannot interrupt for ever.
+    /// Reports insertion or removal of the card, card interrupt and re-tuning in `events`. Masks
+    /// each reported event until it can change again, so that a level cannot interrupt for ever.
     pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -132,8 +132,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.set_enable(enable);
     }
 
-    /// Returns the enable bit of the presence change that can come next. The other one may be a
-    /// level that stays set.
+    /// Returns the enable bit of the event that can come next: removal if a card is in the slot,
+    /// otherwise insertion. The status bit of the other one may be a level that stays set.
     pub(super) fn presence_enable(&self) -> u32 {
         match self.present_state() {
             _ if self.caps.fixed => 0,
@@ -273,7 +273,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Transfers the blocks for which the buffer is ready, at most as many as the transfer has
-    /// left.
+    /// left. `offered`: an interrupt has reported that the buffer is ready.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;

@@ -49,6 +49,7 @@ enum Listens {
 pub(super) struct Bus {
     /// Value of the clock register without its divider.
     lines: u32,
+    /// Divider field of the clock register.
     divider: u32,
     /// Frequency of the card's clock in hertz, 0 while the clock is stopped.
     clock_hz: u32,

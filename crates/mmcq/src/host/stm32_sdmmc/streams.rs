@@ -1,8 +1,9 @@
 //! Writes that stay open on ST's SDMMC.
 //!
 //! Only the card keeps the transfer open; for the controller, each phase is a complete write. The
-//! first phase sends CMD25 and its data. Each later phase, the carrier, sends a CMD13 and its data:
-//! the card answers the CMD13, and takes the data as the next data of the open CMD25.
+//! first phase sends CMD25 and its data. By the standard CMD13 has no data, but in each later phase
+//! (a *carrier*) the controller sends a CMD13 with the next blocks as its data. The card answers
+//! the CMD13, and takes these blocks as the next data of the open CMD25.
 //!
 //! The bit CMDTRANS of the command register, not the command's index, starts the data path. The
 //! driver never starts the data path without a command (bit DTEN): the manual forbids it with SD

@@ -52,16 +52,17 @@ impl Client {
         if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
     }
 
-    /// Charges a queue of the client for `blocks` that were sent: adds blocks divided by weight to
-    /// its start tag.
+    /// Charges a queue of the client, the synchronous one if `sync`, for `blocks` that were sent:
+    /// adds blocks divided by weight to its start tag.
     pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
         let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_add(cost);
     }
 
-    /// Advances the virtual time of a class by `by`. A start tag that would fall behind the virtual
-    /// time is moved with it, so that a client without requests earns no credit.
+    /// Advances the virtual time of a class by `by`; `sync`: of the synchronous class. A start tag
+    /// that would fall behind the virtual time is moved with it, so that a client without requests
+    /// earns no credit.
     pub(super) fn advance(&mut self, sync: bool, by: u64) {
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_sub(by);

@@ -12,14 +12,16 @@
 //!
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a
 //! synchronous one (reads, and writes that a client waits for) and an asynchronous one. The
-//! synchronous queues of all clients are one class, the asynchronous queues the other. One queue at
-//! a time has the turn. The turn ends when its charge reaches the budget, or when the queue is
-//! empty and not worth idling for. **Charge** is the larger of two values: blocks sent, and card
-//! time (idling included) at the rate budget / time-out. The charge for time is at most one budget.
-//! So a client that is slower than this rate pays for time, all others for blocks. The next turn
-//! goes to the queue with the smallest start tag. A queue's start tag is the larger of two values:
-//! the virtual time of its class, that is, the start tag of the present or last turn; and the
-//! queue's own last tag plus charge / weight.
+//! synchronous queues of all clients are one class, the asynchronous queues the other.
+//!
+//! One queue at a time has the turn. The turn ends when its charge reaches the budget, or when the
+//! queue is empty and not worth idling for. **Charge** is the larger of two values: blocks sent,
+//! and card time (idling included) at the rate budget / time-out. The charge for time is at most
+//! one budget. So a client that is slower than this rate pays for time, all others for blocks.
+//!
+//! The next turn goes to the queue with the smallest start tag. A queue's start tag is the larger
+//! of two values: the virtual time of its class, that is, the start tag of the present or last
+//! turn; and the queue's own last tag plus charge / weight.
 //!
 //! Synchronous queues come before asynchronous ones. An asynchronous turn ends as soon as a
 //! synchronous request waits. But after `sync_turns` turns that went before it, an asynchronous
@@ -41,9 +43,9 @@
 //!    request comes, the tag of i is at most Q / w_i above the virtual time v; when its turn comes,
 //!    K' / w_i more. The turns of j until then start at tags between these two values, and all but
 //!    the last fit between them.
-//! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most `async_blocks`
-//!    + R - 1 asynchronous blocks are sent in a row, plus the transfer that was running. That
-//!    happens only after `sync_turns` synchronous turns.
+//! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most
+//!    `async_blocks + R - 1` asynchronous blocks are sent in a row, plus the transfer that was
+//!    running. That happens only after `sync_turns` synchronous turns.
 //! 4. *Asynchronous*: while an asynchronous request waits, at most (`sync_turns` + 1) Q synchronous
 //!    blocks are sent in a row. Bounds 1 and 2 also hold among asynchronous queues, with
 //!    asynchronous charges.
@@ -60,9 +62,9 @@
 //! Rounding adds less than one block in four million transfers.
 //!
 //! Cost: each pick makes one pass over the waiting requests. The pick that ends a turn makes a
-//! second pass, and one over the clients. All other calls take constant time. That is about 35
-//! instructions for each waiting request; 340 for a request that waits alone, all calls together
-//! (x86-64, optimised). At most 512 bytes for eight clients.
+//! second pass, and one over the clients. All other calls take constant time. On x86-64, optimised,
+//! a pick takes about 35 instructions for each waiting request; all calls together take 340 for a
+//! request that waits alone. The scheduler has a size of at most 512 bytes for eight clients.
 
 mod client;
 mod config;

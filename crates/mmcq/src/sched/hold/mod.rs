@@ -9,14 +9,17 @@
 //!
 //! The engine learns the times for this decision from events. For each direction it learns the time
 //! of a transfer without its blocks (`a`) and the time of a block (`b`), fitted to the transfers so
-//! far. For each sequential stream it learns three values: how many requests its clients keep in
-//! flight (counted at each completion), how long the first request takes to come back, and how long
-//! each further one takes. A submitter may handle all completions before it sends the next request,
-//! and takes longer for more of them. So the pause before the first request is learned as a
-//! straight line over the number of completions. The start is held under three conditions: all
-//! waiting requests are one run of such a stream, they are fewer than the stream keeps in flight,
-//! and one transfer is faster than two ([`ways`]). Streams are updated once for each transfer, by
-//! its collected requests, and not at each arrival.
+//! far. For each sequential stream it learns three values:
+//!
+//! - how many requests its clients keep in flight, counted at each completion;
+//! - how long the first request takes to come back. A submitter may handle all completions before
+//!   it sends the next request, and takes longer for more of them. So this pause is learned as a
+//!   straight line over the number of completions;
+//! - how long each further request takes.
+//!
+//! The start is held under three conditions: all waiting requests are one run of such a stream,
+//! they are fewer than the stream keeps in flight, and one transfer is faster than two ([`ways`]).
+//! Streams are updated once for each transfer, by its collected requests, and not at each arrival.
 //!
 //! Some batches are not aligned to the card's pages. Then, once in sixteen transfers, the engine
 //! leaves the end of the batch out of the transfer. That end waits until the requests that were
@@ -25,8 +28,8 @@
 //! If the learned costs are wrong, the measured time of both ways decides ([`measured`]). If one of
 //! several missing requests comes late, the engine expects the others to come with it.
 //!
-//! *Written bound: a start is held no longer than `a`. The end of a batch that was left out is held
-//! no longer than twice the usual time until the first of the sent requests comes back, plus 2 us.
+//! *Guarantee: a start is held no longer than `a`. The end of a batch that was left out is held no
+//! longer than twice the usual time until the first of the sent requests comes back, plus 2 us.
 //! Neither is held longer than [`Config::tail_ns`](crate::engine::Config::tail_ns). If no request
 //! comes, neither is held longer than twice the usual time of the next request, plus 2 us.*
 //!
@@ -64,9 +67,11 @@ const DULL_MAX: u8 = 32;
 /// end before another one may do so.
 const CUT_EVERY: u8 = 16;
 
-/// The waiting requests, if they are one contiguous run.
+/// The waiting requests, which continue each other and can start as one transfer. The engine makes
+/// this value only if all waiting requests are such a run; otherwise it holds no start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
+    /// The requests together: direction, first block and end, and clients.
     pub run: Run,
     /// The slots of the run's requests.
     pub slots: SlotSet,
@@ -83,7 +88,7 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time of the start.
+    /// Latest time at which the held start must begin.
     last_ns: u64,
     /// Fixed time of a transfer, without the time of its blocks.
     fixed_ns: u64,

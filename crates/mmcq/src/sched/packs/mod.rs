@@ -1,7 +1,7 @@
 //! State of packs: their entries, whether their writes have succeeded, and whether packs pay. A
 //! *pack* is several transfers of different places that are sent to the card as one [eMMC 6.6.29].
 //!
-//! An *entry* is one transfer of the single lane: a request, or several that were merged. Nothing
+//! An *entry* is one ordinary transfer: a request, or several that were merged. Nothing
 //! here sends a command; `engine/packs/` does.
 
 mod pays;
@@ -16,8 +16,8 @@ use pays::Pays;
 /// Most entries of a pack. The number is small, since later requests wait for the whole pack.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// The lanes of `L`, and the lane of packed commands (several transfers that are sent to the card
-/// as one). The lane of packed commands takes half a kilobyte for each engine.
+/// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
+/// sending transfers. Packed commands take half a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 
@@ -39,7 +39,7 @@ impl<L: Lanes> Lanes for Packing<L> {
     }
 }
 
-/// Counters of the lane of packed commands.
+/// Counters of packed commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackStats {
@@ -100,7 +100,7 @@ pub(crate) enum Fate {
     Doubtful(u32),
 }
 
-/// The pack in progress, and the state of the lane.
+/// The pack in progress, and the state that outlasts a pack.
 #[derive(Debug)]
 pub struct Packs {
     /// Most entries of a packed read, and of a packed write; 0: no packs of this direction.

@@ -3,7 +3,7 @@
 //! wait.
 //!
 //! The cheaper way (in packs, or alone) is used. Two in [`PROBE`] transfers use the other way, so
-//! that a change of the card is noticed. *Written bound: of 64 transfers two use the slower way.*
+//! that a change of the card is noticed. *Guarantee: of 64 transfers two use the slower way.*
 
 use crate::host::Direction;
 

@@ -31,8 +31,8 @@ pub(crate) use task::Task;
 const DEPTH_MAX: u8 = 32;
 /// Smallest queue that is used: a queue of fewer tasks costs more commands than it saves time.
 const DEPTH_MIN: u8 = 2;
-/// Most tasks that are announced at a time. With these, a card that works on four tasks at once is
-/// never idle, and requests that wait in the engine still obey the scheduler.
+/// Most tasks that are announced at a time. With these, a card that works on four tasks at the same
+/// time is never idle, and requests that wait in the engine still obey the scheduler.
 const ANNOUNCED_MAX: u8 = 16;
 /// Time in nanoseconds: if a task has waited on the card for this time, no further task is
 /// announced before it is executed.
@@ -81,7 +81,8 @@ pub struct Tasks {
     always: bool,
     /// Number of executed writes in a row.
     dull: u8,
-    /// The count that [`WANTED_MIN`] describes.
+    /// How much the queue is wanted: 2 is added each time it would have paid, 1 subtracted each
+    /// time it would not. At [`WANTED_MIN`] the queue is switched on.
     wanted: u8,
     failures: Failures,
     pace: Pace,

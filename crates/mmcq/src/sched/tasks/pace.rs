@@ -2,7 +2,7 @@
 //!
 //! A poll costs a command and an interrupt. A ready task that waits for the poll costs time only
 //! where few others keep the card busy. So the card is polled after the time in which a task
-//! usually becomes ready, and sooner where few are announced. *Written bound: the time between two
+//! usually becomes ready, and sooner where few are announced. *Guarantee: the time between two
 //! polls is at least [`LEAST_NS`] and at most [`MOST_NS`].*
 
 /// Shortest time between polls: about as long as a poll with its interrupt takes.

@@ -3,8 +3,8 @@
 use crate::host::QueueError;
 use core::fmt;
 
-/// Why a lane (the card's queue, packs, or chains) or the controller's command queue engine is not
-/// used any more.
+/// Why the card's queue, packs, chains, or the controller's command queue engine are not used any
+/// more.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

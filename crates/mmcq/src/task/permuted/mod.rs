@@ -68,7 +68,8 @@ fn loom_two_threads_share_one_queue() {
     });
 }
 
-/// Tests two interrupt handlers that run at once: the controller's and the alarm's, for example.
+/// Tests two interrupt handlers that run at the same time: the controller's and the alarm's, for
+/// example.
 #[test]
 fn loom_two_interrupts_at_once() {
     permuted("two interrupts", || {

@@ -13,11 +13,12 @@
 //! - **Writes by a carrier.** A write with a byte count of 0 is not possible: no event shows that
 //!   the card has received the last block, and the controller sends no CMD12 while the FIFO is
 //!   empty. So only the card keeps the transfer open; for the controller, each phase is a complete
-//!   write. The first phase sends CMD25 and its data. Each later phase, the carrier, sends a CMD13
-//!   and its data: the card answers the CMD13, and takes the data as the next data of the open
-//!   CMD25. The command register has bits for data and their direction, which work with every
-//!   command. The controller reports the end of each CMD25 or CMD13 (Data Transfer Over) after the
-//!   CRC status of its last block. The card's busy follows; the phase ends when DAT0 is high.
+//!   write. The first phase sends CMD25 and its data. By the standard CMD13 has no data, but in
+//!   each later phase (a *carrier*) the controller sends a CMD13 with the next blocks as its data.
+//!   The card answers the CMD13, and takes these blocks as the next data of the open CMD25. The
+//!   command register has bits for data and their direction, which work with every command. The
+//!   controller reports the end of each CMD25 or CMD13 (Data Transfer Over) after the CRC status of
+//!   its last block. The card's busy follows; the phase ends when DAT0 is high.
 //!
 //! This project has seen neither method on real hardware. Both are off until a board enables them
 //! by [`OpenTransfers`]. After two failures in a row the engine stops using them.

@@ -115,8 +115,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Acknowledges the events of the SD controller that do not come from the engine; adds card
-    /// presence, card interrupt and re-tuning to `events`.
+    /// Acknowledges the events of the SD controller that do not come from the engine; adds
+    /// insertion or removal of the card, card interrupt and re-tuning to `events`.
     fn take_own(&mut self, status: u32, events: &mut QueueEvents) {
         if status & ACKNOWLEDGED & !INT_QUEUE != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED & !INT_QUEUE);
@@ -128,8 +128,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Acknowledges and returns the events that belong to no phase (card interrupt, presence,
-    /// re-tuning). Called by `ack` while the engine has the lines.
+    /// Acknowledges and returns the events that belong to no phase: card interrupt, insertion or
+    /// removal of the card, re-tuning. Called by `ack` while the engine has the lines.
     pub(super) fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
         let status = self.host.port.read32(INT_STATUS) & RARE;

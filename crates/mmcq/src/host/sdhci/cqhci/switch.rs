@@ -16,7 +16,8 @@ fn clocks(ns: u64, hz: u32) -> u64 {
     ns.saturating_mul(hz.into()).div_ceil(1_000_000_000)
 }
 
-/// Returns the value of the interrupt coalescing register IC.
+/// Returns the value of the interrupt coalescing register IC; `None` switches coalescing off. `hz`:
+/// the engine's timer clock.
 fn coalescing(settings: Option<Coalescing>, hz: u32) -> u32 {
     let Some(Coalescing { tasks, wait_ns }) = settings else {
         // Threshold and timeout are both written as 0, which switches coalescing off.

@@ -12,9 +12,10 @@
 //!   has received every block.
 //! - **A carrier.** Only the card keeps the transfer open; for the controller, each phase is a
 //!   complete write that ends with Transfer Complete. The first phase sends CMD25 and its data.
-//!   Each later phase, the carrier, sends a CMD13 and its data: the card answers the CMD13, and
-//!   takes the data as the next data of the open CMD25. No standard promises that a controller
-//!   sends data with a CMD13, and none forbids it.
+//!   By the standard CMD13 has no data, but in each later phase (a *carrier*) the controller sends
+//!   a CMD13 with the next blocks as its data. The card answers the CMD13, and takes these blocks
+//!   as the next data of the open CMD25. No standard promises that a controller sends data with a
+//!   CMD13, and none forbids it.
 //!
 //! This project has seen neither method on real hardware. Both are off until a board enables them
 //! by [`StreamConfig`]. After two failures in a row the engine stops using them.
