@@ -380,8 +380,8 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const CONTINUES_BY_REQUEST: bool = H::CONTINUES_BY_REQUEST;
     const ONE_LINE: bool = H::ONE_LINE;
 
-    crate::forward_host!(self.inner => caps goes_on_with is_prompt map command_hangs isolate dat0_busy dat_levels retune_ns
-        supply_ma write_protected take_waker);
+    crate::forward_host!(self.inner => caps goes_on_with is_prompt map interrupt_lost command_hangs isolate dat0_busy
+        dat_levels retune_ns supply_ma write_protected take_waker);
 
     fn unmap(&mut self, segment: &Segment, direction: Direction) {
         self.inner.unmap(segment, direction);

@@ -17,7 +17,9 @@ impl<R: Regs> Pl181<R> {
         let mut events = Events::default();
         match self.active.take() {
             Some(mut active) => {
+                let before = (active.seen, self.transfer.left_bytes);
                 events.phase = self.advance(&mut active, segments);
+                events.acknowledged = (active.seen, self.transfer.left_bytes) != before;
                 match &events.phase {
                     None => {
                         self.set_mask(self.wanted_mask(&active));
@@ -28,19 +30,21 @@ impl<R: Regs> Pl181<R> {
                     Some(Err(_)) => self.quiet(),
                 }
             }
-            None => self.silence(),
+            None => events.acknowledged = self.silence(),
         }
         events
     }
 
-    /// Masks the interrupts when no phase is in progress.
-    fn silence(&mut self) {
+    /// Masks the interrupts when no phase is in progress. Returns whether there was one.
+    fn silence(&mut self) -> bool {
         if self.mask.is_some_and(|mask| mask != 0) {
             let status = self.regs.read32(STATUS);
             if status != u32::MAX && self.mask.is_some_and(|mask| status & mask != 0) {
                 self.set_mask(0);
+                return true;
             }
         }
+        false
     }
 
     /// Reads the status and transfers the words that the FIFO certainly holds or accepts. Repeats

@@ -136,6 +136,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if status != 0 && status != RARE {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
             self.host.take_rare(status, &mut events);
+            events.acknowledged = true;
         }
         events
     }

@@ -237,8 +237,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         if status & super::events::RARE != 0 {
             self.host.port.write32(INT_STATUS, status & super::events::ACKNOWLEDGED & super::events::RARE);
             self.host.take_rare(status, &mut events);
+            events.acknowledged = true;
         }
         if status & super::events::OF_PHASE != 0 {
+            events.acknowledged |= status & self.host.shadow.signal & super::events::OF_PHASE != 0;
             // Status bits of data that stay set must not interrupt again.
             self.host.set_signal(super::events::RARE);
         }

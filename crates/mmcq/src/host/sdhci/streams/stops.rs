@@ -171,6 +171,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
         if status & ACKNOWLEDGED != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+            events.acknowledged = true;
         }
         if status & RARE != 0 {
             self.host.take_rare(status, &mut events);
