@@ -107,8 +107,8 @@ pub(crate) struct Ahead {
     lists: [Cell<Option<Mapping>>; LISTS_MAX],
     /// Whether the driver is being made.
     opening: Cell<bool>,
-    /// Whether the controller still uses memory of a request that has ended. That is the case if no
-    /// reset could stop the controller.
+    /// Whether the controller has kept memory: no reset could stop it, so it may still use the
+    /// memory of a request that has ended.
     has_kept: AtomicBool,
     /// Entries whose memory the controller still uses after the end of its request, one bit each.
     kept: Cell<u64>,
@@ -141,8 +141,8 @@ impl Ahead {
         }
     }
 
-    /// Returns whether the controller cannot be stopped and still uses memory of a request that has
-    /// ended. Such memory is never free again.
+    /// Returns whether the controller has kept memory: no reset could stop it, so it may still use
+    /// the memory of a request that has ended. That memory is never free again.
     pub fn has_kept(&self) -> bool {
         self.has_kept.load(Ordering::Acquire)
     }

@@ -3,8 +3,8 @@
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: the length of each phase. It follows from the phase's size, from the clock and
-//!   width of the bus, and from the card's delay, which is learned for each [`Class`] of waits
+//! - Prediction: the length of each phase. It follows from the phase's size, the bus's clock and
+//!   width, and the card's delay. That delay is learned for each [`Class`] of waits
 //!   ([`WaitStrategy::saw`]).
 //! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
@@ -12,9 +12,10 @@
 //! time, one update may be lost; the next phase makes up for that.
 //! [`Stack::request_with`](crate::task::Stack::request_with) uses this code.
 //!
-//! The rule: spin if the phase is expected to take at most the CPU time of leaving and coming back,
-//! and give up after twice this CPU time. A wrong guess therefore costs at most three times the CPU
-//! time of leaving at once. A spin that did not see the end raises the next expectation.
+//! The rule compares with the CPU time of leaving and coming back. Spin if the phase is expected to
+//! take at most this time, and give up after twice this time. A wrong guess therefore costs at most
+//! three times the CPU time of leaving at once. A spin that did not see the end raises the next
+//! expectation.
 
 use crate::host::{Data, Direction, Phase, Width};
 pub use crate::spec::bus::Bus;
@@ -58,7 +59,7 @@ pub struct Costs {
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
-    /// Longest time in the deferred interrupt.
+    /// Longest time in the deferred interrupt, spinning included.
     pub deferred_max_ns: u32,
 }
 
@@ -154,7 +155,7 @@ pub struct Wait {
     pub response_bits: u8,
     /// Bytes of data that are transferred before the wait ends.
     pub bytes: u32,
-    /// Blocks that end before the wait ends.
+    /// Number of data blocks that end before the wait ends.
     pub blocks: u32,
 }
 
@@ -198,8 +199,8 @@ impl Wait {
     fn clocks(&self, bus: Bus) -> u64 {
         /// Length of a command's token, in bits.
         const TOKEN: u64 = 48;
-        /// Usual gap on the bus, in clocks: from a command to its response (N_CR, 2 to 64), or from
-        /// a command to the first data (N_AC, 8 or more).
+        /// Usual gap on the bus, in clocks. It stands for two gaps: from a command to its response
+        /// (N_CR, 2 to 64), or from a command to the first data (N_AC, 8 or more).
         const GAP: u64 = 8;
         /// Number of clocks for start bit, CRC16 and end bit of a block, and for the gap to the
         /// next block.
@@ -287,7 +288,8 @@ impl WaitStrategy {
         self
     }
 
-    /// Enables or disables the controller's interrupt.
+    /// Enables (`on`) or disables the controller's interrupt, by the function of
+    /// [`listening_by`](Self::listening_by).
     pub fn listen(&self, on: bool) {
         (self.listen)(on);
     }
@@ -363,9 +365,9 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances the stack at the end of a wait for which no code spins. It is
-    /// the first of hard interrupt, deferred interrupt and thread that has enough time for the work
-    /// at that end (words through the FIFO, cache maintenance).
+    /// Returns which context advances the stack at the end of a wait for which no code spins. The
+    /// result is the first context, in the order hard interrupt, deferred interrupt, thread, that
+    /// has time for the work at that end: words through the FIFO, or cache maintenance.
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);

@@ -126,9 +126,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     ///
     /// `f` always runs. A call may come from inside another call of this stack: from such an `f`,
     /// or from code that the stack calls (the clock, the lock, the scheduler, the driver's access
-    /// to memory and registers). In that case `f` gets an [`Entry`] that does nothing and reports
-    /// that, and the alarm is set to ring at once, so that a poll follows. The outer call may set
-    /// the alarm anew.
+    /// to memory and registers). In that case `f` gets an [`Entry`] that does nothing, as
+    /// [`is_nested`](Entry::is_nested) reports. The alarm is set to ring at once, so that a poll
+    /// follows. The outer call may set the alarm anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
@@ -191,8 +191,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Sets the alarm, under the lock. Set outside of the lock, it could overwrite the alarm that
-    /// an interrupt in between has set, and a silent controller would never be noticed.
+    /// Sets the alarm, under the lock. Without the lock, an interrupt could set the alarm in
+    /// between, and this call would overwrite that alarm; a silent controller would then never be
+    /// noticed.
     #[inline]
     fn set_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
         self.clock.set_alarm(next_ns);
@@ -307,8 +308,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         found.get()
     }
 
-    /// Carries out the work whose time has come. Called by the alarm, and by the thread that
-    /// completes requests for hosts that must not do so in the interrupt.
+    /// Carries out the work whose time has come. The alarm calls this. For hosts that must not
+    /// complete requests in the interrupt, a thread calls it too.
     pub fn poll(&self) {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {

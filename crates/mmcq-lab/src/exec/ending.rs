@@ -40,7 +40,8 @@ pub struct Watch {
 impl Watch {
     /// Installs the signal handlers. [`Watch::over`] then says which program the signals end.
     ///
-    /// # Errors The system refuses the handlers.
+    /// # Errors
+    /// The system refuses the handlers.
     pub fn hears() -> io::Result<Signals> {
         Signals::new([SIGINT, SIGTERM])
     }

@@ -149,7 +149,8 @@ impl Shared {
     /// Makes shared memory for this number of jobs, and for fio's helper. `of_fio`: the program is
     /// fio.
     ///
-    /// # Errors The system has no memory for it, or cannot make the files' stand-ins.
+    /// # Errors
+    /// The system has no memory for it, or cannot make the files' stand-ins.
     pub fn new(jobs: u32, of_fio: bool, parts: &[Part]) -> io::Result<Self> {
         let bytes = SLOTS_AT + (jobs as usize + 1) * (SLOT_BYTES + RING as usize * CELL_BYTES as usize);
         let file = File::from(memfd_create("mmcq", MemfdFlags::CLOEXEC)?);

@@ -84,8 +84,8 @@ impl Latency {
         self.histogram.add(ns);
     }
 
-    /// Adds a latency that may last hours. The histogram counts it in microseconds, up to 4.7
-    /// hours.
+    /// Adds a latency, given in ns, that may last hours. The histogram counts it in microseconds,
+    /// so its largest value is about 2^34 us, 4.8 hours.
     pub fn add_long(&mut self, ns: u64) {
         self.ns.add(ns);
         self.histogram.add(ns / 1000);

@@ -70,7 +70,7 @@ impl<B: Platform, const N: usize> Home<B, N> {
         }
     }
 
-    /// Does all that is due; the alarm calls this.
+    /// Does all work of the stack that is due; the alarm calls this.
     #[inline]
     pub fn poll(&'static self) {
         if let Some(stack) = self.get() {

@@ -13,7 +13,8 @@ use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
 use crate::task::{Platform, Stack};
 
-/// Standard function codes of two register sets [SD 5.8]: power management, and performance below.
+/// Standard function code of the power management set [SD 5.8]; the next constant is the code of
+/// the performance set.
 const POWER: u16 = 1;
 const PERFORMANCE: u16 = 2;
 /// Largest number of register sets in the general information: as many as fit on its page.
@@ -162,9 +163,9 @@ pub(super) async fn write<B: Platform, const N: usize>(
 /// nevertheless: then each flush fails until a call has succeeded. [`Error::Full`]: the engine uses
 /// its earlier page at this moment; call again later.
 ///
-/// Do not call it for a card that may be removed at any moment: from then on only a flush or a
-/// durable write makes data durable. If [`supervise`](super::supervise) has to initialise the card
-/// again, it enables the cache again.
+/// Do not call it for a card that may be removed at any moment: with the cache on, only a flush or
+/// a durable write makes data durable. If [`supervise`](super::supervise) has to initialise the
+/// card again, it enables the cache again.
 pub async fn enable_cache<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -13,7 +13,7 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// The time that the card has before its power goes off.
+/// How much time the card has before its power goes off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
     /// Little time, for example because the battery is low: the card does only what is necessary.
@@ -22,7 +22,8 @@ pub enum Off {
     Long,
 }
 
-/// Values that CMD6 writes to POWER_OFF_NOTIFICATION [eMMC 7.4.88]: this one and the next two.
+/// Value of POWER_OFF_NOTIFICATION, which CMD6 writes [eMMC 7.4.88]: the device is powered on. The
+/// next two constants are its values for a power-off.
 const POWERED_ON: u8 = 1;
 const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;

@@ -49,8 +49,8 @@ pub struct SdQueue {
 setters!(SdQueue { any: bool, sequential: bool, writes: u8, self_test: u16 });
 
 impl SdQueue {
-    /// Settings for cards whose entry says that the queue works: the card chooses the order, one
-    /// write at a time, no test.
+    /// Settings for cards whose entry in the table of quirks says that the queue works: the card
+    /// chooses the order, one write at a time, no test.
     pub const DEFAULT: SdQueue = SdQueue { any: false, sequential: false, writes: 1, self_test: 0 };
 }
 

@@ -1,7 +1,8 @@
 //! The exchange of commands between bring-up and a card, one at a time.
 //!
-//! Bring-up has about eighty waits. Each wait uses the same small future. The session stores an
-//! error, and `?` returns only a marker without a size, which halves the code of bring-up.
+//! Bring-up waits for a card at about eighty places in its code, each time by the same small future
+//! ([`Exchange`]). If a step fails, the session stores the error, and `?` returns only a marker
+//! without a size. This halves the code of bring-up.
 
 use super::Card;
 use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};
@@ -94,11 +95,12 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     op: Option<RequestFuture<'a, B, N>>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
-    /// Whether the card's busy may last longer than the exchange.
+    /// Whether the exchange may end while the card is still busy; then the caller polls the card.
     patient: bool,
-    /// Whether the card's busy has lasted longer than the exchange.
+    /// Whether the last exchange has ended while the card was still busy.
     late: bool,
-    /// Whether the last exchange completed tuning.
+    /// Whether the last exchange was a tuning command with which the controller has found its
+    /// sampling point.
     tuned: bool,
     /// Number of restarts of this bring-up; after several restarts, bring-up leaves out steps that
     /// are not required.

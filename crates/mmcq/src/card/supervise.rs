@@ -76,11 +76,12 @@ pub enum Event {
 /// card: the supervisor uses it only until the next card is inserted. After
 /// [`Dismissed`](Event::Dismissed) do not call it again. `scratch` ([`SCRATCH_BYTES`]) is returned.
 /// The engine must have at least two slots. Only one supervisor may run at a time: drop the earlier
-/// supervisor before you poll the next one, which continues the work of the earlier one.
+/// supervisor before you poll the next one. The next one continues its work.
 ///
-/// Only the supervisor tells a program about cards: it detects a card, brings it up, and returns
-/// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to
-/// time, until it no longer returns [`Error::NoCard`].
+/// A program learns of inserted and removed cards only from the supervisor: it detects a card,
+/// brings it up, and returns the event. A program without a supervisor calls
+/// [`bring_up`](super::bring_up) again from time to time, until it no longer returns
+/// [`Error::NoCard`].
 ///
 /// The supervisor is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub fn supervise<B: Platform, const N: usize>(
@@ -92,7 +93,8 @@ pub fn supervise<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a slot that accepts only SD memory cards.
+/// Supervises the card like [`supervise`], for a slot that accepts only SD memory cards; no code
+/// for eMMC is linked.
 pub fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -102,7 +104,7 @@ pub fn supervise_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a soldered eMMC.
+/// Supervises the card like [`supervise`], for a soldered eMMC; no code for SD cards is linked.
 pub fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -333,13 +335,13 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     }
 }
 
-/// Returns the parameters that the engine has for the card now. They have what the supervisor has
-/// learned or switched on for the engine's request.
+/// Returns the parameters that the engine has for the card now. They include all changes that the
+/// supervisor has made since the engine requested help.
 fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardParams, Error> {
     stack.with(|engine| engine.card_params().copied()).ok_or(Error::NoCard)
 }
 
-/// Tells the engine that the supervisor is still working.
+/// Tells the engine that the supervisor is still working, so that the engine waits longer.
 fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.extend_help(now_ns));

@@ -64,8 +64,8 @@ pub enum Worker {
     Supervisor,
     /// The device itself (AUTO_EN), in moments in which no request uses it.
     Device,
-    /// Nobody: neither mode is enabled, or the operations could not be interrupted and are not
-    /// critical yet.
+    /// Neither supervisor nor device: no mode is enabled, or the operations could not be
+    /// interrupted and are not critical yet.
     None,
 }
 

@@ -24,7 +24,7 @@ const TRIES_MAX: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     User,
-    /// The card is surely in the partition with these access bits.
+    /// The card is certainly in the partition with these access bits.
     In(u8),
     /// A switch has begun, and its end has not been seen.
     Unknown,
@@ -55,7 +55,7 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
-    /// Forgets which partition the card is in, for another card or none.
+    /// Forgets which partition is in use: another card, or no card, may be in the card slot.
     pub fn forget(&mut self) {
         *self = Area::USER;
     }
@@ -65,7 +65,8 @@ impl Area {
         (self.at, self.returning, self.tries) = (At::User, false, 0);
     }
 
-    /// Returns whether a block command surely reaches the user area.
+    /// Returns whether block commands certainly reach the user area; false also if the partition is
+    /// not known.
     pub fn is_user(&self) -> bool {
         matches!(self.at, At::User)
     }
@@ -85,7 +86,8 @@ impl Area {
         self.doubt
     }
 
-    /// Returns whether a block command surely reaches this partition.
+    /// Returns whether block commands certainly reach this partition; false also if the partition
+    /// is not known.
     pub fn is_in(&self, access: u8) -> bool {
         self.at == At::In(access)
     }
@@ -188,7 +190,8 @@ impl Memory {
 }
 
 impl Area {
-    /// Returns the next step: the CMD6 that switches to the partition of this partition access.
+    /// Returns the next step of this partition access (`visit`): the CMD6 that switches the card to
+    /// the partition.
     pub fn go_to(&mut self, visit: PartitionAccess) -> Next {
         self.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         if self.doubt {

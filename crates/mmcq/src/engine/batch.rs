@@ -33,8 +33,8 @@ pub(super) struct Limits {
     pub blocks: u32,
     /// Most blocks of a transfer of several requests.
     pub merged_blocks: u32,
-    /// Most blocks of a transfer, together with a request that would join it, if an older request
-    /// still waits and is not in the transfer.
+    /// Most blocks of a transfer while an older request waits that is not in the transfer. A
+    /// request joins only if the transfer then has no more blocks than this.
     pub fair_blocks: u32,
     pub segments: u16,
     /// The block before which no request may be added, because the transfer continues an open one;
@@ -109,7 +109,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Returns the number of members.
+    /// Returns the number of members, that is, requests in the batch.
     #[inline(always)]
     pub fn count(&self) -> u8 {
         self.count
@@ -119,13 +119,14 @@ impl<const N: usize> Batch<N> {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }
 
-    /// Returns the first member. The caller knows that the batch has one.
+    /// Returns the slot of the first member. The caller knows that the batch has one.
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.members.first().copied().unwrap_or(NONE)
     }
 
-    /// Forgets the members. No transfer is in progress, so other requests may use their slots.
+    /// Removes all requests from the batch: no transfer is in progress, and other requests may use
+    /// the slots.
     pub fn forget(&mut self) {
         self.count = 0;
     }
@@ -165,8 +166,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Drops requests at the end, so that the transfer ends at a multiple of a unit: a page of the
-    /// card, or the largest power of two that divides the transfer's length if that is less.
+    /// Drops requests at the end, so that the transfer ends at a multiple of a unit. The unit is a
+    /// page of the card, or a smaller power of two: the largest that divides the number of blocks.
     /// Returns true if requests were dropped.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
@@ -180,7 +181,7 @@ impl<const N: usize> Batch<N> {
         true
     }
 
-    /// Makes a batch of a piece of one request, without any other request.
+    /// Makes a batch of one piece of a long request, without any other request.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }
@@ -219,7 +220,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Drops the pack's header again.
+    /// Removes the memory of the pack's header from the segments.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);

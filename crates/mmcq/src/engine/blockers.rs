@@ -65,8 +65,9 @@ const QUEUE: u32 = 1 << 18;
 const PACKS: u32 = 1 << 19;
 /// Chains of transfers may be used.
 const CHAINS: u32 = 1 << 20;
-/// Sequential clients are watched for the tail of a batch (`tail.rs`). The next request takes the
-/// general path; a request that has to wait comes in as usual.
+/// The engine watches clients that read or write sequentially, to learn whether more of their
+/// requests are about to come (`tail.rs`). The next request that starts takes the general path. A
+/// request that only has to wait may still come in by the fast path.
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
@@ -75,9 +76,9 @@ const UNREAD: u32 = 1 << 31;
 
 /// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
-/// Causes: transfers may be sent in another way than one by one, that is, as tasks of the card's
-/// queue, as packs or as chains. These ways have rules of their own, so the fast path leaves the
-/// request to the general path.
+/// Causes: transfers may be sent as tasks of the card's queue, as packs or as chains, and not only
+/// one by one. These ways have rules of their own, so the fast path leaves the request to the
+/// general path.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
@@ -95,7 +96,7 @@ pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 #[repr(C)]
 pub(super) struct Blockers<H, P> {
     word: u32,
-    /// Requests that may be in the engine at a time.
+    /// Most requests that may be in the engine at a time.
     queue_limit: u8,
     /// How the fast path may end the phase that the controller has.
     fast_kind: FastKind,
@@ -129,8 +130,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = if holds { self.word | cause } else { self.word & !cause };
     }
 
-    /// Refuses new requests. The platform suspends, halts or resumes; each call replaces the one
-    /// before.
+    /// Refuses new requests. The platform suspends, halts or resumes the engine; each such call
+    /// replaces the one before.
     pub fn suspend(&mut self) {
         self.word = self.word & !HALTED | SUSPENDED;
     }
@@ -152,7 +153,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         first
     }
 
-    /// Clears the mark that the card is given up, for another card or a new start.
+    /// Clears the mark that recovery has given the card up: another card is in the card slot, or
+    /// the card is brought up again.
     pub fn clear_card_faults(&mut self) {
         self.word &= !DEAD;
     }
@@ -217,7 +219,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Lets the transfer under way end by the general path.
+    /// Makes the end of the transfer in progress take the general path.
     #[inline(always)]
     pub fn forget_fast(&mut self) {
         if Self::FAST {
@@ -225,7 +227,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether no blocker is set that needs attention for the card or for recovery.
+    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
+    /// [`DRIVEN`], which do not concern the card or recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -285,7 +288,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Returns whether no blocker is set that needs attention for the card or for recovery.
+    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
+    /// [`DRIVEN`], which do not concern the card or recovery.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         self.blockers.is_fast()

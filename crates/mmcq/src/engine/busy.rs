@@ -82,7 +82,8 @@ impl Busy {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// Learns the length of a busy that was found over now, after this many blocks.
+    /// Learns the length of the present busy: it came after `blocks` written blocks, and was found
+    /// over at `now_ns`.
     #[inline(always)]
     pub fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
@@ -100,14 +101,16 @@ impl Busy {
     }
 }
 
-/// Learned lengths of busy, in one class for each power of two of blocks, up to 2^10.
+/// Learned lengths of busy after writes. Writes of 2^n to 2^(n + 1) - 1 blocks are one class; all
+/// writes from 2^10 blocks on are the last class.
 #[derive(Debug)]
 struct BusyTimes {
     // Separate arrays, since an array of structures would take a third more memory.
     estimates_ns: [u32; CLASSES],
-    /// The busy of the write before, if it was an outlier; else 0.
+    /// For each class: the busy of the last write in ns, if it was much longer than the learned
+    /// one; else 0.
     outliers_ns: [u32; CLASSES],
-    /// First polls in a row that found the card ready.
+    /// For each class: how many writes in a row were found ready at their first poll.
     hits: [u8; CLASSES],
 }
 
@@ -119,8 +122,9 @@ const INTERVAL_NS_MIN: u64 = 5_000;
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;
-/// How fast a learned time decreases: by 1 / 2^n after the nth first poll in a row that finds the
-/// card ready.
+/// Exponents n for the decrease of a learned time. Each write that is found ready at its first poll
+/// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
+/// in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
 /// Divisor: after the first write of a size that keeps the card busy, the learned time is its busy
 /// divided by this.
@@ -140,7 +144,8 @@ impl BusyTimes {
         u64::from(self.estimates_ns[class(blocks)])
     }
 
-    /// Returns how long to wait after the nth answer "busy", `waited_ns` after the end of the data.
+    /// Returns how long to wait, in ns, between the answer "busy" number `answers` and the next
+    /// poll. The answer came `waited_ns` after the end of the data.
     fn again_ns(waited_ns: u64, answers: u32) -> u64 {
         let first_ns = waited_ns / INTERVAL_SHARE_FIRST;
         let doubled_ns = first_ns << answers.saturating_sub(1).min(3);
@@ -304,8 +309,8 @@ mod tests {
         }
     }
 
-    /// Returns sums over writes with these busy times: the time that they lose, their polls, the
-    /// busy of those that had to be polled again, and their number.
+    /// Returns four values for writes with these busy times: the time that the writes lose, their
+    /// polls, the busy of the writes that had to be polled again, and the number of all writes.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);

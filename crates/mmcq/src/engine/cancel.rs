@@ -7,9 +7,8 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether the request waits and nothing of it was done. A write of which a part was
-    /// sent, or that is repeated because it failed or its result is not known, may have changed
-    /// blocks.
+    /// Returns whether the request waits, and none of its blocks can have changed on the card. A
+    /// write of which a part was sent, or that must be repeated, may have changed blocks.
     fn is_untouched(&self, index: u8) -> bool {
         let slot = self.at(index);
         slot.state() == State::Queued && slot.moved_blocks() == 0 && !slot.redone() && !slot.tried()
@@ -42,8 +41,9 @@ impl<const N: usize> Slots<N> {
 }
 
 impl Durability {
-    /// Keeps the result of a request whose client has gone, if the next flush must report it in its
-    /// place: the loss of the card's cache, or the late error that a flush has found.
+    /// Handles the result of a request whose client has gone. If the result is the loss of the
+    /// card's cache, or a late error that a flush has found, the next flush reports it to its
+    /// client.
     #[cold]
     pub fn owe_untold(&mut self, slot: &Slot) {
         match (slot.kind(), slot.result()) {
@@ -56,9 +56,10 @@ impl Durability {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes back a request of which the controller has got nothing yet: it is never sent, and its
-    /// memory returns unchanged. Returns `None` and changes nothing if the request has begun or is
-    /// over, or if there is no such request; its completion then comes as usual. Only the slot and
-    /// its use are checked, not the client: the caller makes sure that the request is its own.
+    /// memory returns unchanged. Returns `None` and changes nothing if the request has begun, is
+    /// over, or does not exist. The completion of a request that has begun comes as usual. Only the
+    /// slot and its use are checked, not the client: the caller makes sure that the request is its
+    /// own.
     pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
         if slot.generation() != id.generation || slot.orphan() || !self.slots.is_untouched(id.index) {

@@ -1,10 +1,10 @@
 //! Commands during a data transfer: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
-//! DAT lines [SDIO 6.9]. The engine uses this if the host can send a command then
-//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)): if the oldest waiting
-//! phase of an I/O function is such a CMD52, the engine sends it without a wait for the end of the
-//! data.
+//! DAT lines [SDIO 6.9]. The engine uses this on hosts that can send a command during data
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)). If the oldest waiting
+//! phase of an I/O function is such a CMD52, the engine does not wait for the end of the data
+//! before it sends the command.
 //!
 //! This command has a slot and a deadline of its own. Data and command end independently. Nothing
 //! new begins until both are over. A failure of the data ends the command too, since the lines are
@@ -66,7 +66,8 @@ pub(super) enum Turn {
     /// Another try of a refused command is due, or the deadline of the command on the line has
     /// passed.
     Due,
-    /// The lines are about to be reset: the result of the command will not be known.
+    /// The lines are about to be reset: the result of the command will not be known. `removed`: the
+    /// reason is that the card is gone.
     Lost { removed: bool },
 }
 
@@ -116,7 +117,8 @@ fn failed(cause: Cause) -> Error {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a command is on the line during data, or has outlasted them.
+    /// Returns whether a command for an I/O function or for the queue is on the CMD line that was
+    /// sent during data, also if the data have ended before it.
     pub fn is_concurrent<H: Host, P: Profile>(&self) -> bool {
         H::CONCURRENT && P::RECOVERS && self.concurrent().line != OnLine::Nothing
     }

@@ -271,7 +271,7 @@ setters!(Config {
 pub const CARD_IRQ_STEP_NS: u64 = 1_000_000;
 
 impl Config {
-    /// Settings that use everything that the host can do.
+    /// Default settings: they use everything that the host can do.
     pub const DEFAULT: Config = Config {
         admitted: u8::MAX,
         prepared: u8::MAX,
@@ -325,12 +325,12 @@ pub struct Stats {
     pub faults: Count,
     /// Polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,
-    /// Writes whose status was read by an extra CMD13.
+    /// Writes after which the engine sent an extra CMD13, only to read their status.
     pub status_asked: Count,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: Count,
-    /// Late errors that came when no write was waiting for its status: there was none, or it was
-    /// already complete ([`Acknowledge::Transferred`], open transfers).
+    /// Late errors that came when no write was waiting for its status. No write had been sent, or
+    /// the writes were already complete ([`Acknowledge::Transferred`], open transfers).
     pub unowned: Count,
     /// Buffers that were lost because they were not taken back before their slot was needed.
     pub leaked: Count,
@@ -350,7 +350,8 @@ pub struct Stats {
     pub erase_pieces: Count,
     /// Durable writes that needed a flush of their own.
     pub durable_flushes: Count,
-    /// Tunings that were due by time, and not because of damage.
+    /// Tunings that were made because the last one was too long ago, and not because of damaged
+    /// data.
     pub tunings: Count,
     /// Background operations that a card requested and that were run to their end.
     pub background_works: Count,

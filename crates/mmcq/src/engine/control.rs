@@ -19,7 +19,8 @@ use crate::spec::response::{R1, State as CardState};
 const FLUSH_CACHE: u8 = 32;
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the phase of a command with busy (R1b) ends with the end of busy.
+    /// Returns whether the controller reports the end of a command with busy (R1b) only when the
+    /// busy is over. If not, the engine polls the card for the end of busy.
     pub fn shows_busy(&self) -> bool {
         matches!(self.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
     }
@@ -217,7 +218,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the result of a flush that went well.
+    /// Ends a flush that the card has executed without an error, and completes the other requests
+    /// that the flush has served. Returns its result: for a flush request this is an error if an
+    /// earlier loss or late error has still to be reported.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
         self.durability.clear_dirty();
         self.incident.close::<P>(&mut self.card);

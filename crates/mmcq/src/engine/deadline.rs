@@ -27,10 +27,10 @@ impl<E, T: Lanes> Lane<E, T> {
         transfers.then(|| card.plan().times_ns(direction, blocks, bus.wire().data_ns(blocks)).1)
     }
 
-    /// Plans the next poll of the controller during a transfer of reads or writes, whose last poll
-    /// has found no end. Such polls begin long before the card has had its whole time: perhaps only
-    /// the interrupt was lost. The next poll comes when twice as much time has passed. Returns
-    /// false if the card has had its time, or never got the command.
+    /// Plans the next poll of the controller during a transfer of reads or writes, after a poll
+    /// that has found that the transfer goes on. Such polls begin long before the card has had its
+    /// whole time: perhaps only the interrupt was lost. The next poll comes when twice as much time
+    /// has passed. Returns false if the card has had its time, or never got the command.
     pub fn postpone_deadline<H: Host, const N: usize, P: Profile>(
         &mut self,
         bus: &Bus<H>,
@@ -50,8 +50,8 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
-/// Returns after how many nanoseconds the controller is first polled for a transfer that takes
-/// `wire_ns` on the wire, and at most `patience_ns` with the card's own time. A profile without
+/// Returns after how many nanoseconds the controller is first polled for a transfer. `wire_ns`: its
+/// time on the wire. `patience_ns`: its longest time, with the card's own time. A profile without
 /// recovery polls only one time, at the end.
 #[inline(always)]
 pub(super) const fn first_look_ns<P: Profile>(wire_ns: u64, patience_ns: u64) -> u64 {

@@ -35,7 +35,7 @@ pub(super) struct Durability {
     lost: bool,
     /// The status of a late error that no flush has reported; 0: there is none.
     late: u32,
-    /// The low bits of the number of losses and late errors so far.
+    /// Number of losses and late errors so far, of which only the low eight bits are stored.
     losses: u8,
 }
 
@@ -88,34 +88,37 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Notes that no status of complete writes is owed any more: it has come, or another part of
-    /// the engine waits for it. Returns true if one was owed.
+    /// Clears the note that the status of complete writes is still to come: it has come, or another
+    /// part of the engine waits for it. Returns true if there was such a note.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
         owed
     }
 
-    /// Notes that a piece of a write has been transferred, while the status that judges it is still
-    /// to come. The rest of the write waits in the queue.
+    /// Notes that a piece of a write has been transferred, while the status that shows its result
+    /// is still to come. The rest of the write waits in the queue.
     pub fn mark_piece(&mut self) {
         self.flags |= PIECE;
     }
 
-    /// Notes that no status of transferred pieces is owed any more. Returns true if one was owed.
+    /// Clears the note that the status of transferred pieces is still to come. Returns true if
+    /// there was such a note.
     pub fn take_piece(&mut self) -> bool {
         let owed = self.flags & PIECE != 0;
         self.flags &= !PIECE;
         owed
     }
 
-    /// Notes that a status has come, which judges all writes and pieces before it.
+    /// Notes that a status of the card has come: it shows the result of all writes and pieces
+    /// before it.
     #[inline(always)]
     pub fn note_status(&mut self) {
         self.flags &= !(UNSETTLED | PIECE);
     }
 
-    /// Returns whether a status is owed that no slot waits for.
+    /// Returns whether the status of complete writes or of transferred pieces is still to come, and
+    /// no slot waits for it.
     pub fn owes_without_slot(&self) -> bool {
         self.flags & (UNSETTLED | PIECE) != 0
     }
@@ -126,12 +129,14 @@ impl Durability {
         self.owe_again(status);
     }
 
-    /// Keeps a late error whose flush was given up: the next flush reports it.
+    /// Stores the status of a late error, without counting the error again: the next flush reports
+    /// it.
     pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }
 
-    /// Keeps a loss whose flush was given up: the next flush reports it.
+    /// Stores a loss again, since the client whose request reported it has gone: the next flush
+    /// reports it.
     pub fn owe_loss(&mut self) {
         self.lost = true;
     }
@@ -237,8 +242,8 @@ impl Durability {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether this write may be complete as soon as its data are over: the settings allow
-    /// it, and the write is not durable and has not failed before.
+    /// Returns whether the write in slot `index` may be complete as soon as its data are over. That
+    /// holds if the settings allow it, and the write is not durable and has not failed before.
     pub fn is_told_early<P: Profile>(&self, config: &Config, index: u8) -> bool {
         let slot = self.at(index);
         config.tells_transferred::<P>()

@@ -31,7 +31,7 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Forgets the handled bits, since another phase begins.
+    /// Clears the record of handled bits, since another phase begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }

@@ -9,7 +9,8 @@ use crate::host::Direction;
 use crate::sched::{Policy, Profile, Waiting};
 
 impl<P: Profile> Order<P> {
-    /// Returns a request as the policy sees it; `None`: requests are not reported to the policy.
+    /// Returns the request in slot `index` as the policy sees it; `None`: the policy gets no
+    /// reports of requests, because it always picks the oldest.
     pub fn view<const N: usize>(&self, slots: &Slots<N>, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { slots.waiting(index) }
     }

@@ -42,7 +42,7 @@ pub enum Erase {
     Erase,
     /// Only eMMC: any blocks; they read as erased blocks afterwards.
     Trim,
-    /// The blocks read as before, or as erased; the card chooses.
+    /// Afterwards the blocks read as their old content or as erased blocks; the card chooses.
     Discard,
     /// Only eMMC: erases whole erase groups, and all copies of them, before the command ends.
     SecureErase(Irreversible),
@@ -164,8 +164,9 @@ impl Erasing {
         }
     }
 
-    /// Returns the erase after which no copy of exactly these blocks is left; `None`: there is
-    /// none. Whole groups are erased in one step, other blocks in two.
+    /// Returns the erase after which no copy of exactly these blocks is left; `None`: the card has
+    /// none. Whole groups are erased in one step, other blocks in two. `leave`: the permission for
+    /// it.
     pub fn securing(&self, lba: u64, blocks: u32, leave: Irreversible) -> Option<Erase> {
         let (erase, trim) = (Erase::SecureErase(leave), Erase::SecureTrim(leave));
         match self.whole(lba, blocks) {
@@ -239,9 +240,10 @@ const UNITS_MAX: u32 = 1 << 16;
 pub(super) struct Round {
     /// Blocks of the piece in progress.
     piece_blocks: u32,
-    /// Whether this is the second round of a secure trim.
+    /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
-    /// Whether [`Self::units`] has limited the piece in progress.
+    /// Whether the piece in progress does not reach the end of the erase, because [`Self::units`]
+    /// has limited it.
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,
@@ -368,7 +370,7 @@ impl Round {
     }
 
     /// Learns, from the time that a piece took, how many units the next pieces have. The number
-    /// grows only after a piece that it has limited: the time of a smaller piece does not tell
+    /// grows only after a piece that had this number of units: a smaller piece does not show
     /// whether a larger one would take too long. Returns the blocks of the piece that has ended.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
         if self.full && took_ns < budget_ns / 4 {
@@ -416,8 +418,8 @@ impl Piece {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether an erase is in progress that the card has accepted, and only its end was not
-    /// seen in time. The flush after a durable erase is not an erase. `surely`: returns true only
-    /// if the card or the controller has reported that the card was busy.
+    /// seen in time. The flush after a durable erase does not count as an erase. `surely`: returns
+    /// true only if the card or the controller has reported that the card was busy.
     pub fn awaits_end_of_erase<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

@@ -5,8 +5,9 @@
 //! state; only checks between them are skipped. For a request with anything special a test here
 //! fails, and the request takes the general path. `tests/fast_path.rs` compares the two paths.
 //!
-//! There are three shortcuts: from `submit` to the controller without the queue, from the end of a
-//! transfer to its result, and from there to the next request in the queue.
+//! There are three shortcuts. A request goes from `submit` to the controller without the queue. At
+//! the end of a transfer, the request gets its result directly. Then the next request of the queue
+//! starts directly.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::order::Order;
@@ -25,14 +26,14 @@ pub(super) enum FastKind {
     Nothing,
     Read,
     Write,
-    /// CMD13 after writes.
+    /// CMD13, which reads the status of written data.
     Status,
 }
 
-/// Bits of an R1 that show more than success.
+/// Bits of an R1 that show an error or an exception event.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
-/// Bit of a status after 1 was added to CURRENT_STATE: set from state 7 (programming) on. No
-/// transfer leaves a card in a later state.
+/// Bit that is set in a status to which 1 was added in the field CURRENT_STATE, if the state is 7
+/// (programming) or later. So one test finds whether a card still programs.
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {

@@ -75,9 +75,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 
     /// Checks whether a request is refused because the engine is suspended, the card is given up,
-    /// or a quirk of the card makes the request special. A read that reaches the end of a card
-    /// whose last block must be read alone is marked as `durable`, which sends it by a path of its
-    /// own.
+    /// or a quirk of the card makes the request special. If the card's last block must be read
+    /// alone, a read up to that block is marked as `durable`, although it is a read: so it takes
+    /// the path of requests with special rules.
     #[cold]
     pub fn bar(&mut self, card: &Card, helping: &Helping, request: &mut Request) -> Result<(), Error> {
         if !P::RECOVERS {

@@ -16,9 +16,9 @@ use crate::sched::tasks::{Hosted, Tasks};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
-    /// A failure, whose error is in the incident.
+    /// A failure with an error, which is stored in the incident.
     Error,
-    /// The deadline has passed without an answer.
+    /// The deadline has passed, and the controller has not reported the end of the phase.
     Silence,
 }
 
@@ -174,7 +174,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Clears the note that the loop has something to handle. Returns true if there was one.
+    /// Clears the note that the loop has something to handle. Returns true if there was such a
+    /// note.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
@@ -203,20 +204,21 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = NONE;
     }
 
-    /// Takes the control request that was in progress.
+    /// Takes the slot of the control request that was in progress; [`NONE`] if there was none.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)
     }
 
-    /// Notes that a bus operation begins: the driver gets it at once, or after the card's last
-    /// clocks.
+    /// Notes that a bus operation begins. `at_once`: the driver gets the operation now; otherwise
+    /// it gets the operation after the clocks that the card still needs.
     #[inline(always)]
     pub fn give_bus(&mut self, at_once: bool) {
         self.bus_given = at_once;
     }
 
-    /// Notes that the driver is called for the bus operation. Returns true if it was called before.
+    /// Notes that the driver is called for the bus operation. Returns true if the driver was
+    /// already called for the same operation.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)

@@ -1,5 +1,6 @@
-//! The engine: slots, order, look-ahead, phases, deadlines. The engine calls no waker, takes no
-//! lock and reads no clock.
+//! The engine: it holds requests in slots, chooses their order, maps their memory ahead of their
+//! turn, sends them to the controller phase by phase, and watches deadlines. The engine calls no
+//! waker, takes no lock and reads no clock.
 //!
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and
 //! [`Engine::poll`] advance the phases: each acknowledges events, decides, starts the next phase,
@@ -117,8 +118,8 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     incident: Incident,
     card: Card,
     config: Config,
-    /// Requests for help to the supervisor (the task that carries out recovery): the present one,
-    /// and those that follow.
+    /// The present request for help to the supervisor (the task that carries out recovery), and the
+    /// chores that it will be asked for later.
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
@@ -284,7 +285,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.next_ns()
     }
 
-    /// Returns the next deadline; this version is inlined.
+    /// Returns the time of the next [`poll`](Self::poll), as
+    /// [`next_deadline_ns`](Self::next_deadline_ns) does; this version is inlined.
     #[inline(always)]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         if self.slots.have_unreported() || self.slots.have_ended() {
@@ -396,7 +398,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.is_meant(card)
     }
 
-    /// Returns the number of the card with this identity.
+    /// Returns the number of the card with this identity (a number made from its registers), if
+    /// that card is in the card slot; otherwise a number that no card has.
     pub(crate) fn number_of(&self, identity: u32) -> CardNumber {
         self.card.number_of(identity)
     }

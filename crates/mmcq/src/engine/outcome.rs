@@ -27,10 +27,11 @@ pub(super) fn past_end(direction: Direction) -> u32 {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether the engine asks hosts for early R1 responses.
+    /// Whether the engine asks the host for the R1 of a transfer before its data end.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 
-    /// Reads the controller's events and continues. Returns false if there was none.
+    /// Reads the controller's events, and continues the work that waited for them. Returns false if
+    /// there was no event.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         if self.lane.engine_has_lines() {
             return self.engine_interrupts(now_ns);
@@ -237,7 +238,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the response of CMD12.
+    /// Handles the response of CMD12, which the engine has sent after the data of a transfer.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let bad = status & (R1::OWN | R1::DEFERRED) & !past_end(self.batch.direction());
         let by_us = matches!(self.lane.stage(), Stage::Stop);
@@ -284,7 +285,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Ends the transfer. `status`: the card's status after its writes, if it is known already. The
-    /// requests end here; they are completed only after the next one has been started.
+    /// requests get their results here; they are completed only after the next transfer has been
+    /// started.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.lane.streams_mut().note_ended::<H>(now_ns);
         self.lane.set_idle();
@@ -364,9 +366,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Finds the requests that a late programming error may belong to, and gives them the error:
-    /// the requests of the last transfer that are not complete, also if a part of them is still to
-    /// be sent. If there is none, the next flush reports the error.
+    /// Finds the requests that a late programming error may belong to, and gives them the error.
+    /// They are the requests of the last transfer that are not complete, also if a part of them is
+    /// still to be sent. If there is no such request, the next flush reports the error.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();
@@ -391,8 +393,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Completes the writes of a transfer whose data are over while the card programs, if all of
-    /// them may be complete now. Returns false if one has to wait.
+    /// Completes the writes of a transfer while the card still programs their data, if all of them
+    /// may be complete now. Returns false if one has to wait.
     pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
         if !self.batch.are_told_early::<P>(&self.slots, &self.config) {
             return false;

@@ -44,15 +44,15 @@ pub(super) enum Stage {
     BusyPause,
     /// CMD13 to a busy card.
     BusyStatus,
-    /// CMD13 for writes whose status is unknown.
+    /// CMD13 that reads the status of earlier writes, which are transferred and not complete yet.
     Status,
     /// CMD6 that flushes the card's cache.
     Flush,
-    /// CMD13 after the flush.
+    /// CMD13 that reads the result of the flush.
     FlushStatus,
     /// The bus operation of the control request.
     Bus,
-    /// A pause, for a pause request.
+    /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
     /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
     Extra,
@@ -236,7 +236,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ///
     /// A closed-ended transfer with automatic CMD23 is the cheapest: the card ends by itself and
     /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one
-    /// interrupt more; of the two, CMD23 does not make the card drop what it has read ahead.
+    /// interrupt more. CMD23 is the better of the two: after a CMD12 the card drops what it has
+    /// read ahead.
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.bus.host().caps();
@@ -310,7 +311,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// Makes the prepared phase the one in progress.
+    /// Makes the prepared phase the one in progress: sets its stage, its deadlines, and how the
+    /// fast path may end it.
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);

@@ -9,8 +9,7 @@ use crate::spec::command::{self, Command};
 
 /// A transfer may take the card's longest wait once more for each group of this many blocks.
 const BLOCKS_PER_TIMEOUT: u64 = 64;
-/// Longest wait of a controller in nanoseconds: three days. So sums of such waits stay below 2^64
-/// ns.
+/// Longest wait of a controller in nanoseconds: 78 hours. So sums of such waits stay below 2^64 ns.
 const TIMEOUT_NS_MAX: u64 = 1 << 48;
 /// Most times that the card's time limit for a read or a write is doubled.
 const DOUBLED_MAX: u8 = 2;
@@ -44,7 +43,7 @@ enum Ends {
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub phase: Phase,
-    /// How long the controller waits for the card.
+    /// How long the controller waits for the card, in ns.
     pub timeout_ns: u64,
     /// Time after which the engine itself gives up, without [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,

@@ -25,8 +25,8 @@ impl Open {
         self.told_ns.is_some()
     }
 
-    /// Returns by when an open transfer is closed, so that the status of its writes comes.
-    /// `owed_ns`: the longest time that a status is owed.
+    /// Returns the time at which an open transfer must be closed, so that the status of its
+    /// complete writes comes. `owed_ns`: how long such a status may be missing.
     pub fn owed_by_ns(&self, owed_ns: u64) -> u64 {
         self.told_ns.map_or(NEVER, |told_ns| later(told_ns, owed_ns))
     }
@@ -54,9 +54,10 @@ pub(super) enum End {
 struct Run {
     /// The block after the last one that was sent.
     next: u64,
-    /// Whether the last request continued the one before.
+    /// Whether the last request began at the block where the one before ended.
     on: bool,
-    /// Learned pause between the end of the data and the next request; 0: not known.
+    /// Learned pause, in ns, from the end of a request's data until the next request comes; 0: not
+    /// known.
     think_ns: u32,
     ended_ns: u64,
 }
@@ -322,7 +323,7 @@ impl Streams {
         }
     }
 
-    /// Clears the runs, for another card.
+    /// Clears what is known of the runs: another card may be in the card slot.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
@@ -340,7 +341,8 @@ impl Streams {
         !self.lost
     }
 
-    /// Notes that the host has continued a transfer.
+    /// Notes that the host has continued a transfer, so that no failure in a row is counted any
+    /// more.
     #[inline(always)]
     pub fn continued(&mut self) {
         self.faults = 0;

@@ -10,8 +10,8 @@
 //! - the requests after earlier pauses show that keeping it open pays ([`worth`](super::worth));
 //!   then it stays open for [`Config::hold_ns`](super::Config::hold_ns) at most.
 //!
-//! A request that does not continue it closes it at once, and so does a chore or a rest of the card
-//! that is due.
+//! A request that does not continue an open transfer closes it at once. So does a chore or a rest
+//! of the card that is due.
 //!
 //! Open transfers make writes less safe: a write in an open transfer is complete when the card has
 //! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
@@ -52,7 +52,7 @@ pub enum Close {
     Break,
     /// The next request is a flush, or another request that is not a read or write.
     Barrier,
-    /// No request continued the open transfer in its time.
+    /// No request continued the open transfer in the time for which it was kept open.
     Idle,
     /// No request was known that might continue the open transfer.
     End,
@@ -64,8 +64,8 @@ pub enum Close {
     Retune,
     /// The host failed to continue the open transfer.
     Fault,
-    /// Writes of the transfer are complete, and their status has been owed for long enough
-    /// ([`Config::owed_ns`](super::Config::owed_ns)).
+    /// Writes of the transfer are complete, and their status has been missing for the longest
+    /// allowed time ([`Config::owed_ns`](super::Config::owed_ns)).
     Owed,
     /// The host cannot continue the transfer with the next request's memory, or its length.
     Memory,
@@ -90,7 +90,7 @@ impl Close {
     ];
 }
 
-/// Most blocks of CMD23, whose count has 16 bits.
+/// Largest number of blocks that CMD23 can announce: its count has 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
 impl<const N: usize> Slots<N> {
@@ -160,8 +160,8 @@ impl Streams {
         }
     }
 
-    /// Notes that the end of a transfer begins now: the engine sends CMD12 for it, or all data of a
-    /// write are at the card and the engine waits for its busy.
+    /// Notes that the end of a transfer begins now. Either the engine sends CMD12 for it, or the
+    /// card has all data of a write and the engine waits for the end of its busy.
     pub fn note_ending<H: Host>(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
             self.note_end_start(direction, now_ns);
@@ -194,9 +194,9 @@ impl Streams {
         }
     }
 
-    /// Returns whether the client of a write gets its result when the data are over, although
-    /// another request waits for which the transfer will be closed. True for a client that usually
-    /// pauses before its next request: the transfer is closed during that pause.
+    /// Decides, for a write whose data are over while another request waits for which the transfer
+    /// will be closed, whether its client gets the result before the close. True for a client that
+    /// usually pauses before its next request: the transfer is closed during that pause.
     pub fn prefers_pause(&self, direction: Direction, config: &Config) -> bool {
         direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }
@@ -272,7 +272,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides how the collected transfer will end.
+    /// Decides how the collected transfer will end: with its blocks, after a known number of
+    /// blocks, or open for requests that continue it.
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()
@@ -321,9 +322,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
-    /// Decides whether an open transfer whose data are over stays open. Returns until when it may
-    /// stay open, or why it is closed. `was`: the transfer as it was open before these data;
-    /// `None`: the data were its first.
+    /// Decides whether an open transfer stays open when its data are over. Returns until when it
+    /// may stay open, or why it is closed. `was`: the open transfer before these data; `None`:
+    /// these data were its first.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -517,8 +518,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns true, only one time, if the engine has stopped leaving transfers open: the host
-    /// declared that it can continue data, and failed to do so.
+    /// Returns true, only one time, if the engine has stopped leaving transfers open because of
+    /// failures: the host declares that it can continue data, and several continuations in a row
+    /// have failed.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }

@@ -19,13 +19,14 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 pub(super) enum Tail {
     /// The tail is about to come, and the engine waits for it.
     Awaited,
-    /// The engine does not wait for a tail, and the next transfer is collected already.
+    /// No tail is awaited, and the requests of the next transfer are collected already.
     Batch,
     Unknown,
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns the collected requests as a run of the hold.
+    /// Returns the collected requests as a [`Run`], the form in which [`Hold`](crate::sched::Hold)
+    /// gets them.
     pub fn run(&self, slots: &Slots<N>) -> Run {
         let members = self.members();
         let first = slots.at(self.first());
@@ -105,8 +106,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
-    /// that is over was its busy. `queued`: the card's queue is on, so nothing is watched.
+    /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
+    /// is over belonged to that transfer. `queued`: the card's queue is on, so nothing is watched.
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -242,8 +243,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
-    /// Returns whether this request continues the last transfer and its client has waited for it.
-    /// If so, streams are watched: their tails may be worth waiting for.
+    /// Returns whether this request continues the last transfer and came before the controller was
+    /// free. If so, the engine watches sequential streams from now on.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -252,7 +253,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.order.watch_streams(&mut self.blockers, &self.config)
     }
 
-    /// Notes that the first command of a transfer is sent.
+    /// Notes that the first command of a transfer is sent: [`Hold`](crate::sched::Hold) learns from
+    /// its requests, if it watches sequential streams.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
         if self.order.watches(self.lane.is_queued())

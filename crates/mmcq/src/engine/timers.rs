@@ -23,12 +23,12 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// When the stage in progress needs a turn.
+    /// Time at which the stage in progress needs a turn, such as a poll.
     wake_ns: u64,
-    /// When the engine gives up the phase.
+    /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,
-    /// When the engine gives up the command during data; while no such command is sent, when the
-    /// engine tries again to send the next one.
+    /// When the engine gives up the command during data that is on the CMD line. While there is no
+    /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
     /// When the card is polled for a function that requests attention.
     look_ns: u64,
@@ -50,7 +50,7 @@ pub(super) struct Timers {
     incident_ns: u64,
     /// When the engine gives up waiting for help.
     help_ns: u64,
-    /// When the card's presence counts as stable.
+    /// Time from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
     /// When the card's power may be switched off and on again.
     cycle_ns: u64,
@@ -118,9 +118,8 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Sets the wake-up time of an idle engine that has nothing to start. It is the time of the
-    /// next try to stop a controller that no reset has stopped, or never if there is no such
-    /// controller.
+    /// Sets the wake-up time of an idle engine that has nothing to start. If no reset has stopped
+    /// the controller, it is the time of the next try to stop it; otherwise it is [`NEVER`].
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
@@ -132,7 +131,8 @@ impl Timers {
         now_ns >= self.wake_ns
     }
 
-    /// Takes the stage's turn, if it is due. Returns whether it was.
+    /// Clears the time of the stage's next turn, if that time has come. Returns whether it had
+    /// come.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -142,7 +142,7 @@ impl Timers {
         due
     }
 
-    /// Returns whether the stage's time is over.
+    /// Returns whether the time limit of the stage in progress has passed.
     #[inline]
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.limit_ns
@@ -211,12 +211,13 @@ impl Timers {
         now_ns >= self.hold_ns
     }
 
-    /// Wakes the stage when the wait of an open transfer ends, as the only deadline.
+    /// Sets the wake-up time of the stage to the end of the wait of an open transfer; replaces the
+    /// earlier wake-up time.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
 
-    /// Wakes the stage when the wait of an open transfer ends, at the latest.
+    /// Makes the wake-up time of the stage no later than the end of the wait of an open transfer.
     pub fn wake_by_hold(&mut self) {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
@@ -235,7 +236,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Wakes the stage at the end of a chain that reserves the bus. Returns true if there is one.
+    /// Sets the wake-up time of the stage to the end of the reservation for a chain of I/O phases.
+    /// Returns false if the bus is not reserved.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -279,8 +281,8 @@ impl Timers {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
 
-    /// Wakes the idle engine for the next try to stop the controller. Returns true if it is due
-    /// now.
+    /// Makes the wake-up time of the idle engine no later than the next try to stop the controller.
+    /// Returns true if that try is due now.
     pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
@@ -314,7 +316,7 @@ impl Timers {
         now_ns >= self.chore_ns
     }
 
-    /// Returns whether a chore is planned.
+    /// Returns whether a time is set from which all requests wait for a chore of the card.
     #[inline(always)]
     pub fn chore_is_planned(&self) -> bool {
         self.chore_ns != NEVER
@@ -332,7 +334,8 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Wakes the stage in progress at the end of the incident's time, at the latest.
+    /// Makes the wake-up time of the stage in progress no later than the end of the incident's
+    /// time.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
@@ -381,7 +384,7 @@ impl Timers {
         self.presence_ns = at_ns;
     }
 
-    /// Ends the wait for a stable presence.
+    /// Clears the time at which the card's presence would count as stable.
     #[inline(always)]
     pub fn clear_presence(&mut self) {
         self.presence_ns = NEVER;

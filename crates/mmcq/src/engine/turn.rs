@@ -19,8 +19,8 @@ use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, R
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 
-/// Most turns of one call, for each slot. A turn starts a phase or ends a request. A request whose
-/// phases all fail at once takes no more turns than this with its recovery.
+/// Largest number of turns in one call, for each slot. A turn starts a phase or ends a request. A
+/// request needs no more turns than this with its recovery, even if all of its phases fail at once.
 const TURNS_MAX: usize = 32;
 
 /// Time without a command to the card after which the engine reads the status of complete writes.
@@ -191,8 +191,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Reports the result of help. `Ok`: the card is in `tran`, and these are its parameters;
     /// queued requests continue. An error leads to the next step of the recovery ladder, and at
     /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the previous card. Returns
-    /// false and does nothing if help was not requested, or if another request for help has
-    /// replaced that one.
+    /// false and does nothing if help was not requested, or if the engine has since requested other
+    /// help.
     pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         let heard = self.hear_help(result, now_ns);
         self.go_on(now_ns);
@@ -289,8 +289,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Starts the next phase, or a step of recovery, if a part of the engine has noted that the bus
-    /// may be free or that the transfer has failed.
+    /// Starts the next phase or a step of recovery, if a part of the engine has noted that there is
+    /// something to do: the bus may be free, or the transfer has failed.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // An engine without a fast path checks for news in one place.

@@ -18,25 +18,26 @@ use crate::host::Direction;
 /// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// The last request began a run.
+    /// The last request began a run: it did not continue the request before.
     First,
-    /// The last request continued a run.
+    /// The last request continued a run, and the next request is not late yet.
     Run,
     /// The next request of the run is late: four times the usual pause of this run has passed since
     /// the data ended.
     Late,
 }
 
-/// Loss at which a decision is changed, as a multiple of the time of a close and a new start.
+/// Factor: a decision is changed when it has lost more than `CHANGE` times the time of a close and
+/// a new start.
 const CHANGE: u64 = 8;
-/// Expected time of a close before one was measured.
+/// Time, in ns, that a close is expected to take before one was measured.
 const CLOSE_NS: u32 = 200_000;
 /// Largest factor by which a sample may exceed the known time: a sample that something else has
 /// delayed counts no more than that.
 const OUTLIER: u32 = 4;
 
-/// The decision of one case, and what it has lost against the opposite decision since its best
-/// moment.
+/// The decision (keep open, or close) for one case, and how much it has lost against the opposite
+/// decision since its best moment.
 #[derive(Clone, Copy, Debug)]
 struct Lean {
     keeps: bool,
@@ -59,7 +60,7 @@ impl Lean {
     }
 }
 
-/// The measured times of one direction, and its decisions.
+/// The measured times of transfers of one direction, and the decision for each [`Case`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
@@ -95,7 +96,7 @@ impl Worth {
         cases: [Lean::new(false), Lean::new(true), Lean::new(true)],
     };
 
-    /// Returns whether the transfer is kept open.
+    /// Returns whether a transfer is kept open at the end of its data in this case.
     #[inline(always)]
     pub fn keeps(&self, case: Case) -> bool {
         let [first, run, late] = self.cases;
@@ -106,7 +107,7 @@ impl Worth {
         }
     }
 
-    /// Learns that a transfer has taken this long to end on the card.
+    /// Learns that the card took this long, in ns, to end a transfer.
     pub fn closed(&mut self, took_ns: u64) {
         learn(&mut self.close_ns, took_ns);
     }
@@ -176,8 +177,9 @@ mod tests {
         worth
     }
 
-    /// Returns three values for a sequence of pauses: what the decisions cost, what the better of
-    /// the two fixed decisions costs, and how many times the decision was changed.
+    /// Runs a learned decision over pauses, each of which is followed by a request that continues
+    /// the run or not (`goes_on`). Returns three values: what the decisions cost, what the better
+    /// of the two fixed decisions costs, and how many times the decision was changed.
     fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
         let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
         let mut before = worth.keeps(Case::Run);
@@ -204,9 +206,9 @@ mod tests {
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
 
-    /// Tests pauses of which 0 to 10 in ten are followed by a request that continues the run, in a
-    /// fixed pattern or at random: the learned decisions cost little more than the better of
-    /// "always keep open" and "always close".
+    /// Tests pauses that are followed by a request of the run in 0 to 10 of ten cases, in a fixed
+    /// pattern or at random. The learned decisions must cost little more than the better of "always
+    /// keep open" and "always close".
     #[test]
     fn turns_by_chance_and_in_step_lose_little() {
         for share in 0..=10u32 {

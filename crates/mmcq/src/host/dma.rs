@@ -64,7 +64,8 @@ pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> 
 /// that is mapped for a read then consists of whole lines: `ptr` and `len` are multiples of the
 /// line length, and the lines contain no other data.
 ///
-/// # Safety Until `unmap`, the bus addresses of a mapping lead the controller to exactly the `len`
+/// # Safety
+/// Until `unmap`, the bus addresses of a mapping lead the controller to exactly the `len`
 /// bytes at `ptr`, or to other memory; `map`, `sync` and `unmap` then copy between the two. The bus
 /// address is what `map` has returned, or, for a mapping in several pieces, what `piece` returns.
 pub unsafe trait Dma {

@@ -43,7 +43,7 @@ impl Ask {
     }
 }
 
-/// The fields of a frame, except data and MAC.
+/// The fields of a frame, except data and MAC (message authentication code).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Number in a request that the response must repeat, against replays.

@@ -100,7 +100,7 @@ fn judged(result: u16) -> Result<(), RpmbError> {
     }
 }
 
-/// Returns the result as [`judged`] does, but accepts an expired counter.
+/// Returns the result of a read as [`judged`] does, but an expired write counter is no error.
 fn judged_read(result: u16) -> Result<(), RpmbError> {
     judged(result & !EXPIRED)
 }

@@ -63,7 +63,7 @@ impl ChainStats {
         ChainStats { chains: 0, transfers: 0, failures: 0, disbelieved: 0, suspected: 0, demoted: None };
 }
 
-/// A transfer of a chain.
+/// A link: one transfer of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub direction: Direction,
@@ -125,7 +125,8 @@ impl Chains {
         self.failures = Failures::NONE;
     }
 
-    /// Returns whether chains may be used.
+    /// Returns whether chains may be used: the controller executes them, the program has enabled
+    /// them, and they were not given up.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.caps.entries > 1 && self.stats.demoted.is_none()

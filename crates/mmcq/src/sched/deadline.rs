@@ -140,9 +140,9 @@ impl Deadline {
         }
     }
 
-    /// Returns the request that a new batch of this direction starts with. It is the oldest one if
-    /// that has expired, or if no request is above the last address; otherwise it is the next one
-    /// above.
+    /// Returns the request that a new batch of this direction starts with. That is the oldest
+    /// request if it has expired, or if no request is above the last address. Otherwise it is the
+    /// request with the lowest address above the last one.
     fn start_of(side: &Side, expire_ns: u64, now_ns: u64) -> Option<u8> {
         let (oldest, arrived_ns) = side.oldest?;
         let expired = arrived_ns.saturating_add(expire_ns) <= now_ns;

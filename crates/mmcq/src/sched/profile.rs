@@ -28,9 +28,9 @@ pub trait Profile {
 
     /// Whether failed transfers are tried again and the supervisor is called for help: all steps of
     /// recovery. If false, the engine resets lines and card, tries requests that failed together
-    /// one by one, and returns the error. Such firmware also has no durable writes, no erases and
-    /// nothing else of [`card::enable_extended_ops`](crate::card::enable_extended_ops), no commands
-    /// during data, no quirks of cards, and no CMD23.
+    /// one by one, and returns the error. Such firmware also leaves out all that
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) enables (durable writes,
+    /// erases), commands during data, quirks of cards, and CMD23.
     const RECOVERS: bool = true;
 
     /// Whether a request that finds the engine idle takes a shorter path through it. The path is

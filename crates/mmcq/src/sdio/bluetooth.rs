@@ -1,10 +1,15 @@
 //! Bluetooth Type-A: HCI packets through a function's FIFO [SDIO Bluetooth 2].
 //!
-//! To receive a packet, the driver takes six steps: read which function interrupts, read the
-//! function's interrupt register, clear it, read the header, read the payload, acknowledge. The
-//! driver must clear the interrupt before it reads the header, and acknowledge after it has read
-//! the payload; otherwise an interrupt is lost. The header has a length (24 bits, header included)
-//! and a type.
+//! The driver receives a packet in six steps:
+//! 1. read which function interrupts;
+//! 2. read the function's interrupt register;
+//! 3. clear that register;
+//! 4. read the header, which has a length (24 bits, header included) and a type;
+//! 5. read the payload;
+//! 6. acknowledge.
+//!
+//! The driver must clear the interrupt before it reads the header, and acknowledge after it has
+//! read the payload; otherwise an interrupt is lost.
 
 use super::{At, CardInterrupt, Chain, Function, IoError};
 use crate::engine::{self, DmaBuf};

@@ -13,7 +13,7 @@ use core::task::{Context, Poll, ready};
 /// Longest time of CMD52 in nanoseconds; on the bus it takes at most some hundred microseconds.
 const DIRECT_NS: u64 = 20_000_000;
 
-/// Whether the driver's next command follows at once.
+/// Whether the bus is reserved for the driver's next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
     /// Another command follows: the bus is reserved for it for a short time

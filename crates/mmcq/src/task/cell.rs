@@ -53,7 +53,7 @@ enum Inside {
     Missed,
 }
 
-/// Guard that leaves the cell when it is dropped, also by a panic.
+/// Guard of a call inside the cell: its drop marks the cell as left, also when the call panics.
 struct Leave<'a>(&'a Cell<Inside>);
 
 impl Drop for Leave<'_> {

@@ -36,7 +36,7 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// | keeps interrupts masked during the whole call | `wfi`: an interrupt that is pending ends it |
 /// | serves interrupts in a handler | masks them, sleeps by `wfi` if `may_sleep`, unmasks them |
 /// | has threads | holds the mutex of a condition variable and waits for the variable while `may_sleep`; the handler calls `on_irq`, then notifies all with the mutex held |
-/// | has semaphores | takes that of this thread; the handler calls `on_irq`, then gives the semaphore of each thread that waits |
+/// | has semaphores | takes the semaphore of this thread; the handler calls `on_irq`, then gives the semaphore of each thread that waits |
 ///
 /// Between `may_sleep` and `wfi` no handler may run. Otherwise the handler completes the request in
 /// between, and no further interrupt comes to end `wfi`. A semaphore remembers that it was given,

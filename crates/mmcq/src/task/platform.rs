@@ -39,9 +39,9 @@ pub trait Clock {
     /// contexts.
     ///
     /// This function may be called at any time from any context, with the lock held and without it
-    /// ([`Stack::now_ns`](super::Stack::now_ns)), also in an interrupt that interrupted it. A clock
-    /// that extends a counter in software must therefore protect that counter. The time that is
-    /// passed to the engine is read with the lock held.
+    /// ([`Stack::now_ns`](super::Stack::now_ns)). An interrupt may call it while the interrupted
+    /// code is inside of it. A clock that extends a counter in software must therefore protect that
+    /// counter. The time that is passed to the engine is read with the lock held.
     fn now_ns(&self) -> u64;
 
     /// Sets the alarm: the platform calls [`Stack::poll`](super::Stack::poll) at this time (at once

@@ -93,7 +93,7 @@ impl Drop for Quiet<'_> {
 pub struct Spinning<'a, B: Platform, const N: usize> {
     op: RequestFuture<'a, B, N>,
     advance: &'a WaitStrategy,
-    /// When the future stopped spinning, in nanoseconds.
+    /// Time at which the future stopped spinning, in nanoseconds.
     since_ns: u64,
 }
 

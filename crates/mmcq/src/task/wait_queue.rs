@@ -188,7 +188,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Returns the earliest limit of the requests whose tasks have not been woken.
+    /// Returns the earliest time limit of the waiting requests, without the requests whose task has
+    /// already been woken.
     fn next_ns(self) -> Option<u64> {
         self.waiting().filter(|place| !place.called.get()).map(|place| place.until_ns.get()).min()
     }

@@ -9,7 +9,7 @@ use crate::engine::{BLOCK_BYTES, Count, DmaBuf, Error, StaysOpen};
 use crate::host::Direction;
 use crate::task::{Platform, Stack};
 
-/// A test under way.
+/// A test under way: its stack, its buffer, and what it has found so far.
 pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     stack: &'a Stack<B, N>,
     disk: BlockDevice<'a, B, N>,
@@ -31,14 +31,15 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// Number of requests whose first block differs from the last block of the request before. Only
-/// with such data does a lost or repeated block change the checksum.
+/// What a run of requests has shown: its times, the checksum of its data, and the first wrong
+/// block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     times: StreamTimes,
     /// Checksum of all data that were read.
     sum: u64,
-    /// Requests whose first block differs from the last block of the request before.
+    /// Number of requests whose first block differs from the last block of the request before. Only
+    /// with such data does a lost or repeated block change the checksum.
     telling: u32,
     /// The first wrong block. After a run of writes: a block that reads back with other data than
     /// were written. In a run of reads: a block with data that a test has written to another block.
@@ -183,7 +184,7 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(run)
     }
 
-    /// Reads or writes blocks; returns how long it took.
+    /// Reads or writes blocks by one request; returns how long the request took, in ns.
     async fn moved(
         &mut self,
         direction: Direction,

@@ -11,7 +11,7 @@ pub struct StreamCase {
     pub direction: Direction,
     /// Number of requests.
     pub requests: u32,
-    /// Blocks of each request.
+    /// Number of blocks of each request but the first.
     pub blocks: u32,
     /// Blocks of the first request. By its size a driver chooses the boundary in memory at which
     /// the controller stops.

@@ -265,7 +265,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         identify::knows_cmd8(self.session).await
     }
 
-    /// Sends a CMD5 that only inquires [SDIO 3.2].
+    /// Sends a CMD5 that only inquires: it has no voltage window, so the card returns its OCR and
+    /// does not power up [SDIO 3.2].
     async fn inquire(&mut self) -> Result<R4, Failed> {
         for _ in 0..INQUIRIES {
             match self.session.command(cmd::io_send_op_cond(0, false)).await {
@@ -302,7 +303,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.refuse(Breach::IoPowerUp)
     }
 
-    /// Selects the card by CMD3 and CMD7.
+    /// Gets the card's RCA by CMD3, and selects the card by CMD7.
     async fn select(&mut self) -> Result<(), Failed> {
         for _ in 0..3 {
             self.session.rca = self.session.command(sd_cmd::send_relative_addr()).await?.r6().rca();

@@ -38,7 +38,8 @@ impl Wire {
         tuning: false,
     };
 
-    /// Notes an operation that the driver has finished.
+    /// Notes a bus operation that the driver has finished: the new clock, width or timing, or the
+    /// end of a tuning.
     pub fn done(&mut self, op: BusOp) {
         message!(debug, "bus: {:?}", op);
         match op {
@@ -84,7 +85,8 @@ impl Wire {
         Some(LAST_CLOCKS * u64::from(clock_ns + 1))
     }
 
-    /// Returns whether the bus mode has a sampling point, which tuning finds.
+    /// Returns whether the present timing has a sampling point that only tuning finds: SDR50,
+    /// SDR104, HS200 or HS400.
     pub fn is_tuned(&self) -> bool {
         matches!(self.timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 | Timing::Hs400)
     }

@@ -58,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.phase_failed(Fault { ..fault }, now_ns);
     }
 
-    /// Ends the chain, if a chain is in progress and has failed.
+    /// Ends the chain if the phase that has failed is a chain; otherwise does nothing.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.lane.has_chain() {
@@ -66,7 +66,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a chain that the controller does not report on, or that must end.
+    /// Ends a chain that the controller has not reported as ended or failed: something else has
+    /// failed, or the engine breaks the chain off.
     #[cold]
     #[inline(never)]
     fn break_chain(&mut self, now_ns: u64) {

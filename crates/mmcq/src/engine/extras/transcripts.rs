@@ -23,7 +23,7 @@ fn slot(kind: Kind) -> Slot {
     slot
 }
 
-/// Returns a step as a short text.
+/// Returns a step as a short text, which the tests compare.
 fn said(next: &Next) -> String {
     match next {
         Next::Command(place, command) => format!("{place:?}: CMD{} {:#x}", command.index, command.arg),

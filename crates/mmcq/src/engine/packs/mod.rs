@@ -72,7 +72,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Handles the end of the pack's transfer.
+    /// Handles the end of the pack's transfer: the header's memory is unmapped, and the result of
+    /// the writes is not known until the card's status has come.
     #[inline(always)]
     pub fn pack_ended<H: Host>(&mut self, host: &mut H, memory: &mut Memory) {
         if let Some(packs) = self.packs_mut()
@@ -195,14 +196,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins a pack with the request that would be next, if packs pay on this card. Returns true
-    /// if a pack or something else was begun.
+    /// Begins a pack with the request `first`, if packs pay on this card. Returns true if the
+    /// engine has done something: it has started the pack, an ordinary transfer of these requests,
+    /// or a read of the card's status that must come before; or it has ended `first` with an error.
     #[inline(always)]
     pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// Returns whether a pack may begin now.
+    /// Returns whether a pack may begin now, by the card, the memory for the header and the
+    /// blockers.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
         let memory = self.services.memory();
@@ -383,8 +386,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends CMD23 of the pack's data as a separate phase. The controller's automatic CMD23 is not
-    /// used: if that failed unseen, the card would write the header as data, and all data after it
-    /// to wrong places.
+    /// used: if that CMD23 failed unseen, the card would take the header for data, and write all
+    /// data to wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);

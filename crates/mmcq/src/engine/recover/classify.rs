@@ -108,7 +108,7 @@ impl Trace {
 pub(super) enum Class {
     /// The card has refused the command, and would refuse it again.
     Refused,
-    /// The card answers well, but its medium fails.
+    /// The card and the bus work, but the card reports that it cannot read or write the blocks.
     Medium,
     /// A token of the command or its response is damaged (the card may have executed it), or
     /// missing.
@@ -116,7 +116,7 @@ pub(super) enum Class {
         /// Whether a token is damaged: then a better sampling point may help.
         damaged: bool,
     },
-    /// A block is damaged or missing.
+    /// A data block is damaged or missing.
     Data {
         /// Whether a block is damaged: then a better sampling point may help.
         damaged: bool,
@@ -168,8 +168,8 @@ impl Class {
     }
 }
 
-/// Returns the error that the card's status shows; `None`: it shows none. That error says more
-/// about a failed data transfer than the controller's own report.
+/// Returns the error that the card's status shows, which says more about a failed data transfer
+/// than the controller's own report; `None`: the status shows no error.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

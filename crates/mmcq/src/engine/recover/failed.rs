@@ -10,8 +10,8 @@ use crate::spec::response::{R1, State};
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(in super::super) struct Failed {
-    /// Status bits that the card has sent since the failure, or since the busy that is watched
-    /// began.
+    /// Bits of all statuses (R1) that the card has sent since the failure, or since the beginning
+    /// of the busy that is watched.
     status: u32,
     /// Most blocks of a transfer while a bad block is being searched.
     piece_blocks: u32,
@@ -47,7 +47,7 @@ impl Failed {
         self.error.take()
     }
 
-    /// Clears the status bits.
+    /// Clears the status bits that were collected since the failure.
     #[inline(always)]
     pub fn forget_status(&mut self) {
         self.status = 0;
@@ -83,7 +83,8 @@ impl Failed {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
 
-    /// Returns all status bits so far.
+    /// Returns all status bits that the card has sent since the failure, or since the busy that is
+    /// watched began.
     #[inline(always)]
     pub fn status(&self) -> u32 {
         self.status

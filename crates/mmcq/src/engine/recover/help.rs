@@ -21,8 +21,8 @@ const UNHELPED_NS: u64 = 100_000_000;
 const GAP_NS: u64 = 5_000_000_000;
 /// Shortest time between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
-/// Time limit to bring up a new card; it starts again when the supervisor extends it: a forced
-/// erase may be one phase of three minutes.
+/// Time limit, in ns, to bring up a new card; each extension by the supervisor restarts it. A
+/// forced erase alone may be one phase of three minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work
@@ -81,7 +81,8 @@ enum Pace {
     Step(u64),
     /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
-    /// The time limit has been granted a second time.
+    /// The machine was suspended, and therefore the supervisor's time limit was restarted once. It
+    /// is not restarted again.
     Again,
 }
 
@@ -115,7 +116,7 @@ impl Helping {
         self.supervisor = there;
     }
 
-    /// Returns whether there is a request that the supervisor has not taken.
+    /// Returns whether there is a request that the supervisor has not taken yet.
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
@@ -143,7 +144,8 @@ impl Helping {
         )
     }
 
-    /// Forgets the request. A dismissal stays until the supervisor has been notified.
+    /// Forgets the open request to the supervisor. A dismissal stays until the supervisor knows of
+    /// it.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);
@@ -389,7 +391,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
-    /// Returns whether all waiting requests wait for help.
+    /// Returns whether a request to the supervisor is open, so that all requests but urgent ones
+    /// wait.
     pub(crate) fn asks_for_help(&self) -> bool {
         self.supervisor.helping().asks()
     }
@@ -535,7 +538,7 @@ impl ServiceRequest {
         }
     }
 
-    /// Returns whether this help initialises the card again.
+    /// Returns whether the card is initialised again, or another card is initialised, by this help.
     fn loses_state(self) -> bool {
         matches!(
             self,

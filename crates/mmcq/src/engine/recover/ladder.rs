@@ -82,9 +82,9 @@ impl Incident {
         }
     }
 
-    /// Handles a transfer that went well while an incident was open. The incident ends, unless its
-    /// own request is still queued (the transfer was another request's, or a piece), or that
-    /// request still needs a flush.
+    /// Handles a transfer that went well while an incident was open. The incident ends, with two
+    /// exceptions. The request that the incident is about may still be queued: the transfer was
+    /// another request's, or only a piece of it. Or that request may still need a flush.
     #[cold]
     pub fn went_well<const N: usize, P: Profile>(&mut self, slots: &Slots<N>, card: &mut Card) {
         let (owner, generation) = (self.owner, self.generation);
@@ -257,8 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Returns whether several transfers were damaged lately, so that one bad block is no
-    /// explanation.
+    /// Returns whether several transfers were damaged lately: then the bus is the reason, and not
+    /// one bad block.
     pub(crate) fn damaged_often(&self) -> bool {
         let [_, _, oldest] = self.incident.damages;
         const { assert!(DAMAGES == 3) };
@@ -291,7 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Makes the requests of the failed transfer the oldest again; those that cannot be repeated
+    /// Makes the requests of the failed transfer the oldest again; requests that cannot be repeated
     /// end.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);

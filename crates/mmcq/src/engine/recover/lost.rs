@@ -1,5 +1,5 @@
-//! Loss of the card: it was removed, or has lost its state. Waiting requests are answered, or the
-//! card is initialised again.
+//! Loss of the card. If it was removed, waiting requests end with an error. If it has lost its
+//! state, it is initialised again.
 
 use super::super::order::Order;
 use super::super::phases::Stage;
@@ -113,8 +113,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 mod tests {
     use super::*;
 
-    /// Tests a rewritten write that ends in another way than by a status: nothing is in doubt any
-    /// more, also when its slot has another write.
+    /// Tests a write that was sent once more, and then ends in another way than by a status. No
+    /// result of it is awaited any more, also when its slot has another write.
     #[test]
     fn a_write_that_has_ended_is_not_in_doubt() {
         for rewritten in [true, false] {

@@ -71,17 +71,17 @@ pub(super) struct Incident {
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
-    /// The slot that was the first of that transfer.
+    /// Slot of the failed control request, or of the first request of the failed transfer.
     owner: u8,
-    /// The number of uses of the slot `owner` at that time.
+    /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,
     class: Class,
     /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
-    /// Whether the transfer failed at CMD23.
+    /// Whether the failed phase was CMD23.
     counting: bool,
-    /// Whether the transfer failed at CMD25.
+    /// Whether the failed phase was CMD25.
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
@@ -101,8 +101,8 @@ pub(super) struct Incident {
     status_lost: bool,
     /// Writes that are to be written once more, bit n for slot n.
     redo: SlotSet,
-    /// Writes that were sent once more and whose result is not known yet: no command that could
-    /// lose this result again may be sent before.
+    /// Writes that were sent once more and have no result yet. Before a result is known, no command
+    /// may be sent that could lose it again.
     doubted: SlotSet,
     /// For each of the last three transfers that the bus damaged (CRC errors): how many transfers
     /// the engine had counted by then, newest first.
@@ -233,8 +233,8 @@ impl Incident {
         self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
     }
 
-    /// Marks the sampling point as lost, after a reset of the controller in a mode with tuning: no
-    /// data are transferred before a tuning has found it again.
+    /// Marks the sampling point as lost, after a reset of the controller in a mode that needs
+    /// tuning. No data are transferred before a tuning has found a sampling point.
     pub fn doubt_tuning<H>(&mut self, bus: &mut Bus<H>, supervisor: &mut Supervisor, timers: &mut Timers) {
         if bus.wire().is_tuned() {
             bus.wire_mut().doubt();
@@ -285,9 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the longest time in ns for which the card may continue its work after the deadline
-    /// of a request has passed: the longest time of an erase in progress, or, for another control
-    /// request, of a flush.
+    /// Returns the longest time in ns for which the card may still work when a request's deadline
+    /// has passed. For an erase in progress that is its longest time, for another control request
+    /// the longest time of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

@@ -71,8 +71,8 @@ impl Incident {
         self.redo |= 1 << index;
     }
 
-    /// Marks these writes, whose result is unknown, to be written once more. Writes that were
-    /// written a second time already end with an error.
+    /// Marks these writes to be written once more, since their result is unknown. Writes that were
+    /// already written a second time end with an error.
     pub fn doubt<const N: usize>(&mut self, slots: &mut Slots<N>) {
         for index in bits(slots.take_settling()) {
             let slot = slots.at_mut(index);
@@ -102,7 +102,7 @@ impl Incident {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a read has failed.
+    /// Returns whether the failed transfer is a read whose requests have not ended yet.
     pub fn read_failed<const N: usize>(&self, batch: &Batch<N>, slots: &Slots<N>) -> bool {
         !self.has_control()
             && batch.direction() == Direction::Read

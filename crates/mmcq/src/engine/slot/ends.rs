@@ -29,7 +29,7 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.settling)
     }
 
-    /// Removes a request from those that wait for a status.
+    /// Removes a request from the set of requests that wait for the card's next status.
     pub fn stop_settling(&mut self, index: u8) {
         self.settling &= !(1 << index);
     }
@@ -98,21 +98,22 @@ impl<const N: usize> Slots<N> {
         self.unreported != 0
     }
 
-    /// Takes the requests whose completion can be taken, to be reported only one time.
+    /// Takes the slots that have a completion and were not reported yet: each is reported only one
+    /// time.
     #[inline(always)]
     pub fn take_unreported(&mut self) -> SlotSet {
         core::mem::take(&mut self.unreported)
     }
 
-    /// Returns the slots whose completion can be taken. For speed, slots that are free or whose
-    /// requests wait are not looked at.
+    /// Returns the slots whose completion can be taken. For speed, free slots and slots with
+    /// waiting requests are not examined.
     pub fn finished(&self) -> SlotSet {
         let waiting = self.reads | self.writes | self.barriers | self.ios | self.settling | self.ended;
         let others = Self::ALL & !(self.free | waiting);
         bits(others).filter(|&index| self.at(index).state == State::Done).fold(0, |set, i| set | 1 << i)
     }
 
-    /// Removes a slot from those whose end has to be reported.
+    /// Removes a slot from the set of slots whose end has to be reported.
     #[inline(always)]
     pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);

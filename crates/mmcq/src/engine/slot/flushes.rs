@@ -15,8 +15,8 @@ use super::{Rules, Slots, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// The clients whose writes may go before another client's flush: they have flushed since they last
-/// did so. A bit for each client.
+/// The clients whose writes may go before another client's flush, one bit for each client. A flush
+/// of the client sets its bit; a write that goes before another client's flush clears the bit.
 #[derive(Debug)]
 pub(in super::super) struct Flushers([u32; 8]);
 
@@ -35,9 +35,9 @@ impl Flushers {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Queues a written request that needs a flush: at the front, or (`joins`) behind the durable
-    /// writes there, which are written first and share the flush. Each client waits for its write,
-    /// so at most N - 1 writes go before.
+    /// Queues a written request that needs a flush. It goes to the front; with `joins` it goes
+    /// behind the durable writes there, which are written first and share the flush. Each client
+    /// waits for its write, so at most N - 1 writes go before.
     #[cold]
     #[inline(never)]
     pub fn requeue_for_flush(&mut self, index: u8, joins: bool) {

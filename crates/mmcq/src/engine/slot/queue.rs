@@ -7,7 +7,8 @@ use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
 impl<const N: usize> Slots<N> {
-    /// Adds a request to the sets of queued requests.
+    /// Adds a request to the sets of queued reads, writes or barriers. `age`: its number of
+    /// arrival.
     fn enter(&mut self, index: u8, age: u32) {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
@@ -21,7 +22,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Adds a phase of an I/O function to those that wait outside of the queue.
+    /// Adds a phase of an I/O function to the phases that wait outside of the queue.
     pub fn push_io(&mut self, index: u8) {
         self.next_age = self.next_age.wrapping_add(1);
         self.ios |= 1 << (index as usize % N);
@@ -34,7 +35,8 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
-    /// Adds an urgent request, a part of the recovery, to those that wait outside of the queue.
+    /// Adds an urgent request, which is a part of the recovery, to the requests that wait outside
+    /// of the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);
@@ -121,9 +123,9 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Queues the remaining blocks of an erase, `start` to `end` (without `end`), directly before
-    /// the first waiting request that overlaps them, or that is a barrier other than an erase. If
-    /// there is none, the erase goes to the end of the queue.
+    /// Queues the remaining blocks of an erase, from `start` up to but not including `end`. They go
+    /// directly before the first waiting request that overlaps them, or that is a barrier other
+    /// than an erase. If there is no such request, they go to the end of the queue.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);

@@ -7,7 +7,7 @@ use crate::host::Segment;
 use crate::sched::Origin;
 use core::task::Waker;
 
-/// Macro that makes methods which return single values of a slot.
+/// Macro that makes methods, each of which returns one field of a slot.
 macro_rules! told {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         impl Slot {
@@ -123,7 +123,7 @@ impl Slot {
         self.result = Ok(Output::default());
     }
 
-    /// Changes the kind of the request.
+    /// Changes the kind of the request, for example from zeroes to an erase.
     pub fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
     }
@@ -188,7 +188,7 @@ impl Slot {
         self.state = State::Kept;
     }
 
-    /// Lets a write wait, outside of the queue, until it is written again.
+    /// Marks a write as waiting, outside of the queue, until it is queued to be written again.
     pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);

@@ -21,10 +21,10 @@ use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Time between two reads of the register that switches the queue, in nanoseconds: a driver of
-/// Linux waits 10 ms in all.
+/// Time between two reads of the register that switches the queue, in nanoseconds.
 const CONFIRM_NS: u64 = 1_000_000;
-/// Largest number of reads of the register that switches the queue.
+/// Largest number of reads of the register that switches the queue. The last read comes at least 11
+/// ms after the first; a driver of Linux waits 10 ms in all.
 const CONFIRMS_MAX: u8 = 12;
 /// Bit of the register that switches the queue: the queue is on.
 const ON: u8 = 1;
@@ -45,7 +45,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
     }
 
-    /// Returns whether the queue can be switched.
+    /// Returns whether the engine can switch the card's queue on and off: an eMMC's always, an SD
+    /// card's if its register is known and the engine has a page.
     pub fn knows_switch(&self, card: &Card, page: &DmaBuf) -> bool {
         !self.is_sd_queue() || card.queue_register(page).is_some()
     }

@@ -27,7 +27,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Selects the failed task: the named one, or the oldest. Returns false if there is none.
+    /// Selects the task that has failed: the task that the controller names, or the oldest one.
+    /// Returns false if there is no task.
     #[cold]
     pub fn choose_suspect<H, const N: usize>(
         &mut self,

@@ -7,9 +7,9 @@
 //! the memory of the tasks that were rung. So nothing else starts before the queue is empty and the
 //! queue engine is switched off, and no memory comes back before the queue engine stops using it.
 //!
-//! A task that ends well was executed after all that had ended before it: the data lines serve one
-//! at a time, and the queue engine checks each R1. So the end of one task completes the writes
-//! before it.
+//! A task that ends well was executed after all tasks that had ended before it: the data lines
+//! serve one task at a time, and the queue engine checks each R1. So the end of one task completes
+//! the writes before it.
 //!
 //! If something fails, the queue engine is halted, and its registers are read once more: tasks that
 //! are done count as done. The other tasks are cleared. One request is blamed and goes to the
@@ -37,8 +37,8 @@ use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
 use crate::sched::{Demotion, Lanes, Profile};
 
-/// Time between polls of the card by the queue engine while no task is ready, in nanoseconds: one
-/// poll takes half a microsecond, and causes no interrupt.
+/// Time, in nanoseconds, between two polls by which the queue engine asks the card for ready tasks,
+/// while none is ready. A poll takes half a microsecond, and causes no interrupt.
 const POLL_NS: u64 = 5_000;
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -48,13 +48,14 @@ impl<E, T: Lanes> Lane<E, T> {
         self.hosted().is_some_and(|hosted| hosted.drives() || hosted.at() != At::Off)
     }
 
-    /// Returns whether the queue engine has lines and interrupts.
+    /// Returns whether the queue engine owns the bus lines and the controller's interrupts.
     #[inline(always)]
     pub(in crate::engine) fn engine_has_lines(&self) -> bool {
         self.hosted().is_some_and(|hosted| hosted.has_lines())
     }
 
-    /// Returns whether the queue engine has memory of requests.
+    /// Returns whether the queue engine has memory of requests, so that this memory must not be
+    /// unmapped or returned.
     #[inline(always)]
     pub(in crate::engine) fn engine_has_memory(&self) -> bool {
         self.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
@@ -157,7 +158,8 @@ impl<E, T: Lanes> Lane<E, T> {
         !self.engine_has_lines()
     }
 
-    /// Sets the engine's deadline by which the queue engine should have reported an end.
+    /// Sets the engine's deadline to the time by which the queue engine should have reported the
+    /// end of a task.
     pub fn wake_for_tasks(&mut self, timers: &mut Timers) {
         let (Some(tasks), Some(hosted)) = (self.tasks(), self.hosted()) else { return };
         let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };
@@ -401,14 +403,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         moved
     }
 
-    /// Handles all events of the queue engine. Returns false if there was none.
+    /// Handles all events of the queue engine. Returns false if there was no event.
     pub(super) fn take_events(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         let events = queue.ack_queue();
         self.hear(&events, now_ns)
     }
 
-    /// Handles these events of the queue engine. Returns false if there was none.
+    /// Handles these events of the queue engine. Returns false if there was no event among them.
     fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {

@@ -55,7 +55,7 @@ pub(super) enum Turn {
     Wait,
 }
 
-/// The result of the choice of the next task.
+/// The result of choosing the next task of the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
     /// No task can be chosen now.
@@ -73,7 +73,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
     }
 
-    /// Returns whether a command of the queue is under way, or the data of a task.
+    /// Returns whether the phase in progress is a command of the queue, or the data of a task.
     #[inline(always)]
     pub(in crate::engine) fn has_fast_task(&self) -> bool {
         let stage = matches!(self.stage(), Stage::Extra | Stage::Main);
@@ -230,8 +230,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.is_reliable_task(index)
     }
 
-    /// Returns whether this is a durable write that one task makes durable: without a cache any
-    /// task does that, with a cache only a reliable write.
+    /// Returns whether this is a durable write that needs no flush after it when it is sent as one
+    /// task. Without a cache any task is enough; with a cache the task must be a reliable write.
     #[cold]
     fn is_reliable_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
@@ -247,7 +247,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && (!cached || self.card.abilities().reliable(lba, blocks))
     }
 
-    /// Returns whether nothing but ordinary reads and writes is to be done next.
+    /// Returns whether the card's queue may be used for what comes next: nothing stops the queue,
+    /// and the first waiting request, if there is one, is an ordinary read or write.
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))

@@ -182,9 +182,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
-    /// Returns whether the card gains nothing by waiting for the next read of this turn's client:
-    /// its requests are not sequential, or a read that continues the last one saves less than the
-    /// wait costs.
+    /// Returns whether it is useless that the card waits for the next read of this turn's client.
+    /// That is so if its requests are not sequential, or if a read that continues the last one
+    /// saves less time than the wait costs.
     fn is_idling_vain(&self, turn: &Turn) -> bool {
         self.clients.get(usize::from(turn.slot)).is_some_and(|client| {
             client.jumps() || !self.gain.is_worth(turn.read_blocks, client.think_ns().unwrap_or(0))
@@ -192,8 +192,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
     }
 
     /// Returns whether the request is like the last read of the turn: a read of the same length,
-    /// from a client of the same weight that has no other request under way. A client that is a
-    /// stream for which idling pays is not alike.
+    /// and its client has the same weight and no other request under way. A request of a stream for
+    /// which idling pays is not alike.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let client = self.clients.get(usize::from(slot));
@@ -224,9 +224,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
-    /// Gives the client whose turn has just ended another turn, which begins with idling. That is
-    /// done if the client is thinking, and by its start tag would still be the next. Returns until
-    /// when the card idles; `None`: the client gets no such turn.
+    /// Gives the client whose turn has just ended another turn, which begins with idling, if the
+    /// client is thinking and its start tag is still the smallest. Returns until when the card
+    /// idles; `None`: the client gets no such turn.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
         // The ended turn has already idled for this client in vain.
         if ended.idle_until_ns.is_some() {

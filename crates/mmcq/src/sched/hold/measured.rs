@@ -5,12 +5,12 @@
 //! at once. This module measures both ways. A measure covers several transfers, from the beginning
 //! of the first to the beginning of the one after them, with all that came in between.
 
-/// Number of transfers in a measure.
+/// Number of transfers that are measured together.
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// After this many decisions the next few are taken against the prediction, so that both ways (to
-/// delay the start, to start at once) are measured.
+/// Number of decisions between two trials, at first. In a trial the next few decisions are taken
+/// against the prediction, so that both ways (to delay the start, to start at once) are measured.
 const DOUBTED: u16 = 128;
 /// Most times that the number of decisions between two trials doubles. It doubles with each trial
 /// that begins while the measured times of the two ways clearly differ.
@@ -61,7 +61,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins.
+    /// Counts a transfer of this many blocks that begins; ends the measure in progress if it is
+    /// full.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);

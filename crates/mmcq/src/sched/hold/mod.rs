@@ -55,16 +55,16 @@ use ways::{Loop, Ways};
 
 /// First balance of the account that pays for holds, in nanoseconds.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account, in multiples of the fixed time of a transfer. The balance is
-/// what the engine may lose when a client that has always come back stays away.
+/// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
+/// engine loses when a client that has always sent its next request stops.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: the account gets the time of each transfer divided by `SHARE`.
 const SHARE: u64 = 256;
 /// Number of starts in a row that continue no stream, after which the engine stops watching
 /// streams.
 const DULL_MAX: u8 = 32;
-/// After a transfer that left the end of its batch to the next transfer, this many transfers must
-/// end before another one may do so.
+/// Number of transfers that must end between two transfers that leave the end of their batch to the
+/// next transfer.
 const CUT_EVERY: u8 = 16;
 
 /// The waiting requests, which continue each other and can start as one transfer. The engine makes
@@ -88,13 +88,13 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time at which the held start must begin.
+    /// Latest time at which the held start must begin, in ns.
     last_ns: u64,
     /// Fixed time of a transfer, without the time of its blocks.
     fixed_ns: u64,
     /// Time after an arrival at which the next request is overdue.
     step_ns: u64,
-    /// Number of requests that have not come yet.
+    /// Number of requests that the hold waits for and that have not come yet.
     awaited: u8,
     /// Number of requests that came during the hold and were not added to the streams yet.
     joined: u8,
@@ -211,7 +211,8 @@ fn signed(ns: u64) -> i64 {
 
 impl Held {
     /// Adds a request that has come to the held run. Returns until when the engine waits for the
-    /// others; `None`: the hold is over, because this request was the last or the time has passed.
+    /// requests that are still missing; `None`: the hold is over, because none is missing or the
+    /// time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,

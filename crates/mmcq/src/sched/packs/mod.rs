@@ -78,12 +78,12 @@ pub(crate) struct Entry {
 
 const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false };
 
-/// The command in progress for a pack, other than the one with its data.
+/// The command in progress for a pack, other than the one that transfers the data of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// CMD23 before the header of a packed read.
     HeaderCount,
-    /// The header of a packed read.
+    /// The transfer of the header of a packed read.
     Header,
     /// A read of EXT_CSD, to see which entry failed.
     Look,
@@ -264,12 +264,13 @@ impl Packs {
         self.step.take()
     }
 
-    /// Counts a pack whose failed entry the card has named.
+    /// Counts a pack with a late error for which the card named the failed entry.
     pub(crate) fn count_split(&mut self) {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
 
-    /// Counts a pack all of whose writes are suspects of an error.
+    /// Counts a pack with a late error for which the card named no entry, so that any of its writes
+    /// may have failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

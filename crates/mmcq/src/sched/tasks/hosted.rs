@@ -207,8 +207,8 @@ impl Hosted {
         self.why.take().unwrap_or(Why::Silent)
     }
 
-    /// Counts a completion of a task whose doorbell was not rung. Returns true if there were too
-    /// many.
+    /// Counts an end that the command queue engine reported for a task whose doorbell was not rung.
+    /// Returns true if there were too many such ends.
     pub(crate) fn count_stale(&mut self) -> bool {
         self.stale = self.stale.saturating_add(1);
         self.stale >= STALE_MAX

@@ -23,9 +23,9 @@ pub enum Demotion {
     EndsEarly,
     /// The controller's command queue engine cannot be switched on.
     Engine(QueueError),
-    /// The command queue engine did not halt.
+    /// The command queue engine did not halt in time.
     Halt,
-    /// The command queue engine did not clear its tasks.
+    /// The command queue engine did not clear its tasks in time.
     Clear,
     /// The command queue engine has reported the ends of tasks that it did not have: bit n for task
     /// n.

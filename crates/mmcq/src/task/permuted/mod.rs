@@ -1,8 +1,9 @@
-//! Tests of calls from several threads and interrupts under loom: every interleaving with at most
-//! three preemptions.
+//! Tests of calls from several threads and interrupts under loom, a tool that runs every
+//! interleaving; here those with at most three preemptions.
 //!
-//! An interrupt handler is a thread here: it may run at any moment, also at the same time as the
-//! thread that it interrupts, as on a machine with several cores. Run by `tools/loom.sh`.
+//! In these tests a thread stands for an interrupt handler. It may run at any moment, also at the
+//! same time as the thread that it interrupts, as on a machine with several cores. Run by
+//! `tools/loom.sh`.
 
 extern crate std;
 
