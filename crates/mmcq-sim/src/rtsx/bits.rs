@@ -184,8 +184,8 @@ pub mod phy {
     /// other values that drivers write are 1.8 V.
     pub const VOLTAGE: u16 = 0x03c0;
     /// Register of the PCI Express link whose bits [`BASIC`] the driver of an RTS5249 must clear
-    /// before it selects 1.8 V. The name comes from Linux's driver (PHY_BACR); its long form is not
-    /// published.
+    /// before it selects 1.8 V. The name comes from Linux's driver (PHY_BACR), which does not say
+    /// what the letters stand for.
     pub const BACR: usize = 0x11;
     /// Mask in the link register [`BACR`]. While one of these bits is set, the pads of an RTS5249
     /// stay at 3.3 V, so its driver clears both before it selects 1.8 V.

@@ -93,7 +93,7 @@ pub const SMHC_FUNCTION_VALUE: u32 = 0xceaa_0000;
 /// SMHC's debug control register. After a reset the driver writes [`SMHC_DEBUG_VALUE`] to it.
 pub const SMHC_DEBUG: u16 = 0x50;
 /// Value of [`SMHC_DEBUG`] after initialisation. The driver writes the same value as Linux's
-/// driver; no manual describes its meaning.
+/// driver, which calls the register undocumented.
 pub const SMHC_DEBUG_VALUE: u32 = 0xdeb;
 /// SMHC's timing mode register.
 pub const SMHC_TIMING: u16 = 0x5c;
