@@ -176,8 +176,9 @@ impl<R: Regs> Pl181<R> {
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// Returns whether the response carries the index of another command. QEMU's model does not
-    /// store the index (it reads 0), and CMD0 has no response.
+    /// Returns whether the response carries the index of another command. The index 0 counts as
+    /// right: QEMU's model always reads as 0, and a real response never has it, because CMD0 has no
+    /// response.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

@@ -93,7 +93,8 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     config: OpenTransfers,
     /// Bus address of the memory for read data that no request wants ([`Scrap`]).
     scrap_bus: u64,
-    /// Largest size of a request in bytes whose descriptors always fit the table.
+    /// Size in bytes up to which an open read accepts a request. The descriptor table is long
+    /// enough for every request of this size, however its memory is divided into segments.
     ring_bytes: u32,
     open: Option<Open>,
     /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.

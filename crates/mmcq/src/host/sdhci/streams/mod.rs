@@ -83,7 +83,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     caps: Caps,
     config: StreamConfig,
     open: Option<Open>,
-    /// The phase in progress, if it uses stops.
+    /// The phase in progress, if it belongs to a transfer that SDMA stops at boundaries.
     run: Option<Run>,
     /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
