@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<const N: usize> Slots<N> {
-/// Returns whether the request waits, and none of its blocks can have changed on the card. A
+    /// Returns whether the request waits, and none of its blocks can have changed on the card. A
     /// write of which a part was sent, or that must be repeated, may have changed blocks.
     pub fn is_untouched(&self, index: u8) -> bool {
         let slot = self.at(index);
