@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 /// A figure of a report, and whether a lower or a higher value of it is worse.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
-    /// What the figure belongs to: the run, or a direction of a job.
+    /// Name of the part of the report that the figure describes: `run`, or a direction of a job.
     of: String,
     name: String,
     /// Whether the figure must not become lower, or must not become higher.
@@ -22,7 +22,8 @@ struct Figure {
     value: f64,
 }
 
-/// Counters for which fewer per request is better.
+/// Names of the counters of a report that the baseline limits per request: a smaller number per
+/// request is better.
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
 

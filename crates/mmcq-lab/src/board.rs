@@ -28,11 +28,12 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
-/// Largest number of successive turns of the bring-up loop without a future event, before bring-up
-/// counts as stuck. A few such turns are normal: steps of the stack that take no time leave no
-/// event.
+/// Largest number of successive turns of [`drive`] in which neither controller nor alarm has an
+/// event ahead. After more such turns, the stack counts as stuck. A few are normal: a step of the
+/// stack that takes no time schedules no event.
 const QUIET_MAX: u32 = 100;
-/// Virtual time in ns after which bring-up counts as failed.
+/// Longest virtual time in ns that bring-up, or another operation of [`drive`], may take; a longer
+/// one counts as failed.
 const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 
 /// Driver of the board's controller, with CPU costs for its calls.
@@ -120,10 +121,11 @@ pub enum BoardError {
         /// Size of the image in bytes.
         bytes: u64,
     },
-    /// A range or an interval in a card's file does not go with the value of its key.
+    /// A range or an interval in a card's file does not contain the value of its key, or the key
+    /// has no value.
     #[error("{key}: {what}")]
     Range {
-        /// Key with the range.
+        /// Key to which the range or the interval belongs.
         key: String,
         /// What is wrong, and what was expected.
         what: String,
@@ -433,8 +435,8 @@ impl<const N: usize> Board<N> {
         }
     }
 
-    /// Makes reads and writes go to the controller in chains that the controller executes. Returns
-    /// false if the controller cannot execute chains.
+    /// Makes the engine send reads and writes as chains: lists of several transfers, which the
+    /// controller executes without the CPU. Returns false if the controller cannot execute chains.
     pub fn enable_chains(&self) -> bool {
         self.stack.with(|engine| engine.set_chains(u8::MAX))
     }

@@ -197,8 +197,8 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
 /// Beginning of a change that puts another card into the board's slot.
 const CARD_IS: &str = "card=";
 
-/// Source of job files whose paths count from the folder `folder`. Records the paths that were
-/// read.
+/// Reads the job files of budgets. A path counts from `folder`. Records the paths of all files that
+/// were read.
 struct Beside<'a> {
     folder: &'a Path,
     read: RefCell<Vec<PathBuf>>,
@@ -246,8 +246,8 @@ pub struct Checked {
     pub idle: Vec<String>,
 }
 
-/// Runs all loads on this number of threads, and compares their figures with the budgets. Calls
-/// `done` after each load.
+/// Runs all loads on `threads` threads, and compares their figures with the budgets. Calls `done`
+/// after each load.
 ///
 /// # Errors
 /// A load does not run; the error names it and says why.

@@ -6,7 +6,8 @@ use mmcq::engine::DmaBuf;
 use std::alloc::Layout;
 use std::collections::HashMap;
 
-/// Largest address boundary in bytes at which a controller's DMA stops [SDHC 2.2.2].
+/// Largest buffer boundary in bytes of an SDHCI. A controller's SDMA pauses at each multiple of the
+/// boundary until the driver writes the next address [SDHC 2.2.2].
 pub const ALIGN_MAX: usize = 512 * 1024;
 
 fn layout(bytes: usize) -> Layout {

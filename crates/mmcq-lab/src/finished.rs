@@ -122,7 +122,8 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     }
 }
 
-/// Adds to the report's facts those about a replayed trace.
+/// Adds to the facts about a run the trace that was replayed, and the measurements of each program
+/// in the trace.
 pub fn with_trace(origin: Origin, replay: Replayed, outcome: &Outcome) -> Origin {
     let programs = Program::all(&replay.names, &outcome.group().programs);
     Origin { replay, programs, ..origin }

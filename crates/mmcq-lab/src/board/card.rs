@@ -9,7 +9,8 @@ use mmcq_sim::cards;
 use std::borrow::Cow;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-/// Keys of `[flash.spread]`. A card's file may leave out all of them.
+/// Keys of the table `[flash.spread]`, which describes rare long delays of reads and writes. A
+/// card's file may leave out all of them.
 pub const SPREAD: [&str; 10] = [
     "flash.spread.seed",
     "flash.spread.read_retry_share",

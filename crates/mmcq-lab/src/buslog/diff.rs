@@ -79,11 +79,11 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     events.iter().filter_map(data).collect()
 }
 
-/// A figure of both logs, to compare the logs.
+/// A line of the comparison: one figure, with its values in both logs.
 struct Line {
     direction: &'static str,
     what: String,
-    /// `None`: no transfer of the log has this figure.
+    /// Value of the figure in each of the two logs; `None`: no transfer of the log has this figure.
     both: [Option<f64>; 2],
 }
 

@@ -141,7 +141,7 @@ impl Gaps {
         self.reply_ns.extend(transfer.interrupt_ns.map(|at| next_ns.saturating_sub(at)));
     }
 
-    /// Returns the number `count` divided by the number of transfers.
+    /// Returns `count` divided by [`Gaps::transfers`], or `count` itself without transfers.
     pub fn each(&self, count: u64) -> f64 {
         count as f64 / self.transfers.max(1) as f64
     }
@@ -157,8 +157,9 @@ impl Gaps {
         all.get(at as usize).map_or(0.0, |ns| *ns as f64 / 1e3)
     }
 
-    /// Returns the percentage of transfers that did not wait for a thread: their first command came
-    /// less than `wake_ns` after an interrupt, so the queue was already filled.
+    /// Returns the percentage of transfers after which no thread had to be woken: the first command
+    /// of the next transfer came less than `wake_ns` after the last interrupt, so the next request
+    /// was already queued.
     pub fn filled_percent(&self, wake_ns: u64) -> f64 {
         let soon = self.reply_ns.iter().filter(|ns| **ns < wake_ns).count();
         100.0 * soon as f64 / self.transfers.max(1) as f64

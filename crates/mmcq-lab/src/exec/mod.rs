@@ -82,8 +82,9 @@ pub struct Ended {
     /// Whether the program never reported to the laboratory, as a statically linked program does
     /// not.
     pub absent: bool,
-    /// Number of the program's waits for other processes (`select`, `poll`) that moved the clock. The
-    /// time at which something comes then depends on this machine.
+    /// Number of the program's waits for other processes (`select`, `poll`) that advanced the
+    /// virtual clock. The virtual time at which such a wait ends depends on the speed of this
+    /// machine.
     pub polled: u32,
     /// Number of the signal to this process that ended the program; `None`: no signal came.
     pub interrupted: Option<i32>,

@@ -145,12 +145,13 @@ impl Programs {
         self.shared.word(Word::Over).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the number of the extra job that only cuts the card's power: it sleeps until then.
+    /// Returns the number of an extra job that only cuts the card's power: it sleeps until the time
+    /// of the cut.
     fn supply_job(&self) -> u32 {
         self.shared.background() + 1
     }
 
-    /// Returns the number of the program's jobs that have not finished.
+    /// Returns the number of the program's jobs that have not finished, without fio's helper.
     fn in_front(&self) -> usize {
         let background = self.shared.background();
         self.jobs.iter().filter(|(id, job)| **id < background && !job.finished).count()

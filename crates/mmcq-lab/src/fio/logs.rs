@@ -60,8 +60,8 @@ impl Logs {
             .any(|log| log.is_some())
     }
 
-    /// Returns the names of all log files that the job may write. `thread_number` is as in
-    /// [`Logs::files`].
+    /// Returns the names of all log files that the job may write. `thread_number`: number of the
+    /// worker, which is a part of the names.
     pub fn names(job: &Job, thread_number: u32) -> Vec<String> {
         let logs = Logs::new(job);
         let rates = logs.rates().map(|log| log.name(thread_number));
@@ -160,8 +160,8 @@ impl Logs {
         }
     }
 
-    /// Returns the log files as name and text. `thread_number` makes the names of different workers
-    /// differ.
+    /// Returns the log files as name and text. `thread_number`: number of the worker, which is a
+    /// part of the names. `file_names`: names of the worker's files.
     pub fn files(&self, thread_number: u32, file_names: &[String]) -> Vec<(String, String)> {
         let logs = self.rates().filter(|log| !log.entries.is_empty());
         let mut files: Vec<(String, String)> =
@@ -189,7 +189,7 @@ impl Logs {
         files
     }
 
-    /// Returns the logs of rates and latencies.
+    /// Returns all logs of the worker except the I/O log: bandwidth, IOPS and latencies.
     fn rates(&self) -> impl Iterator<Item = &Log> {
         self.bw.iter().chain(&self.iops).chain(self.slat_clat_lat.iter().flatten())
     }

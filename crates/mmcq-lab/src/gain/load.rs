@@ -17,8 +17,8 @@ pub struct Load {
     pub depth: Option<u32>,
     /// Whether a flush follows each write of the load.
     pub is_durable: bool,
-    /// Whether start and end of the run can be left out of the rate, since the whole load is known
-    /// beforehand.
+    /// Whether the rate leaves out the start and the end of the run. True for the usual loads,
+    /// whose requests are alike from start to end; false for a user's own jobs.
     pub is_steady: bool,
     /// Jobs of the load.
     pub file: JobFile,

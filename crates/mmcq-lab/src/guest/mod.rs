@@ -146,7 +146,7 @@ struct Settings {
     write_ns: u64,
     hs400: bool,
     fixed: bool,
-    /// What the PCI device of the slot is.
+    /// Kind of PCI device that the guest finds in its slot.
     kind: Kind,
     /// Parameters of `mmcq.ko` on the kernel's command line.
     module_words: String,
