@@ -80,7 +80,8 @@ pub struct Tally {
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
-    /// Number of starts of jobs (threads) that the program has reported so far.
+    /// Value of [`Word::Ready`] that the laboratory has handled last; 0: no thread has announced
+    /// itself yet.
     known: u32,
     helper: bool,
     start_ns: u64,

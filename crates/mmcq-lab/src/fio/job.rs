@@ -262,8 +262,8 @@ pub struct Job {
     /// Largest number of completions that the job collects in one call; 0: as
     /// `iodepth_batch_complete_min`.
     pub iodepth_batch_complete_max: u32,
-    /// Number of outstanding transfers down to which the job waits, after it has reached `iodepth`,
-    /// before it submits again; 0: as `iodepth`.
+    /// Number of outstanding transfers down to which a job that has reached `iodepth` waits before
+    /// it submits again; 0: it submits again as soon as fewer than `iodepth` are outstanding.
     pub iodepth_low: u32,
     pub ioengine: IoEngine,
     /// Whether separate threads submit the job's transfers (option `io_submit_mode=offload`). Then

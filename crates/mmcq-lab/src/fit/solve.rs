@@ -178,8 +178,8 @@ impl Problem<'_> {
         figures.iter().zip(self.measured).map(|(model, measured)| model - measured)
     }
 
-    /// Returns the standard deviation of the residuals, computed from the median of their sizes,
-    /// which a few bad figures do not change.
+    /// Returns the standard deviation of the residuals, at least the expected noise. It is computed
+    /// from the median of their sizes, which a few bad figures do not change.
     fn scale(&self, figures: &[f64]) -> f64 {
         let mut sizes: Vec<f64> = self.residuals(figures).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);

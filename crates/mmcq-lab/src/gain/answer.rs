@@ -126,8 +126,8 @@ pub struct Gain {
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
-    /// Change of the gain in percent if the stand-ins (our models of Linux) differ from unmodified
-    /// Linux by as much as in the loads that both ran.
+    /// Size in percentage points of the change of the gain, if the stand-ins (our models of Linux)
+    /// differ from unmodified Linux by as much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
     /// done, or it was not possible.

@@ -252,7 +252,7 @@ impl Elevator {
     /// I/O comes behind it (true) or before it (false). `None`: the I/O cannot merge. Requests are
     /// tried in this order:
     ///
-    /// - the request that grew last;
+    /// - the request that grew last (or the first one that came, if none has grown);
     /// - the most recent request that ends where the I/O begins;
     /// - a request that begins where the I/O ends.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
