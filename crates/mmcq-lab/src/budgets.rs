@@ -79,18 +79,18 @@ pub struct Load {
 pub struct Kept {
     /// Name of the load that was run.
     pub run: String,
-    /// Name of the figure.
+    /// Name of the figure that the budget limits, such as `read_lat_p99_us`.
     pub figure: String,
     /// Whether the budget is a lower or an upper limit.
     pub side: Side,
-    /// Limit for the figure.
+    /// Limit for the figure, in the unit of the figure.
     pub budget: f64,
     /// Value of the figure that the run measured.
     pub measured: f64,
     /// Distance of the measured value from the limit, in percent of the limit; not below 0 if the
     /// budget is kept. `None`: the limit is 0.
     pub room_percent: Option<f64>,
-    /// Whether the measured value keeps the budget.
+    /// Whether the measured value is within the limit.
     pub kept: bool,
 }
 
@@ -110,7 +110,7 @@ pub enum CheckError {
     Nothing {
         /// File of budgets, line and name of the load.
         place: String,
-        /// Name of the figure.
+        /// Name of the figure that the load did not give, such as `read_lat_p99_us`.
         figure: String,
     },
 }

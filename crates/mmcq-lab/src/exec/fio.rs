@@ -50,7 +50,7 @@ pub struct Asked {
     pub files: Vec<PathBuf>,
     /// Files that fio would create in a `directory`, with their lengths in bytes.
     pub made: Vec<(PathBuf, u64)>,
-    /// Whether no job names a file.
+    /// Whether neither the jobs nor their common section name a device, a file or a directory.
     pub names_none: bool,
 }
 

@@ -61,7 +61,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Returns the format that has this name in fio.
+    /// Returns the format that has this name in fio; `None`: there is no such format.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "normal" => OutputFormat::Normal,
@@ -120,8 +120,8 @@ impl JobFile {
         }
     }
 
-    /// Returns a note for each job whose depth has no effect, since its I/O engine waits for each
-    /// request.
+    /// Returns a note for each job whose `iodepth=` has no effect, since its I/O engine waits for
+    /// each request.
     pub fn capped(&self) -> Vec<Note> {
         let capped = self.jobs.iter().filter(|job| job.depth() < job.iodepth);
         let note = |job: &Job| Note {

@@ -61,7 +61,7 @@ impl Point {
 /// Effect of an uncertain value on a gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// Index in [`Answer::values`] of the value.
+    /// Index in [`Answer::values`] of the uncertain value.
     pub value: usize,
     /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
     /// was not possible.

@@ -130,7 +130,7 @@ struct Checked {
     machine: Machine,
     settings: Settings,
     initrd: Vec<u8>,
-    /// Command line of a firmware image.
+    /// Command line of a firmware image; empty if the guest is Linux.
     command_line: String,
     /// Lines of the schedule, as in the report.
     schedule: Vec<String>,

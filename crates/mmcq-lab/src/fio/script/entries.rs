@@ -18,7 +18,7 @@ const NONE: u64 = u64::MAX;
 const AT_ONCE: u64 = 0;
 /// Time code of a request that starts at its ideal time.
 const WHEN_DUE: u64 = 1;
-/// Time code of a request that starts some time after the start of another one.
+/// Time code of a request that starts some time after the start of the previous one.
 const AFTER_START: u64 = 2;
 /// Time code of a request that starts some time after the end of another one.
 const AFTER_END: u64 = 3;
