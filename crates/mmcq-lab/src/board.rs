@@ -241,8 +241,8 @@ pub struct Board<const N: usize> {
     pub(crate) pages: RefCell<Pieces>,
 }
 
-/// Returns the CPU costs of a board for the choice `price`: of the software, of the driver's calls,
-/// and of a register read and a register write in ns.
+/// Returns the CPU costs of a board for the choice `price`. The parts are: costs of the software,
+/// costs of the driver's calls, and the time in ns of a register read and of a register write.
 fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     if price == Price::Nothing {
         return Default::default();

@@ -35,9 +35,9 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     Report::new(context, results, vec![disk])
 }
 
-/// Returns the statistics of the report's disk: those of Linux's block layer or, for mmcq's engine,
-/// those that Linux would have counted for the requests that the engine merged. A request that
-/// continues an open transfer does not count as merged.
+/// Returns the statistics of the report's disk. With a model of Linux, they are those of its block
+/// layer. With mmcq's engine, they are what Linux would have counted for the requests that the
+/// engine merged. A request that continues an open transfer does not count as merged.
 fn disk(outcome: &Outcome) -> DiskUtil {
     let counters = &outcome.counters;
     let used = counters.stack.disk.unwrap_or_else(|| as_linux_counts(outcome));
@@ -73,8 +73,8 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns: [0, 1].map(|d| of(d, ticks)) }
 }
 
-/// Returns the counters of the run, and what a saved report needs so that its load can be run
-/// again.
+/// Returns the counters of the run, and what a saved report needs besides the jobs so that its load
+/// can be run again.
 pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let c = &outcome.counters;
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;

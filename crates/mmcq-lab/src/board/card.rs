@@ -184,8 +184,8 @@ fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
     Ok(document.to_string())
 }
 
-/// Finds the path of a key in a card's file: the path as given or, for a single name, the only
-/// place in the file that has this name.
+/// Finds the path of a key in a card's file. `path` is a whole path, or a single name that stands
+/// at only one place in the file.
 fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
     let given: Vec<String> = path.split('.').map(str::to_owned).collect();
     if given.iter().any(String::is_empty) {

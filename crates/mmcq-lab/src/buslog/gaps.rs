@@ -158,9 +158,9 @@ impl Gaps {
         all.get(at as usize).map_or(0.0, |ns| *ns as f64 / 1e3)
     }
 
-    /// Returns the percentage of transfers after which no thread had to be woken: the first command
-    /// of the next transfer came less than `wake_ns` after the last interrupt, so the next request
-    /// was already queued.
+    /// Returns the percentage of transfers after which no thread had to be woken. After these, the
+    /// first command of the next transfer came less than `wake_ns` after the last interrupt: the
+    /// next request was already queued.
     pub fn filled_percent(&self, wake_ns: u64) -> f64 {
         let soon = self.reply_ns.iter().filter(|ns| **ns < wake_ns).count();
         100.0 * soon as f64 / self.transfers.max(1) as f64

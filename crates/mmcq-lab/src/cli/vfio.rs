@@ -121,8 +121,8 @@ enum Way {
     /// For writes: the SDMA waits at buffer boundaries, and each request ends by a stop at a block
     /// gap
     Gap,
-    /// For writes: the first request is a CMD25; the next ones go to the card as data blocks that
-    /// the host controller sends with a CMD13 (a use that no standard describes)
+    /// For writes: the first request is a CMD25. The data of the next requests go to the card as
+    /// the data of a CMD13, a use that no standard describes
     Carrier,
 }
 

@@ -201,9 +201,9 @@ impl Programs {
         }
     }
 
-    /// Returns where an I/O begins: the number of the boot area (0: the user area), the offset of
-    /// the I/O in this area, and the size of the area, both in bytes; `None`: the I/O begins behind
-    /// all areas.
+    /// Returns where an I/O begins: number of the boot area (0: the user area), offset of the I/O
+    /// in this area, and size of the area. Offset and size are in bytes. `None`: the I/O begins
+    /// behind all areas.
     fn area(&self, asked: &Asked) -> Option<(u8, u64, u64)> {
         let Some(behind) = asked.offset.checked_sub(self.sectors * 512) else {
             return Some((0, asked.offset, self.sectors * 512));

@@ -3,9 +3,11 @@
 //! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without
 //! `log_avg_msec` there is one line for each transfer. With it there is one line for each window
 //! and direction, with the mean; its bytes and offset are 0. At the end of a job, the logs of
-//! latencies also have the rest of a window, as in fio; those of rates have only whole windows. The
-//! I/O log has fio's version 3: microseconds, file, action, offset, bytes. Its times are those at
-//! which transfers and flushes began.
+//! latencies also have a line for the last, shorter window, as in fio. The logs of rates have only
+//! whole windows.
+//!
+//! The I/O log has fio's version 3: microseconds, file, action, offset, bytes. Its times are those
+//! at which transfers and flushes began.
 
 use super::job::{Dir, Job};
 use super::state::{How, Io, Sync};

@@ -1,5 +1,5 @@
-//! Chooses jobs that determine the free values of a fit: jobs to run on the board before the fit,
-//! and jobs whose figures would add information to the figures that there are.
+//! Chooses jobs that determine the free values of a fit. Before a fit, these are jobs to run on the
+//! board. After a fit, these are jobs whose figures would add information.
 
 use super::free::Free;
 use super::measured::{Figure, Load, What, in_words, size};

@@ -157,7 +157,7 @@ impl Gain {
 pub struct Cell {
     /// Name of the load with its depth.
     pub title: String,
-    /// Whether a flush follows each write of the load.
+    /// Whether the load flushes its writes, as [`Load::is_durable`].
     pub is_durable: bool,
     /// Kind of the load (reads, writes or flushed writes).
     pub kind: Kind,

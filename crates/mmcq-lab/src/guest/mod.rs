@@ -1,9 +1,9 @@
 //! Runs a guest: an unmodified kernel in a virtual machine, with the laboratory's controller and
 //! card, in virtual time.
 //!
-//! QEMU, the plugin that connects the model to QEMU, the kernel and the initial file system are the
-//! *parts*: files in a folder, built by `tools/guest-parts.sh`. This program is not linked with
-//! them: it starts QEMU, waits for its end, and reads its output.
+//! The *parts* are files in a folder, built by `tools/guest-parts.sh`: QEMU, the plugin that
+//! connects the model to QEMU, the kernel, and the initial file system. This program is not linked
+//! with them: it starts QEMU, waits for its end, and reads its output.
 
 mod compare;
 mod driver;

@@ -98,9 +98,9 @@ impl Origin {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
 
-    /// Returns four lines about the run, one more for each direction in which a request starved,
-    /// and for a replay: a line about the trace, a line about late requests (except in a closed
-    /// loop), and a table of the trace's programs.
+    /// Returns the lines about what ran: four about the run, and one about each direction in which
+    /// a request starved. A replay adds a line about the trace, a line about late requests (except
+    /// in a closed loop), and a table of the trace's programs.
     fn line(&self) -> String {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
