@@ -1,5 +1,5 @@
-//! Uses the report of an earlier run as the budget for a new run of the same load. Compared are the
-//! figures for which a lower or a higher value is known to be better, such as rates, latencies and
+//! Uses the report of an earlier run as the budget for a new run of the same load. Only figures for
+//! which a lower or a higher value is known to be better are compared, such as rates, latencies and
 //! counters per request.
 
 use crate::budgets::{Kept, Side};
@@ -198,7 +198,7 @@ pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Returns the board, card, setting and seed of the report's run.
+/// Returns the board, card, setting, changes and seed of the report's run.
 fn scene(report: &Value) -> Result<Scene, String> {
     let own = &report["mmcq"];
     let text = |name: &str| own[name].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {name}"));

@@ -77,7 +77,7 @@ pub enum BoardError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The card has functions instead of blocks (I/O card).
+    /// The card is an I/O card (SDIO), which has functions instead of blocks.
     #[error(
         "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; the I/O card that the laboratory runs is bt-type-a, by \
          `mmcq reproduce sdio` and `mmcq trace --sdio`; Linux has it by `mmcq guest` and `mmcq device`"
@@ -88,7 +88,7 @@ pub enum BoardError {
         /// Description of the I/O card, as in its file.
         description: String,
     },
-    /// An image was given for a card with functions.
+    /// An image was given for an I/O card, which has no blocks.
     #[error("card {name}: an I/O card has no blocks; expected no image")]
     IoImage {
         /// Name of the card that was requested.
@@ -229,7 +229,8 @@ pub struct Board<const N: usize> {
     pub costs: Costs,
     /// Number of CPU cores.
     pub cores: u8,
-    /// Probability, 0 to 1, that a thread changes its core without need.
+    /// Probability, 0 to 1, that the search for a woken thread's core begins at a random core, and
+    /// not at the thread's last one.
     pub migration: f64,
     /// Which requests the host driver completes in a thread, not in its interrupt.
     pub defer: Defer,

@@ -23,8 +23,9 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Allocates memory aligned to its size, up to [`ALIGN_MAX`], like the folios of a page cache
-    /// or a buffer that a linker script places.
+    /// Allocates memory that is aligned to its size, rounded up to a power of two, and at most to
+    /// [`ALIGN_MAX`]. The folios of a page cache, or a buffer that a linker script places, are
+    /// aligned like this.
     pub fn piece(&mut self, bytes: usize) -> DmaBuf {
         if bytes == 0 {
             return DmaBuf::EMPTY;

@@ -66,8 +66,8 @@ const OF_EACH: [&str; 6] =
 const ORIGINS: [&str; 6] = ["platform", "card", "setting", "seed", "set", "replay"];
 /// Options of the reports' first job that are shown beside the fields in [`ORIGINS`].
 const OPTIONS: [&str; 6] = ["filename", "rw", "bs", "size", "iodepth", "runtime"];
-/// Largest number of names in the line about differing fields that are shown nowhere else; further
-/// fields are only counted.
+/// Largest number of field names in the line about further fields that differ; the others are only
+/// counted.
 const NAMED: usize = 12;
 
 /// Comparison of two reports.

@@ -54,8 +54,8 @@ fn disk(outcome: &Outcome) -> DiskUtil {
 }
 
 /// Returns the disk use of a run by mmcq's engine. The engine counts merged requests of both
-/// directions together. Here this number is divided between the directions, in proportion to their
-/// requests for which no command of their own was sent.
+/// directions together. Here this number is divided between reads and writes, in proportion to the
+/// requests of each that had no command of their own.
 fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     let c = &outcome.counters;
     let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
@@ -122,8 +122,8 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     }
 }
 
-/// Adds to the facts about a run the trace that was replayed, and the measurements of each program
-/// in the trace.
+/// Returns the facts `origin` about a run, with the trace that was replayed and the measurements of
+/// each program in the trace.
 pub fn with_trace(origin: Origin, replay: Replayed, outcome: &Outcome) -> Origin {
     let programs = Program::all(&replay.names, &outcome.group().programs);
     Origin { replay, programs, ..origin }

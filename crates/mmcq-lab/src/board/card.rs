@@ -29,8 +29,8 @@ pub fn card_names() -> impl Iterator<Item = &'static str> {
     cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
 }
 
-/// Returns the profile of the board's own card, or of the card named by `card` instead, with the
-/// changes that the board carries for its card.
+/// Returns the profile of the board's own card, or of the card named by `card` instead. The changes
+/// `--set card.KEY=VALUE`, which the board keeps, are applied.
 pub fn profile(platform: &Platform, card: Option<&str>) -> Result<CardProfile, BoardError> {
     let (name, changes) = (card.unwrap_or(&platform.card), &platform.card_changes);
     platform.profiles.get_or(name, changes, || changed(name, changes))
@@ -49,8 +49,8 @@ pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardEr
     read_table(name, changes)
 }
 
-/// Returns the table of the board's own card, or of the card named by `card` instead, with the
-/// board's changes.
+/// Returns the file of the board's own card as a table, or that of the card named by `card`
+/// instead. The changes `--set card.KEY=VALUE`, which the board keeps, are applied.
 pub fn table(platform: &Platform, card: Option<&str>) -> Result<toml::Table, BoardError> {
     profile(platform, card)?;
     read_table(card.unwrap_or(&platform.card), &platform.card_changes)

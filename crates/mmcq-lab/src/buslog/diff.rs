@@ -162,8 +162,8 @@ pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String 
 mod tests {
     use super::*;
 
-    /// Makes a log of two reads. The second read begins `gap_ns` after the interrupt of the first,
-    /// at 1000 ns.
+    /// Makes a log of two reads. The interrupt of the first read is at 1000 ns. The second read
+    /// begins `gap_ns` later, at the address `second`.
     fn log(gap_ns: u64, second: u32) -> Vec<BusEvent> {
         let command =
             |arg, start_ns| BusEvent::Command { index: 18, arg, auto: false, start_ns, end_ns: start_ns + 1 };

@@ -45,10 +45,10 @@ const FILE_ALIGN: u64 = 1 << 20;
 pub struct Program {
     /// The program's path and its arguments.
     pub words: Vec<OsString>,
-    /// Paths that represent the whole card to the program, or a boot area of an eMMC.
+    /// Paths that the program sees as block devices: the whole card, or a boot area of an eMMC.
     pub devices: Vec<PathBuf>,
-    /// Paths that represent parts of the card, with their lengths in bytes. The parts lie one after
-    /// the other.
+    /// Paths that the program sees as files, with their lengths in bytes. They are parts of the
+    /// card, one after the other.
     pub files: Vec<(PathBuf, u64)>,
     /// Whether the program is fio.
     pub is_fio: bool,

@@ -325,8 +325,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns one error about all options that are not supported, so that a long job needs one
-    /// attempt; without such an option, returns `read`.
+    /// Returns one error that names all options that are not supported, so that the user can
+    /// correct a long job in one go. Without such an option, returns `read`.
     fn supported(&self, read: Result<(), ParseError>) -> Result<(), ParseError> {
         let Some(((first, place), others)) = self.unsupported.split_first() else { return read };
         if others.is_empty() {

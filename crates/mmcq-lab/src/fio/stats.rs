@@ -111,8 +111,8 @@ pub struct DirStats {
     pub drop_ios: u64,
     /// Total time in ns of the phases in which this direction transferred data.
     pub runtime_ns: u64,
-    /// Phases in which this direction transferred data, of any worker of a group. Jobs that ran one
-    /// after the other have spans of their own, while [`DirStats::runtime_ns`] is that of the
+    /// Spans in which any worker of a group transferred data in this direction. If jobs ran one
+    /// after the other, each has a span here, while [`DirStats::runtime_ns`] is only that of the
     /// slowest.
     pub active: Spans,
     /// Latency of the submission call alone. Only I/O engines that do not block have one.

@@ -68,8 +68,8 @@ pub struct Effect {
     pub percent: [Option<f64>; 2],
     /// Rate in MiB/s of the setting with the value at its low and at its high end.
     pub mib_s: [Option<f64>; 2],
-    /// Difference in percent between the highest and the lowest gain, at the low end, at the high
-    /// end, and without a change of the value.
+    /// Difference in percentage points between the highest and the lowest of three gains: with the
+    /// value at its low end, at its high end, and unchanged.
     pub width_percent: f64,
 }
 
@@ -126,8 +126,8 @@ pub struct Gain {
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
-    /// Size in percentage points of the change of the gain, if the stand-ins (our models of Linux)
-    /// differ from unmodified Linux by as much as in the loads that both ran.
+    /// How many percentage points the gain would move if the stand-ins (our models of Linux)
+    /// differed from unmodified Linux as much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
     /// done, or it was not possible.

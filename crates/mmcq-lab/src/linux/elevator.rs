@@ -89,7 +89,7 @@ pub struct Elevator {
     /// Waiting requests of each direction, `[read, write]`, sorted by address. Requests with equal
     /// addresses are in the order of arrival.
     sorted: [Vec<Request>; 2],
-    /// Durable writes, in the order of arrival. As in Linux 6.1 they go past the scheduler: nothing
+    /// Durable writes, in the order of arrival. As in Linux 6.1 they bypass the scheduler: nothing
     /// merges with them, and they go first.
     past: VecDeque<Request>,
     next: [Option<u64>; 2],

@@ -34,8 +34,8 @@ pub struct Entries {
     blocks: Vec<u32>,
     /// Ideal start time in ns of each request; empty while no request has one.
     dues: Vec<u64>,
-    /// For each request, the request that it waits for, and the delay in ns after that; empty while
-    /// no request waits.
+    /// For each request, the index of the request whose end it waits for (only with [`AFTER_END`]),
+    /// and the delay in ns; empty while no request waits.
     waits: Vec<(u32, u32)>,
     /// Requests that do not fit the compact form.
     odd: Vec<Entry>,
