@@ -326,7 +326,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns one error that names all options that are not supported, so that the user can
-    /// correct a long job in one go. Without such an option, returns `read`.
+    /// correct them together. Without such an option, returns `read`.
     fn supported(&self, read: Result<(), ParseError>) -> Result<(), ParseError> {
         let Some(((first, place), others)) = self.unsupported.split_first() else { return read };
         if others.is_empty() {
