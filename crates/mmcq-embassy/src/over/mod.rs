@@ -54,7 +54,8 @@ struct Inner<'b> {
 }
 
 impl Inner<'_> {
-    /// Drops the work in progress, because the engine no longer waits for it.
+    /// Discards the runner's work and result, because the engine no longer waits for them. Work
+    /// that has begun is aborted.
     fn forget(&mut self) {
         (self.job, self.result) = (None, None);
         self.abort = self.running;
@@ -158,7 +159,7 @@ impl<'b> Mailbox<'b> {
         self.with(|inner| inner.waker.take())
     }
 
-    /// Wakes the runner.
+    /// Wakes the runner's task, if the mailbox has its waker.
     fn wake(&self) {
         if let Some(waker) = self.take_waker() {
             waker.wake();

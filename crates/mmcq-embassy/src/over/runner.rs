@@ -122,7 +122,8 @@ impl<'b> Mailbox<'b> {
     }
 }
 
-/// The buffer while the runner uses it. When it is dropped, it returns the buffer and the result.
+/// The buffer while the runner uses it. On drop, `Loan` gives the buffer and the result back to the
+/// mailbox.
 struct Loan<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
     buffer: Option<&'b mut Aligned<A4, [u8]>>,
