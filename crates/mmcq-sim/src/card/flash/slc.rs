@@ -25,7 +25,8 @@ const SCALE: u128 = 1_000_000_000;
 pub(super) struct Filled {
     /// Number of bytes in the SLC cache, times 10^9.
     level: u128,
-    /// Fraction of a byte that was programmed without room in the SLC cache, times 10^9.
+    /// The fraction of a byte that [`Filled::fill`] has not counted yet, times 10^9. It was
+    /// programmed when the SLC cache had no room.
     beyond: u128,
 }
 

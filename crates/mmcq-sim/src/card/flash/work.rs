@@ -37,7 +37,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Adds the counts and times of another run to these.
+    /// Adds the counts and times of `other` to these.
     pub fn add(&mut self, other: &Work) {
         self.flushes.add(other.flushes);
         self.retries.add(other.retries);

@@ -81,7 +81,8 @@ pub struct SdCard {
     app: bool,
     saw_cmd8: bool,
     ready_ns: Option<u64>,
-    /// Time in ns of the last ACMD41, if it was an inquiry.
+    /// Time in ns of the last ACMD41, if it was an inquiry (an ACMD41 without voltages); otherwise
+    /// `None`.
     inquired_ns: Option<u64>,
     switch_agreed: bool,
     rca: u16,
