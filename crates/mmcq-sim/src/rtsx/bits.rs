@@ -45,9 +45,9 @@ pub mod int {
     /// Bits of the register of pending interrupts (BIPR) that stay set until the driver clears
     /// them.
     pub const LATCHED: u32 = 0xffc0_0000;
-    /// Level: the card's write protection switch is on.
+    /// Bit of BIPR that shows a level, not an event: the card's write protection switch is on.
     pub const WRITE_PROTECT: u32 = 1 << 19;
-    /// Level: a card is in the slot.
+    /// Bit of BIPR that shows a level, not an event: a card is in the slot.
     pub const SD_EXIST: u32 = 1 << 16;
 }
 
