@@ -31,7 +31,7 @@ fn supervised(
     supervise(stack, scratch, OPTIONS, card)
 }
 
-/// Brings a card up.
+/// Brings up the card in the slot. Also returns the memory for registers.
 pub(crate) fn brought_up(
     (stack, scratch): (&'static Stack, DmaBuf),
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> + Send {
@@ -46,7 +46,7 @@ pub(crate) async fn examined(
     enable_extended_ops(stack, &card, scratch).await
 }
 
-/// Switches the card off.
+/// Switches the card off, with a power-off notification. Also returns the memory for registers.
 pub(crate) async fn switched_off(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {

@@ -20,13 +20,13 @@ use critical_section::Mutex;
 use mmcq::host::{Done, Fault, Phase, Width};
 use sdio::{MmcBus, MmcError};
 
-/// Work for the runner.
+/// Work that the engine gives to the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     Phase(Phase),
     /// Calls `init_idle` of the bus.
     Init,
-    /// Calls `set_bus` of the bus.
+    /// Calls `set_bus` of the bus, with this width and this clock in hertz.
     Set(Width, u32),
 }
 

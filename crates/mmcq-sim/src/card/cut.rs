@@ -64,7 +64,7 @@ pub enum Kept {
     Mixed,
 }
 
-/// Stored content of a sector.
+/// Content of a sector before a write, as the journal stores it.
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,

@@ -190,7 +190,7 @@ pub(super) struct Look {
     pub steady: bool,
 }
 
-/// State of a sector: the content that is on the medium for sure, and the requests since then in
+/// State of a sector: the content that is certainly on the medium, and the requests since then in
 /// the order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {

@@ -199,7 +199,7 @@ pub mod pads {
     /// Registers with the drive strength of clock, CMD and DAT.
     pub const DRIVE: [u16; 3] = [0xfd5a, 0xfd5e, 0xfd5f];
     pub const GATE: u16 = 0xfe75;
-    /// GATE: mask of the state of the pads' supply.
+    /// Mask of the field in the register GATE that switches the pads' supply.
     pub const GATE_MASK: u8 = 6;
     /// Register with the voltage of the pads' supply on the RTS525A.
     pub const LDO: u16 = 0xff71;

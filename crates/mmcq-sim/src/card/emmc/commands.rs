@@ -253,7 +253,8 @@ impl EmmcCard {
         (arg >> 16) as u16 == self.rca
     }
 
-    /// Executes CMD1 [eMMC 6.4.2].
+    /// Executes CMD1: the host gives its supply voltages, and the device reports whether its
+    /// power-up has ended [eMMC 6.4.2].
     fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let sector_mode = if self.config.sector_mode() { 1 << 30 } else { 0 };

@@ -221,7 +221,8 @@ impl SdCard {
         Some(reply)
     }
 
-    /// Executes ACMD41 [SD 4.2.3].
+    /// Executes ACMD41: the host gives its supply voltages, and the card reports whether its
+    /// power-up has ended [SD 4.2.3].
     pub(super) fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let wanted = arg & 0x00ff_ffff;

@@ -42,9 +42,9 @@ enum Transfer {
         write: Write,
         single: bool,
     },
-    /// The data block of CMD48.
+    /// The data block of CMD48: extension registers that the host reads.
     ReadExtension(Box<[u8; 512]>),
-    /// The data block of CMD49.
+    /// The data block of CMD49: extension registers that the host writes, at this place.
     WriteExtension(extension::Place),
     ProgramCsd,
     Lock,
