@@ -206,7 +206,7 @@ impl Place {
         })
     }
 
-    /// Waits until the supervisor has ended.
+    /// Requests the supervisor to end, and waits until it has ended.
     pub fn dismiss_supervisor(&self, stack: &'static Stack, platform: &mmcq_platform) {
         let left = poll_fn(|_| if self.supervisor.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
         stack.block_on(left, |idle| platform.wait(idle));

@@ -8,10 +8,10 @@
 //! While an open-ended read waits for the host, the card continues to fetch until its buffer is
 //! full. So a transfer that continues after a pause finds its next pages in the buffer. But a stop
 //! may interrupt a page fetch: then the flash cannot fetch for the next read until
-//! [`Ahead::abort_ns`] after the stop. If the buffer was full or the fetch had reached the end of the
-//! card, there is no such delay. In a closed-ended read (after CMD23) the card stops fetching at the
-//! count, or continues as for an open-ended read ([`Ahead::when_counted`]). CMD17 fetches only its
-//! block.
+//! [`Ahead::abort_ns`] after the stop. There is no such delay if the buffer was full, or if the
+//! fetch had reached the end of the card. In a closed-ended read (after CMD23) the card stops
+//! fetching at the count, or continues as for an open-ended read ([`Ahead::when_counted`]). CMD17
+//! fetches only its block.
 //!
 //! The bus is never faster than the flash array, so that the number of buffered pages grows only
 //! while the host pauses. The model assumes a buffer of four pages or more, which hides the restart
