@@ -139,7 +139,7 @@ pub struct Checker {
     /// Number of requests that were submitted before the last fault.
     trouble: u32,
     /// The last flush or durable write, by its number in the order of submission, that may fail
-    /// because it reports errors of earlier writes.
+    /// because it reports errors of earlier writes. `u32::MAX`: any of them may fail.
     excused_flushes: u32,
 }
 
