@@ -158,8 +158,9 @@ static const struct block_device_operations disk_ops = { .owner = THIS_MODULE, .
 static struct gendisk *alloc_disk(struct disk *disk)
 {
 	const struct mmcq_card *card = &disk->card;
-	/* Only an eMMC's trim makes zeroes, as in Linux's own driver. An SD card's SCR also declares
-	 * what erased blocks read as. But the SD card of QEMU declares zeros, and erases to ones. */
+	/* Only an eMMC's trim makes zeroes, as in Linux's own driver. An SD card's SCR also
+	 * declares what erased blocks read as. But the SD card of QEMU declares zeros, and erases
+	 * to ones. */
 	bool trims = card->emmc && card->discard_blocks == 1;
 	const struct mmcq_ko_limits limits = {
 		.segments = card->pieces ? SEGMENTS : 1,

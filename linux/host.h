@@ -16,8 +16,8 @@
 #include "mmcq.h"
 
 /* SEGMENTS: largest number of pieces (contiguous ranges) of memory in one request. REQUEST_BYTES:
- * largest number of bytes in one request. A descriptor covers at most 64 KiB, so in the worst case a
- * request needs two descriptors for each piece. */
+ * largest number of bytes in one request. A descriptor covers at most 64 KiB, so in the worst case
+ * a request needs two descriptors for each piece. */
 #define SEGMENTS 128
 #define REQUEST_BYTES (512u << 10)
 
@@ -27,8 +27,8 @@
 #define NUMBER_BYTES (1u << 21)
 #define AREAS_TAG MMCQ_SLOTS
 
-/* AREAS: number of boot areas and general purpose partitions that an eMMC may have. AREA_BYTES: size
- * of the buffer that they and RPMB share. */
+/* AREAS: number of boot areas and general purpose partitions that an eMMC may have. AREA_BYTES:
+ * size of the buffer that they and RPMB share. */
 #define AREAS 6
 #define AREA_BYTES (64u << 10)
 
@@ -52,8 +52,8 @@ struct command {
 	/* `count`: number of pieces. `entries`: number of scatterlist entries that the pieces were
 	 * mapped from; 0 if the request has one range of pages and no scatterlist. */
 	u16 count, entries;
-	/* `at`: index of the piece that the library asked for last. `before`: number of bytes in the
-	 * pieces before that piece. */
+	/* `at`: index of the piece that the library asked for last. `before`: number of bytes in
+	 * the pieces before that piece. */
 	u16 at;
 	u32 before;
 	struct piece pieces[SEGMENTS];
@@ -104,8 +104,9 @@ struct kind {
 	u32 events, card_events;
 	/* Opens the controller in the library. */
 	int32_t (*open)(struct host *host, struct mmcq_platform *platform);
-	/* Waits briefly, in the interrupt handler, for the response to a CMD13 of the library. Returns
-	 * true if the response came. NULL: a response takes too long on this kind of controller. */
+	/* Waits briefly, in the interrupt handler, for the response to a CMD13 of the library.
+	 * Returns true if the response came. NULL: a response takes too long on this kind of
+	 * controller. */
 	bool (*waits_for_status)(struct host *host);
 };
 
@@ -122,14 +123,14 @@ struct host {
 	struct hrtimer timer;
 	/* Number of requests under way other than reads. */
 	atomic_t changes;
-	/* The event of the next interrupt was already handled, so the handler may find nothing to do
-	 * in that interrupt. */
+	/* The event of the next interrupt was already handled, so the handler may find nothing to
+	 * do in that interrupt. */
 	bool served;
 	/* The alarm was postponed once because an interrupt is on its way to a CPU. */
 	bool waited;
 	/* `polls`: the disk has polled queues (poll.c). `quiet`: only the kind's `card_events`
-	 * interrupt. `enabled`: the events whose interrupt the library has enabled. `quiet` and `enabled`
-	 * are written with the lock held. */
+	 * interrupt. `enabled`: the events whose interrupt the library has enabled. `quiet` and
+	 * `enabled` are written with the lock held. */
 	bool polls, quiet;
 	u32 enabled;
 	/* With polled queues: number of requests under way that are not polled, and number of polled
@@ -140,8 +141,8 @@ struct host {
 	struct work_struct complete;
 	/* Interrupt and timer are off, so a thread that waits must poll the controller. */
 	bool silent;
-	/* The driver is leaving the controller, or the machine goes to sleep: the work `look` is not
-	 * scheduled any more. */
+	/* The driver is leaving the controller, or the machine goes to sleep: the work `look` is
+	 * not scheduled any more. */
 	bool leaving;
 	/* A card was removed since the work `look` ran last. Until it runs again, all requests are
 	 * refused, so that none reaches another card. */

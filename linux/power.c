@@ -3,8 +3,8 @@
  * power management).
  *
  * For both kinds of sleep the driver closes the library. mmcq_close flushes, notifies the card of
- * power-off, and switches its supply off. After the sleep the card is brought up again. If it is the
- * same card, it keeps its disk.
+ * power-off, and switches its supply off. After the sleep the card is brought up again. If it is
+ * the same card, it keeps its disk.
  *
  * The controller does not sleep alone while the slot is empty, because it must detect a new card. A
  * controller with polled queues does not sleep alone either. Code that uses the library outside of
@@ -89,8 +89,8 @@ static int resume(struct device *device)
 
 	open_again(host);
 	WRITE_ONCE(host->leaving, false);
-	/* If another card or none is in the slot, the work mmcq_ko_look handles that when the machine
-	 * is awake. */
+	/* If another card or none is in the slot, the work mmcq_ko_look handles that when the
+	 * machine is awake. */
 	mmcq_ko_wake(host);
 	mmcq_ko_look_soon(host);
 	return 0;
@@ -98,8 +98,8 @@ static int resume(struct device *device)
 
 #ifdef CONFIG_PM
 /* Puts the controller alone to sleep. host->disk does not change meanwhile, because the work
- * mmcq_ko_look and the driver's removal keep the controller awake. If that work is scheduled now, it
- * waits for the end of this function, and then wakes the controller. */
+ * mmcq_ko_look and the driver's removal keep the controller awake. If that work is scheduled now,
+ * it waits for the end of this function, and then wakes the controller. */
 static int runtime_suspend(struct device *device)
 {
 	struct host *host = dev_get_drvdata(device);
@@ -139,7 +139,8 @@ static int runtime_resume(struct device *device)
 	open_again(host);
 	mutex_lock(&host->looking);
 	if (!mmcq_ko_is_back(host)) {
-		/* The disk's requests end with an error, and the work mmcq_ko_look removes the disk. */
+		/* The disk's requests end with an error, and the work mmcq_ko_look removes the
+		 * disk. */
 		WRITE_ONCE(disk->refuses, true);
 		mmcq_ko_look_soon(host);
 	}

@@ -69,7 +69,8 @@ static void enter(uint32_t submit, uint32_t wanted)
 	} while (submit);
 }
 
-/* Takes the results that are there, and returns their number. If a result is not `bytes`, stores an error number in *wrong. */
+/* Takes the results that are there, and returns their number. If a result is not `bytes`, stores an
+ * error number in *wrong. */
 static uint32_t take(int32_t bytes, int32_t *wrong)
 {
 	uint32_t head = *at(cq, params.cq_off.head), tail = __atomic_load_n(at(cq, params.cq_off.tail), __ATOMIC_ACQUIRE), count = tail - head;

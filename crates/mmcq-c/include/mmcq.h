@@ -214,8 +214,8 @@ typedef struct mmcq_platform {
 /* Sizes of the library. Environment variables of these names set the same sizes when the library
  * is built.
  * MMCQ_HOSTS: number of controllers, at most 8.
- * MMCQ_SLOTS: largest number of requests in progress on a controller, of all calls together; at most
- * 63 on a 64-bit machine, 31 on others. The library has one more slot for itself.
+ * MMCQ_SLOTS: largest number of requests in progress on a controller, of all calls together; at
+ * most 63 on a 64-bit machine, 31 on others. The library has one more slot for itself.
  * MMCQ_PIECES: largest number of pieces of memory in one transfer, at most 4095. */
 #ifndef MMCQ_HOSTS
 #define MMCQ_HOSTS 2
@@ -259,12 +259,12 @@ typedef struct mmcq_card {
  * functions and memory must stay valid until mmcq_close. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
-/* Opens Realtek's PCIe card reader with these PCI numbers; call it instead of mmcq_open. The contract
- * of mmcq_open applies. The library has this function if it was built with feature `rtsx`. The reader
- * has 32 bytes of registers, which are accessed with 4 bytes each. `quirks` is NULL, `flags` is 0, and
- * `cache_line` is 0 or 1. A request has at most 256 pieces (or MMCQ_PIECES, if that is less); a piece
- * of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not know this chip, and has
- * accessed no register. */
+/* Opens Realtek's PCIe card reader with these PCI numbers; call it instead of mmcq_open. The
+ * contract of mmcq_open applies. The library has this function if it was built with feature `rtsx`.
+ * The reader has 32 bytes of registers, which are accessed with 4 bytes each. `quirks` is NULL,
+ * `flags` is 0, and `cache_line` is 0 or 1. A request has at most 256 pieces (or MMCQ_PIECES, if
+ * that is less); a piece of up to 512 KiB counts as one. MMCQ_E_UNSUPPORTED: the library does not
+ * know this chip, and has accessed no register. */
 int32_t mmcq_open_rtsx(uint32_t host, const mmcq_platform *platform, uint16_t vendor, uint16_t device);
 
 /* Switches the slot's power on, and initialises the card with the fastest bus that controller and

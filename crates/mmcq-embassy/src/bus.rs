@@ -30,8 +30,8 @@ const POWER_OFF_NS: u64 = 2 * MS_NS;
 const POWER_UP_NS: u64 = 2 * MS_NS;
 /// Time for 74 clocks at 400 kHz, in nanoseconds.
 const CLOCKS_74_NS: u64 = MS_NS / 2;
-/// Time from the response to CMD11 until the bus checks that the card has pulled DAT0 to DAT3 low, in
-/// nanoseconds.
+/// Time from the response to CMD11 until the bus checks that the card has pulled DAT0 to DAT3 low,
+/// in nanoseconds.
 const SWITCH_LOW_NS: u64 = MS_NS;
 /// Time with the clock off during the voltage switch, in nanoseconds [SD 4.2.4.2].
 const SWITCH_OFF_NS: u64 = 10 * MS_NS;
