@@ -24,9 +24,9 @@ const ERASE_NS: u64 = 180_000 * MS_NS;
 /// Longest time that a command's data may take, in nanoseconds: a second more than any standard
 /// allows for a block.
 const DATA_NS: u64 = 2_000 * MS_NS;
-/// Time for the supply to fall, in nanoseconds [SD 6.4.1].
+/// Time for the card's supply to fall after power-off, in nanoseconds [SD 6.4.1].
 const POWER_OFF_NS: u64 = 2 * MS_NS;
-/// Time for the supply to rise, in nanoseconds.
+/// Time for the card's supply to rise after power-on, in nanoseconds.
 const POWER_UP_NS: u64 = 2 * MS_NS;
 /// Time for 74 clocks at 400 kHz, in nanoseconds.
 const CLOCKS_74_NS: u64 = MS_NS / 2;

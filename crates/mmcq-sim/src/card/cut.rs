@@ -64,7 +64,7 @@ pub enum Kept {
     Mixed,
 }
 
-/// Content of a sector before a write, as the journal stores it.
+/// Content of a sector, in the form in which the journal stores it.
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,

@@ -102,9 +102,9 @@ pub mod sd {
     pub const TRANSFER: u16 = 0xfdb3;
     pub const CMD_STATE: u16 = 0xfdb5;
     pub const DATA_STATE: u16 = 0xfdb6;
-    /// First address of ping-pong buffer 2.
+    /// First address of ping-pong buffer 2, which holds a single block of a transfer.
     pub const PING_PONG: u16 = 0xfa00;
-    /// Size in bytes of ping-pong buffer 2.
+    /// Size in bytes of ping-pong buffer 2, which holds a single block of a transfer.
     pub const PING_PONG_BYTES: usize = 512;
 
     /// SD configuration 1 (CFG1): bus mode with data on both clock edges.
