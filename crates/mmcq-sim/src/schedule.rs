@@ -41,7 +41,7 @@ enum Step {
     In,
 }
 
-/// A line of the list.
+/// A line of a schedule's list: when an event happens, which event, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// Time in nanoseconds from the beginning of the list.

@@ -190,7 +190,7 @@ pub(super) struct Look {
     pub steady: bool,
 }
 
-/// State of a sector: the content that is on the medium for sure, and the requests since then in
+/// State of a sector: the content that is certainly on the medium, and the requests since then in
 /// the order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {
@@ -315,8 +315,9 @@ impl Sector {
         }
     }
 
-    /// Records that each complete write of this sector that was not flushed may now be on the card,
-    /// or not, or torn. What reads have returned of writes under way may be gone as well.
+    /// Records that each complete request of this sector that was not flushed may now be on the
+    /// card, or not, or torn. Data of a write under way may be gone again, even if a read has
+    /// returned them.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
             entry.shown = false;
@@ -348,9 +349,10 @@ impl Sector {
         }
     }
 
-    /// Records what a read has returned, if no loss came since its submission. This content is
-    /// certain until the next loss. The data of complete requests that were submitted after the
-    /// request that wrote this content are lost for good.
+    /// Handles a read during which the card lost nothing, for complete requests of this sector
+    /// whose data may be lost. If the read has returned the data of such a request, these data are
+    /// on the card until the next loss. Such requests that were submitted later are removed,
+    /// because the read shows that their data are not on the card. A discard is not removed.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
