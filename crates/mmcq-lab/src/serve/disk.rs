@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Size in bytes of the pieces into which a request for zeros is divided.
 const ZEROS_BYTES: u64 = 16 << 20;
-/// Size in bytes of the buffer from which zeros are written.
+/// Size in bytes of the buffer full of zeros, from which zeros are written to the card.
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
 /// Text of the refusal of a flush. The card did this flush, but writes before it may be lost.
@@ -124,8 +124,8 @@ impl Progress {
     }
 }
 
-/// A job that has a request in the engine. `total`: number of bytes of the whole job, not of this
-/// request; 0 for a flush and a trim.
+/// A job that has a request in the engine. `total`: number of bytes of the whole job (its request
+/// in the engine may be only a piece of it); 0 for a flush and a trim.
 struct Running {
     id: SlotId,
     progress: Progress,
@@ -165,9 +165,9 @@ impl Disk {
     /// `cut` with the effects of each power cut.
     ///
     /// # Errors
-    /// The machine failed, or the last flush failed. Or acknowledged writes are lost, or may be
-    /// lost since no flush covered them, and a client does not know of it: no later server can tell
-    /// it.
+    /// The machine failed, or the last flush failed. Also an error: acknowledged writes are lost,
+    /// or may be lost since no flush covered them, and a client may not know it. No later server
+    /// can tell the client.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {

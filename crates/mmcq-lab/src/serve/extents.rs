@@ -48,8 +48,8 @@ pub struct Extents {
     holes: Vec<bool>,
     changes: Vec<Change>,
     last_id: u64,
-    /// Holes that a loss can undo: their range, and the number of writes that a flush must cover to
-    /// make them permanent.
+    /// Holes that a loss can undo, each as begin and end in bytes, and the number of acknowledged
+    /// writes that a flush must cover to make it permanent.
     unflushed: Vec<(u64, u64, u64)>,
 }
 

@@ -43,7 +43,8 @@ pub struct Cells {
     heat: Heat,
     /// Values of both axes, in the order of the rows.
     axes: [Vec<String>; 2],
-    /// Sum and number of the figures in each cell.
+    /// For each cell, by the indices of its values on both axes: the sum of the figures, and their
+    /// number.
     sums: BTreeMap<(usize, usize), (f64, u32)>,
     /// First row, which says what ran; `None`: there was none.
     first: Option<Row>,

@@ -8,7 +8,7 @@ use std::io::{BufRead, Result as IoResult};
 pub struct Kept {
     /// Number of complete points in the file.
     pub points: usize,
-    /// Number of bytes of these points' rows, with the line of names.
+    /// Number of bytes of the rows of complete points, including the line with the columns' names.
     pub bytes: u64,
 }
 

@@ -61,7 +61,7 @@ pub enum What {
     },
     /// Busy: the card holds DAT0 low.
     Busy,
-    /// The controller has stopped the bus clock.
+    /// The controller has stopped the bus clock, since it has no room or no data.
     ClockStopped,
 }
 
@@ -139,7 +139,8 @@ pub struct Capture {
     pub card_irqs: Vec<(u64, bool)>,
     /// Activity on the bus lines, sorted by its start.
     pub events: Vec<Event>,
-    /// Activity of the CPU cores.
+    /// Spans of time in which a CPU core was busy, each with the core and the context in which it
+    /// ran.
     pub spans: Vec<Span>,
     /// Starts of transfers that mmcq's engine held back for the rest of a batch.
     pub holds: Vec<Held>,

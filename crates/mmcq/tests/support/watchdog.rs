@@ -1,5 +1,6 @@
-//! Watchdog that ends a test program which hangs. Its limit is the only one in real time: a test
-//! waits for events, however long this takes, and no result depends on the limit.
+//! Watchdog that ends a test program if one of its tests hangs. A test waits for events, and sets
+//! no limit in real time by itself. Only this watchdog has such a limit, and no test result depends
+//! on it.
 
 #![allow(clippy::print_stderr, reason = "it says which test hangs")]
 
@@ -17,7 +18,7 @@ pub struct Watchdog {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts the watch over the calling test.
+/// Starts a watchdog over the test that calls this function.
 pub fn watch() -> Watchdog {
     let (alive, ended) = channel();
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
