@@ -55,7 +55,7 @@ pub struct Boot {
     pub switch_ns: u64,
 }
 
-/// The request that was last submitted to the engine.
+/// The request that was submitted to the engine last.
 #[derive(Clone, Copy)]
 struct Newest {
     direction: Direction,
@@ -72,7 +72,7 @@ pub struct Ours<H: Host, const N: usize> {
     pub stack: Stack<(NoLock, H, Profile), N>,
     /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,
-    /// I/Os that wait outside of the engine for a free slot of the engine.
+    /// I/Os that wait for a free slot of the engine.
     outside: VecDeque<Io>,
     slots: [Option<(SlotId, Io)>; N],
     finished: VecDeque<Vec<(Io, bool)>>,

@@ -28,7 +28,7 @@ pub struct Param {
     pub interval: Option<[f64; 2]>,
     /// Source of the value in words.
     pub source: String,
-    /// Meaning of the value in words; empty: not known.
+    /// What the value means, in words; empty: no text is known.
     pub meaning: &'static str,
 }
 

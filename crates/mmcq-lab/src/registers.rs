@@ -27,7 +27,7 @@ pub struct Field {
     pub value: String,
 }
 
-/// Collects the fields of one register.
+/// Collects decoded fields of one register, whose name is the first field.
 struct Of<'a>(&'static str, &'a mut Vec<Field>);
 
 impl Of<'_> {

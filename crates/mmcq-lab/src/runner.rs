@@ -176,7 +176,7 @@ impl Setting {
     }
 
     /// Returns the reason why the setting cannot run on a host with the capabilities `caps`, and
-    /// which settings can run there; `None`: this setting can run.
+    /// which settings can run there; `None`: the setting can run.
     fn misses(self, caps: &Caps) -> Option<&'static str> {
         match self {
             Setting::Close | Setting::Patch if !caps.continue_data => Some(
@@ -339,7 +339,7 @@ pub struct Counters {
     pub transfers: u64,
     /// Number of bytes transferred between host and card.
     pub bytes: u64,
-    /// Counters of the bus.
+    /// Counters of the bus: commands, and times in which the bus was in use or waited.
     pub bus: BusStats,
     /// Activity of the card's flash that no command shows.
     pub work: Work,
@@ -394,7 +394,8 @@ impl Counters {
         self.failed += other.failed;
     }
 
-    /// Returns the mean size of a transfer, in units of 4 KiB.
+    /// Returns the mean size of a transfer, in units of 4 KiB: how many requests of this size were
+    /// merged into one.
     pub fn merge(&self) -> f64 {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }

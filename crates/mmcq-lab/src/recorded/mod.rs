@@ -54,7 +54,7 @@ pub struct Record {
     pub durable: bool,
     /// Whether the device's cache must be flushed before this request.
     pub flush_first: bool,
-    /// Number of the device or file that the request accessed.
+    /// Number that the reader gave to the device or file which the request accessed.
     pub device: u32,
     /// Offset in the device or file of the request's first byte.
     pub offset: u64,

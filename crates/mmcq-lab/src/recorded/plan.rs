@@ -61,11 +61,11 @@ pub struct Wishes {
     pub sort: bool,
     /// Largest number of requests of the trace to use.
     pub count: usize,
-    /// Whether flushes are left out.
+    /// Whether the replay leaves out the flushes of the trace.
     pub without_flush: bool,
     /// Whether durable writes (FUA) of the trace become ordinary writes.
     pub without_fua: bool,
-    /// Whether discards are left out.
+    /// Whether the replay leaves out the discards of the trace.
     pub without_discard: bool,
 }
 
@@ -88,7 +88,7 @@ impl Wishes {
     }
 }
 
-/// Largest depth of a replay.
+/// Largest number of requests that a worker of a replay may have under way.
 const DEPTH_MAX: u32 = 4096;
 /// Largest number of requests of a trace, which need 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
@@ -110,7 +110,7 @@ const DEVICE_ALIGN: u64 = 1 << 20;
 /// Workers that replay a trace, with facts about the trace.
 #[derive(Debug)]
 pub struct Plan {
-    /// The workers with their scripts.
+    /// The workers, each with a script of its requests.
     pub workers: Vec<Worker>,
     /// Number of requests of the trace that are used.
     pub requests: usize,
@@ -281,7 +281,8 @@ impl Gathered {
     }
 }
 
-/// Returns the key of the request with this number in the map of requests that have not ended.
+/// Returns the key (device and offset) by which this request is found among the requests that have
+/// not ended. A flush has a key made of its number.
 fn place_of(number: usize, record: &Record) -> (u32, u64) {
     (record.device, if record.op == Op::Flush { OF_FLUSH + number as u64 } else { record.offset })
 }

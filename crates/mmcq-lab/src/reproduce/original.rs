@@ -44,8 +44,8 @@ pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Returns rows of unmodified Linux, and of `mmcq.ko` in it, for the rows of the models on the
-/// experiment's own board. They have the published values, too.
+/// Returns rows of unmodified Linux, and of `mmcq.ko` in that Linux, for those rows of the models
+/// that are of the experiment's own board. The new rows have the published values, too.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         // Linux counts only the requests that its own block layer merged, not those that mmcq

@@ -68,7 +68,7 @@ interrupt latency: from the card's interrupt to the begin of the first command. 
 end of a command, or of its data, to the begin of the next.
 ";
 
-/// Number of 32-bit words in a packet's payload.
+/// Number of 32-bit words in the payload (data) of a packet.
 const PAYLOAD_WORDS: f64 = 512.0;
 
 /// Runs the experiment on this board after `changes`, and returns the rows of the table.

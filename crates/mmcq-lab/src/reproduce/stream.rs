@@ -19,8 +19,8 @@ struct Cell {
     /// Published values of Linux without and with the patch that keeps transfers open, if there are
     /// some.
     published: Option<(f64, f64)>,
-    /// Whether the card's or the board's parameters were fitted to the value of Linux without the
-    /// patch.
+    /// Whether parameters of the card or the board were fitted to the published value of Linux
+    /// without the patch.
     fitted: bool,
 }
 

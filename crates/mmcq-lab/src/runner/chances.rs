@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Numbers of requests with data, by what was under way when they arrived. The first five add up to
-/// all requests.
+/// all such requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
     /// Number of requests that arrived when no other request was under way (submitted and not
@@ -38,7 +38,7 @@ pub struct Chances {
 }
 
 impl Chances {
-    /// Returns the number of all requests with data that arrived.
+    /// Returns the number of all requests with data that arrived in the run.
     pub fn all(&self) -> u64 {
         self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
     }

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 enum UnderWay {
     Io(FioIo, u64),
     Sync(FioSync, u64),
-    /// The flush that follows a durable write and makes it durable.
+    /// The flush that follows a durable write and makes it durable, with the time in ns at which
+    /// the write began.
     Durable(FioIo, u64),
 }
 
@@ -47,7 +48,8 @@ pub(super) struct Load<'a> {
     /// the user area.
     areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
-    /// For each job, durable writes whose flush has not begun.
+    /// For each job, durable writes whose flush has not begun, each with the time in ns at which
+    /// the write began.
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,

@@ -40,8 +40,8 @@ impl Steady {
         self.ns_bytes += x * y;
     }
 
-    /// Returns the rate in MiB/s; `None` if fewer than three completions were measured, or all at
-    /// the same time.
+    /// Returns the steady rate in MiB/s. `None`: fewer than three completions were measured, or all
+    /// came at the same time.
     pub fn mib_per_s(&self) -> Option<f64> {
         let spread = self.points * self.ns_ns - self.ns * self.ns;
         let slope = (self.points * self.ns_bytes - self.ns * self.bytes) / spread;

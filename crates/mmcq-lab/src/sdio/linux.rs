@@ -94,7 +94,7 @@ pub struct Chain {
     /// DMA memory of the command on the bus, with its direction; `None`: the command has no data,
     /// or no command is on the bus.
     segment: Option<(Segment, Direction)>,
-    /// Number of packets received.
+    /// Number of packets that the driver has received.
     pub packets: u64,
     /// Number of commands that failed.
     pub failures: u64,
@@ -185,8 +185,8 @@ impl Chain {
         }
     }
 
-    /// Returns true if the controller must be polled again. Linux stays in its loop while the FIFO
-    /// is not empty, and empties the FIFO only at the end of a block.
+    /// Returns true if the controller must be polled again. As in Linux, the driver stays in its
+    /// loop while the FIFO is not empty, although it empties the FIFO only at the end of a block.
     fn more(&self, m: &Machine) -> bool {
         let writes = matches!(self.segment, Some((_, Direction::Write)));
         if !m.model.has_fifo() || writes {

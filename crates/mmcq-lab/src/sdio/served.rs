@@ -32,11 +32,11 @@ type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 pub struct Seen {
     /// Result in the same form as for the built-in function; its `steps_ns` is empty.
     pub outcome: Outcome,
-    /// Mean times of the function's own steps.
+    /// Mean times of the steps of the user's function, and between them.
     pub means: Means,
 }
 
-/// Makes a controller with the function's card.
+/// Makes a controller model with a card that has the user's function, and its driver.
 fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     let of_card = IoProfile::from_toml(profile(), CARD_NAME);
     let mut of_card = of_card.map_err(|error| Failure::Card(error.to_string()))?;

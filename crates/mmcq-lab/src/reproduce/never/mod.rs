@@ -97,7 +97,8 @@ const PLACES: [Place; 6] = [
     place("stream-rtsx", "pro-plus-128", STREAMS),
 ];
 
-/// Places of the loads that flush: eMMCs with a cache, and one on a host with a queue engine.
+/// Places of the loads that flush: three eMMCs with a cache, each on another board. The host of the
+/// last board has a command queue engine.
 const FLUSHED: [Place; 3] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     place("generic", "emmc-hs200", QUEUES),
@@ -117,9 +118,9 @@ pub struct Grid {
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
-    /// Size of a request in bytes, and depth, of the writers in [`Load::Beside`].
+    /// For each writer of [`Load::Beside`]: the size of its requests in bytes, and its depth.
     pub writers: &'static [(u64, u32)],
-    /// Numbers of jobs that flush each write of 4 KiB ([`Load::Flushed`]).
+    /// Numbers of jobs of [`Load::Flushed`], in which each job flushes after each write of 4 KiB.
     pub flushing: &'static [u32],
     /// Loads that pause after each request, on hosts that can continue data.
     pub pauses: Pauses,
@@ -253,7 +254,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// Returns the figures of one setting's run.
+/// Returns the figures (rate and latencies) of one setting's run in a cell.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {
