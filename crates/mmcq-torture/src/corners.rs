@@ -42,7 +42,7 @@ pub enum Corner {
     Sduc,
     /// Erased memory reads as ones.
     Ones,
-    /// Secure erase and secure trim.
+    /// Erases are secure: secure erase, or secure trim.
     Secure,
     /// An unused card sleeps, or its clock is stopped.
     Rest,

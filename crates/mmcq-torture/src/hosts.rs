@@ -21,8 +21,8 @@ const TELLS_BUSY: f64 = 0.75;
 /// Share of the cases in which the driver gets further calls, and the largest number of calls
 /// between two of them.
 const MEDDLED: (f64, u64) = (0.3, 200);
-/// Additional faults: a failed voltage switch, a tuning block with a wrong CRC, a reset that never
-/// ends.
+/// Faults that strike in these cases in addition to those of all random cases: a failed voltage
+/// switch, a tuning block with a wrong CRC, a reset that never ends.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 

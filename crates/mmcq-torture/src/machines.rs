@@ -100,21 +100,22 @@ impl Model for SpiSlot {
 // makes many drivers.
 thread_local! {
     static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory for command queue engines.
+    /// Pool of the task lists that the drivers of command queue engines use.
     static LISTS: Pool<TaskList<PIECES>> = const { RefCell::new(Vec::new()) };
     static CHAINS: Pool<ChainList<CHAINED, PIECES>> = const { RefCell::new(Vec::new()) };
-    /// Memory for card readers.
+    /// Pool of the DMA buffers that the drivers of Realtek's card reader use.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
-    /// Memory for mobile storage hosts.
+    /// Pool of the descriptor tables that the drivers of mobile storage hosts use.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory that receives the data at the end of an open read on a mobile storage host.
+    /// Pool of memory for the data that a mobile storage host still reads at the end of an open
+    /// read, and that no request wants.
     static SCRAPS: Pool<Scrap> = const { RefCell::new(Vec::new()) };
-    /// Memory for ST's SDMMC with a single buffer.
+    /// Pool of the memory that the drivers of ST's SDMMC with a single buffer use.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
     static LISTED_PIECES: Pool<Pieces<LISTED>> = const { RefCell::new(Vec::new()) };
-    /// Memory for copies of request data.
+    /// Pool of memory into which drivers copy request data that the controller cannot reach.
     static COPIES: Pool<Copies> = const { RefCell::new(Vec::new()) };
-    /// Memory for SPI buses.
+    /// Pool of the memory that the drivers of SPI buses use.
     static WIRES: Pool<SpiMemory> = const { RefCell::new(Vec::new()) };
 }
 

@@ -67,7 +67,7 @@ impl Planted {
     }
 }
 
-/// A campaign that looks for planted bugs.
+/// A campaign that looks for a planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Campaign {
     /// Random cases.
@@ -92,7 +92,7 @@ pub enum Campaign {
     QueueSweep,
     /// Faults of a command queue at each of their events, in runs with a bad block.
     QueueDouble,
-    /// An [aimed] campaign, by its number.
+    /// One of the [aimed] campaigns, by its index in [`aimed::CAMPAIGNS`].
     Aimed(usize),
 }
 

@@ -99,9 +99,9 @@ pub(super) struct Run<'r> {
     pub bench: &'r mut Bench,
     pub outcome: &'r mut Outcome,
     pub faults: &'r Faults,
-    /// Number of operations that were begun.
+    /// Number of the case's operations that were begun so far.
     next: usize,
-    /// Power cuts that are still to come.
+    /// Power cuts of the case that have not happened yet.
     cuts: &'r [Cut],
     /// First sector of the window of sectors that the case uses.
     pub base: u64,
@@ -142,8 +142,8 @@ pub(super) struct Run<'r> {
     pub settled: bool,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// Number of events of each point after the last step of the machine. At the first fault these
-    /// numbers become the first mark.
+    /// For each point, the number of its events after the last step of the machine. At the first
+    /// fault these numbers become the first entry of [`Outcome::marks`].
     pub quiet: [u64; Point::COUNT],
     /// State at the last event: the sectors at stake, the number of answers, and the number of
     /// requests.

@@ -28,7 +28,7 @@ pub enum Place {
     End,
 }
 
-/// Completions that the stack handles in a context that may sleep, and not in the interrupt.
+/// Which completions the stack handles in a context that may sleep, and not in the interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defer {
     /// The interrupt handler handles all completions.
@@ -132,7 +132,7 @@ pub struct Setup {
     pub auto_count: bool,
     /// Whether the driver uses CMD23 at all.
     pub count: bool,
-    /// Completions that the stack handles in a context that may sleep.
+    /// Which completions the stack handles in a context that may sleep.
     pub defer: Defer,
     /// Whether the card's volatile cache is on, if it has one.
     pub cache: bool,
@@ -144,7 +144,7 @@ pub struct Setup {
     pub scheduler: u8,
     /// Size in sectors of the window that requests use.
     pub window: u32,
-    /// Place of this window on the card.
+    /// Place on the card of the window of sectors that requests use.
     pub place: Place,
     /// Virtual time at power-on in ns.
     pub start_ns: u64,

@@ -30,7 +30,8 @@ const CUTS: f64 = 1.0;
 pub(super) const ACCESS_NS: u8 = 150;
 /// Size in sectors of the window that requests use: large enough for many consecutive requests.
 const WINDOW: u32 = 256;
-/// Probability that a request starts where the one before it ended; each case draws one value.
+/// Probability that a request starts at the sector after the request before it; each case draws one
+/// value.
 const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
 /// Probability of a pause before a request; each case draws one value. [`REST_US`] has the longest
 /// pauses, of which each case draws one too.

@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
 
-/// Events that the supervisor has reported and that [`Run::kept`] has not handled yet.
+/// Events that the supervisor has reported and that the run ([`Run::kept`]) has not handled yet.
 pub(super) type News = RefCell<Vec<Event>>;
 
 /// The supervisor's future ([`mmcq::card::supervise`]); `None` on a machine without a supervisor.
@@ -273,8 +273,8 @@ impl Run<'_> {
         self.case.setup.equip(self.bench.profiles[self.case.setup.card].clone())
     }
 
-    /// Informs the checker if the medium has failed a read or a write. Such a write may have been
-    /// complete with its data.
+    /// Informs the checker if the medium has failed a read or a write since the last call. The
+    /// stack may have reported such a write as complete, with its data, before it failed.
     pub(super) fn look_for_late_failures(&mut self) {
         let struck = self.faults.struck();
         let fails = |shot: &Shot| (shot.point, shot.strike) == (Point::Medium, Strike::Fail);
