@@ -276,8 +276,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Handles the hard interrupt if it does not call the engine itself: starts the context that
-    /// does.
+    /// Handles the hard interrupt if it does not call the engine itself: starts the deferred
+    /// interrupt or the thread that calls the engine.
     fn pass_on(&mut self, sys: &mut System) {
         sys.time.charge(self.context.entry_ns);
         match self.context.advance {

@@ -169,7 +169,7 @@ impl Param {
     }
 }
 
-/// Returns the key of these parameters that is most similar to an unknown one.
+/// Returns the key in `all` that is most similar to `key`, which is not one of them.
 pub fn nearest<'a>(all: &'a [Param], key: &str) -> &'a str {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let near = |param: &Param| strsim::jaro(&last(&param.key), &last(key));

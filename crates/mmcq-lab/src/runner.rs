@@ -313,7 +313,7 @@ pub enum RunError {
     Stopped,
 }
 
-/// Input of a run.
+/// Input of a run: jobs, board, card, setting and seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Workers of the jobs: one for each thread, so a job with `numjobs=4` has four.

@@ -185,8 +185,8 @@ fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Complete. They are shorter than the driver needs to begin a new transfer.
 const TELLS_NS: [u16; 3] = [100, 300, 500];
 
-/// Makes the controller end a CMD12 with a further Transfer Complete that no request waits for.
-/// This interrupt must not end the next transfer.
+/// Makes the controller raise a second Transfer Complete after a CMD12, although no request waits
+/// for it. This interrupt must not end the next transfer.
 fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list =
@@ -262,8 +262,8 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Faults of the response that would report the status of a write which is already complete.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
-/// Loses the response that reports the status of a write, or the card's power, after the write was
-/// reported complete with its data. The next flush must fail.
+/// Loses the response that reports the status of a write, or the card's power. The write was
+/// already reported complete, when its data were transferred. The next flush must fail.
 ///
 /// On a card without a cache the power stays on. There the checker cannot distinguish a write that
 /// was lost on its way to the medium from one that is on the medium.

@@ -119,8 +119,8 @@ pub const SLOTS: [Slot; 28] = [
 
 const MS: u64 = 1_000_000;
 
-/// Faults that the campaign tries. Each strikes, in a bring-up of its own, every event of its
-/// [`Point`] (a place in the models at which faults can strike).
+/// Faults that the campaign tries: each at every event of its [`Point`] (a place in the models at
+/// which faults can strike). There is one bring-up for each fault and event.
 const STRIKES: [(Point, Strike); 18] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -344,8 +344,8 @@ fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     Ok(Box::new(io.build().0.with_memory(memory)))
 }
 
-/// Executes one bring-up with these faults. With `again`, executes a second one if no card was
-/// found.
+/// Executes one bring-up with these faults. With `again`, executes a second bring-up if the first
+/// has found no card.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);

@@ -48,7 +48,7 @@ pub enum Corner {
     Rest,
     /// Requests have memory that the controller cannot use, so that it is copied.
     Bounce,
-    /// Writes are reported complete with their data, and fail later.
+    /// Writes are reported complete when their data are transferred, and fail later.
     Early,
     /// A part of the card is write-protected, or the whole card for some time.
     Protected,

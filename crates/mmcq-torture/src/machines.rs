@@ -65,7 +65,7 @@ pub type OpenDriver = Narrow<Streams<Port, ShadowMemory, DESCRIPTORS>>;
 /// Driver of Realtek's card reader.
 pub type ReaderDriver = Narrow<rtsx::Rtsx<ReaderPort, ShadowMemory>>;
 type Narrowed<H> = Narrow<Meddled<H>>;
-/// Driver of a mobile storage host, with the parts of its board.
+/// Driver of a mobile storage host, and of its board (such as regulators and card detection).
 pub type HostDriver<L> =
     Narrowed<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
 /// Driver of DesignWare's mobile storage host that leaves transfers open, with the parts of its

@@ -22,8 +22,7 @@ impl<H: Host> Meddled<H> {
         Meddled { host, every, calls: 0 }
     }
 
-    /// Counts a call, and makes the further calls after every `every` of them. Returns whether it
-    /// has made them.
+    /// Counts an ordinary call. Every `every` calls makes the further calls, and returns true.
     fn meddle(&mut self) -> bool {
         if self.every == 0 {
             return false;

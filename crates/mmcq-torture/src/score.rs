@@ -226,8 +226,8 @@ impl Score {
         add(&mut self.lasting, name, errors, ns);
     }
 
-    /// Records the time of a recovery of this class after this fault of the catalogue. Compares the
-    /// time with its budget if it has one.
+    /// Records the time of a recovery of this class. `after`: name of the fault in the catalogue
+    /// that caused it. `budget_ns`: longest time that is allowed; `None`: there is none.
     pub fn timed(&mut self, case: &Case, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
         let one = Times {
             count: 1,

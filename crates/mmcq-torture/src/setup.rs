@@ -160,7 +160,7 @@ pub struct Setup {
     pub stop_tells_ns: u16,
     /// Controller of the machine. Most settings for SDHCI controllers have no effect on others.
     pub host: Host,
-    /// Whether writes are reported complete with their data
+    /// Whether writes are reported complete when their data are transferred
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
     /// Whether reads and writes may use the card's command queue or packed commands.
@@ -187,9 +187,9 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
-    /// Number of ordinary calls of the driver after which the driver gets further calls, which may
-    /// come at any time (`Meddled`); 0: it gets none. SDHCI controllers, card readers and SPI buses
-    /// get none.
+    /// Number of ordinary calls of the driver between two groups of further calls, which may come
+    /// at any time (`Meddled`); 0: there are no further calls. SDHCI controllers, card readers and
+    /// SPI buses get none.
     pub meddles: u16,
     /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,

@@ -25,8 +25,8 @@ const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
 /// Value of [`Wishes::faults`] in this campaign.
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
-/// Time in ns that a register access takes. The driver polls such a controller until it is done, so
-/// time must advance with each access.
+/// Time in ns that a register access takes. The driver of such a controller polls registers until
+/// the controller is done, so time must advance with each access.
 pub(super) const ACCESS_NS: u8 = 150;
 /// Size in sectors of the window that requests use: large enough for many consecutive requests.
 const WINDOW: u32 = 256;

@@ -25,7 +25,8 @@ use std::task::Context;
 /// Events that the supervisor has reported and that the run ([`Run::kept`]) has not handled yet.
 pub(super) type News = RefCell<Vec<Event>>;
 
-/// The supervisor's future ([`mmcq::card::supervise`]); `None` on a machine without a supervisor.
+/// The supervisor of a run: its future ([`mmcq::card::supervise`]; `None` on a machine without a
+/// supervisor), and the events that it reports.
 pub(super) struct Supervisor<'m> {
     future: Option<Pin<Box<dyn Future<Output = ()> + 'm>>>,
     news: &'m News,
@@ -274,7 +275,7 @@ impl Run<'_> {
     }
 
     /// Informs the checker if the medium has failed a read or a write since the last call. The
-    /// stack may have reported such a write as complete, with its data, before it failed.
+    /// stack may have reported such a write as complete before, when its data were transferred.
     pub(super) fn look_for_late_failures(&mut self) {
         let struck = self.faults.struck();
         let fails = |shot: &Shot| (shot.point, shot.strike) == (Point::Medium, Strike::Fail);

@@ -166,8 +166,9 @@ const EVENTS_MAX: u64 = 400_000;
 /// even if all runs together then have more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
-/// Returns the numbers of the events that are struck in a stretch of recovery, at most `limit`.
-/// Half of them are at its beginning, a quarter at its end, and the others evenly between.
+/// Returns the numbers of the events that are struck in a stretch of recovery (the time between two
+/// recovery steps), at most `limit`. Half of them are at its beginning, a quarter at its end, and
+/// the others evenly between.
 pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {

@@ -16,7 +16,7 @@ const LOOKS: u32 = 500;
 /// Pause between two polls for the end of a software reset.
 const BETWEEN: Duration = Duration::from_micros(200);
 
-/// A PCI function that contains one SD host controller a slot.
+/// A PCI function that contains one SD host controller for each of its slots.
 pub(crate) trait Function {
     /// Type of the access to the registers of a slot.
     type Registers: Regs;

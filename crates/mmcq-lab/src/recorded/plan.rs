@@ -19,8 +19,8 @@ pub enum Mode {
     Open,
     /// Requests start as soon as fewer requests than the depth are under way (closed loop).
     Closed,
-    /// Each process pauses as long as in the trace, after the end of the request for which it had
-    /// waited.
+    /// A request starts after the same pause as in the trace. The pause counts from the end of the
+    /// request for which the process had waited.
     Think,
 }
 
@@ -102,7 +102,8 @@ pub const NO_REQUEST: &str = "no request is left";
 /// Keys of flushes in the map of requests under way: this plus the flush's number in the trace. All
 /// other keys are offsets on a device, which are smaller.
 const OF_FLUSH: u64 = 1 << 62;
-/// Longest time in ns that the reader of a part of a trace waits for the ends of requests.
+/// Longest time in ns, in the trace, for which its reader goes on after the last wanted request, to
+/// find when the wanted requests ended.
 const ENDS_NS: u64 = 30_000_000_000;
 /// Alignment in bytes of each device of a trace in the load's address space.
 const DEVICE_ALIGN: u64 = 1 << 20;
@@ -198,8 +199,8 @@ impl Open {
 struct Gathered {
     records: Records,
     /// Each request that has not ended, by device and offset: its index in `records`, its length in
-    /// bytes, and how many of them are not complete. `None`: the trace has had no end of a request
-    /// so far, as in most formats.
+    /// bytes, and how many of these bytes are not complete. `None`: the trace has had no end of a
+    /// request so far; most formats have none.
     open: Option<BTreeMap<(u32, u64), Open>>,
     /// End in bytes of each device's used part, and the place in the trace of the request that
     /// reaches this end.

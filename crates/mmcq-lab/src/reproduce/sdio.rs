@@ -36,8 +36,8 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
-/// Settings of the board whose controller has its own DMA. Only a single remark was published about
-/// it.
+/// Settings that run on the board whose controller has its own DMA. About such a board only a
+/// single remark was published.
 const BY_DMA: [(&str, Way); 7] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),

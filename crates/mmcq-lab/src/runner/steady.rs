@@ -4,8 +4,8 @@
 /// Rate of a run between a quarter and seven eighths of its planned bytes: the slope of bytes over
 /// time, by least squares over all completions.
 ///
-/// A rate between only two moments would have an error by the batch that ends at one of them; the
-/// slope does not.
+/// Completions come in batches. A rate between only two moments would depend on whether a batch
+/// ends just before or just after each of them; the slope hardly does.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steady {
     from: u64,

@@ -157,8 +157,8 @@ pub enum Failure {
     /// The card cannot be brought up.
     #[error("bring-up: {0}")]
     BringUp(sdio::IoError),
-    /// Bring-up did not end. At this time in ns no further event was planned, or the time was above
-    /// the limit for the bring-up.
+    /// Bring-up did not end; the field is the time in ns. No further event was planned then, or the
+    /// limit for the time of a bring-up had been reached.
     #[error("bring-up: not done after {0} ns")]
     Stuck(u64),
     /// Commands failed, or packets arrived damaged; the field is their number.

@@ -195,14 +195,14 @@ pub enum RecordError {
     /// The run that was to be recorded failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The recorder found no such window in the run.
+    /// The recorder has no such window; the field says why.
     #[error(transparent)]
     Window(#[from] WindowError),
 }
 
 /// Records the first measured packet, from the card's interrupt on. With a driver that polls, the
-/// recording starts with the measurement. `for_ns` is the length of the window; `None`: up to the
-/// next packet.
+/// recording starts with the measurement. `for_ns`: length of the window; `None`: nearly up to the
+/// next packet, but at most 4 ms.
 ///
 /// # Errors
 /// The run fails, or no packet arrives.

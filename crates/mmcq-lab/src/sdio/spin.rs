@@ -20,9 +20,11 @@ pub enum Wait {
     Interrupt,
     /// A thread sleeps, is woken by the interrupt, and sends the next command.
     Thread,
-    /// The policy decides in the interrupt whether to spin or to leave, from what it has measured.
+    /// In the interrupt, the policy decides from the times that it has measured whether to spin or
+    /// to leave.
     PolicyInterrupt,
-    /// The policy decides in a thread whether to spin or to sleep, from what it has measured.
+    /// In a thread, the policy decides from the times that it has measured whether to spin or to
+    /// sleep.
     PolicyThread,
 }
 

@@ -15,7 +15,8 @@ const ZEROS_BYTES: u64 = 16 << 20;
 /// Size in bytes of the buffer full of zeros, from which zeros are written to the card.
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
-/// Text of the refusal of a flush. The card did this flush, but writes before it may be lost.
+/// Text of the refusal of a flush: the card has done this flush, but acknowledged writes before it
+/// may be lost.
 const LOST: &str = "the card lost its power or its cache: writes that were not flushed may be gone";
 
 /// Operation that a client requests; offsets and lengths are in bytes and already checked.
@@ -105,7 +106,7 @@ struct Progress {
     read: Vec<u8>,
     /// Number of this job's change in the map of holes; `None`: it has none.
     change: Option<u64>,
-    /// Number of losses of the card so far when the job began.
+    /// Number of losses of written data that the card had had when the job began.
     losses: u64,
     /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,

@@ -15,8 +15,8 @@ const PIECE_BYTES: u64 = 64 * 1024;
 /// Largest number of ranges in one answer to a client.
 const RANGES_MAX: usize = 4096;
 
-/// Largest number of holes without a flush after them; beyond it, later zeros do not count as
-/// holes.
+/// Largest number of holes that no flush has covered yet. If there are so many, later zeros do not
+/// become holes.
 const UNFLUSHED_MAX: usize = 1024;
 
 /// Change of a range, from its first request to its last completion.

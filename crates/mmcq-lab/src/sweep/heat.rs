@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Heat {
     /// Column whose values are on the horizontal axis.
     pub x: String,
-    /// Column of the vertical axis, from top to bottom.
+    /// Column whose values are on the vertical axis, from top to bottom.
     pub y: String,
-    /// Column of the colour, which shows the mean over all rows of a cell.
+    /// Column whose figures are shown by colour: the colour of a cell is their mean over its rows.
     pub z: String,
 }
 

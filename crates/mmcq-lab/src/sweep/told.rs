@@ -57,7 +57,7 @@ pub fn title(what: &str, load: &str, fixed: &[String], letters: usize) -> Vec<St
     lines
 }
 
-/// Returns the names of these axes.
+/// Returns the names of these axes, such as `card` or `job.bs`.
 pub fn names(axes: &[Axis]) -> Vec<String> {
     axes.iter().map(|axis| axis.key.clone()).collect()
 }

@@ -244,8 +244,8 @@ mod tests {
         });
     }
 
-    /// Checks that an event that is reported later than usual is drawn at its own time, since the
-    /// drawing of a part waits for such reports.
+    /// Checks that an event that is reported later than usual is drawn at the time of the event. A
+    /// part must not be drawn before such a report has come.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

@@ -384,7 +384,7 @@ mod tests {
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
     }
 
-    /// Checks that a stored window gives the same parts as a window that is passed on during the
+    /// Checks that a window has the same parts if it is stored and if it is passed on during the
     /// run.
     #[test]
     fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {

@@ -12,8 +12,8 @@ const ENOUGH_PERCENT: f64 = 97.0;
 /// says that the second request helps.
 const HELPS_PERCENT: f64 = 2.0;
 
-/// Ratio below which a run loses time by missing merging: its requests per transfer divided by
-/// those at the limit.
+/// Ratio of two numbers of requests per transfer: that of the run to that at the limit. Below this
+/// ratio the conclusion says that the run loses time since its requests were merged less.
 const MERGES_LESS: f64 = 0.9;
 /// Phases that depend on the number of transfers, not on their length. With less merging there are
 /// more transfers.

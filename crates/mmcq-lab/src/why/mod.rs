@@ -99,7 +99,8 @@ impl Phases {
     }
 }
 
-/// A run, the same job at its physical limit, and the result with another depth.
+/// Analysis of a run: its counters, those of the same job at its physical limit, and those with two
+/// requests under way at a time.
 #[derive(Clone, Debug)]
 pub struct Why {
     /// Board, card and setting, as the user named them.
@@ -204,7 +205,7 @@ pub fn mib_per_s(c: &Counters) -> f64 {
 }
 
 impl Why {
-    /// Runs the job of `run`, and the runs with which it is compared.
+    /// Runs the job of `run` in its setting, then the runs with which it is compared.
     pub fn new(run: &Run<'_>) -> Result<Self, RunError> {
         let (counters, completed) = export::completed(|| counted(run));
         let limit = counted(&Run { setting: Setting::Limit, ..*run })?;
@@ -235,7 +236,8 @@ impl Why {
         allowed_mib_per_s(&self.limit, &self.counters)
     }
 
-    /// Converts a rate in MiB/s, for requests like those of this run, into the unit of the report.
+    /// Converts a rate in MiB/s into the unit of the report, for requests that have the mean size
+    /// of this run's requests.
     fn told(&self, mib_per_s: f64) -> f64 {
         self.rate.of(mib_per_s, self.counters.ios as f64, self.counters.bytes as f64)
     }

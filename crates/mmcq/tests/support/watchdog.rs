@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Time after which a test counts as hanging; no test needs so long, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Watch over a test until this value is dropped.
+/// Watchdog over a running test. Dropping this value ends the watch.
 #[derive(Debug)]
 pub struct Watchdog {
     alive: Option<Sender<()>>,

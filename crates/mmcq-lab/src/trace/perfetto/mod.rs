@@ -15,8 +15,8 @@ use prost::Message;
 const SEQUENCE: u32 = 1;
 /// Value of Perfetto's field `child_ordering`: child tracks are sorted by their ranks.
 const BY_RANK: i32 = 3;
-/// Number of equal intervals of the trace for each of which a counter of shares (how much of a time
-/// something was in use) has a value. A short trace has fewer intervals ([`SHARE_MIN_NS`]).
+/// Number of equal intervals of the trace for each of which a counter has a value: the share of the
+/// interval in which something was in use. A short trace has fewer intervals ([`SHARE_MIN_NS`]).
 const SHARES: u64 = 200;
 /// Length in ns of the shortest interval for which a counter of shares has a value.
 const SHARE_MIN_NS: u64 = 10_000;
@@ -78,7 +78,7 @@ fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
 }
 
-/// Returns the number of a request's arrow, which is never 0.
+/// Returns the number that identifies the arrow of a request; never 0.
 fn flow(request: usize) -> u64 {
     request as u64 + 1
 }
@@ -217,7 +217,7 @@ fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u6
     out.count(track, until_ns, 0.0);
 }
 
-/// Packets of the trace, and the tracks made so far for it.
+/// Packets of the trace that were made so far, and the tracks that they describe.
 #[derive(Default)]
 struct Out {
     from_ns: u64,
