@@ -157,8 +157,9 @@ impl Param {
         }
     }
 
-    /// Returns whether `wanted` names this value. It may be the whole key; for a key of the card also
-    /// `card.` and the key's last part, as in `--set`; or the beginning of the key and a `*`.
+    /// Returns whether `wanted` names this value. There are three ways: the whole key; for a key of
+    /// the card, also `card.` and the last part of the key, as in `--set`; or the beginning of the
+    /// key and a `*`.
     pub fn is_named(&self, wanted: &str) -> bool {
         if let Some(begin) = wanted.strip_suffix('*') {
             return self.key.starts_with(begin);

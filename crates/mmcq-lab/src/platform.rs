@@ -94,8 +94,8 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// The number was fitted to published figures of Linux without the patch that was published
-    /// with them.
+    /// The number was fitted to published figures. If the publication proposes a patch, these are
+    /// the figures of Linux without the patch.
     Fit,
     /// The number was not fitted; it was checked against other published figures.
     Val,

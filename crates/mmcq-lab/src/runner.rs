@@ -54,8 +54,8 @@ pub enum Setting {
     /// Linux on a host that can continue a transfer without a new command. Each multi-block request
     /// ends with CMD12 nevertheless.
     Close,
-    /// Linux with a proposed patch for such a host: a transfer stays open until the next request
-    /// does not continue it.
+    /// Linux with a proposed patch, on a host that can continue a transfer without a new command: a
+    /// transfer stays open until a request comes that does not continue it.
     Patch,
     /// mmcq with Linux's CPU costs.
     Mmcq,

@@ -92,7 +92,7 @@ impl Series {
     }
 
     /// Advances the recorder to this time, and adds the time of the I/Os that were under way since
-    /// the last call; their number was constant.
+    /// the last call. Between two calls the number of I/Os under way is constant.
     fn advance(&mut self, to_ns: u64) {
         let mut from_ns = self.end_ns;
         // The last step is made first, since that may join steps and change their length.

@@ -25,8 +25,8 @@ pub fn folded(text: &str, indent: usize) -> Vec<String> {
 /// Column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Group of the column, such as the name of a setting. Empty: the column describes the table's
-    /// lines (as a name of each line does), and is repeated in every part of the table.
+    /// Group of the column, such as the name of a setting. Empty: the column belongs to no group,
+    /// such as a column with names of the lines; it is repeated in every part of the table.
     pub group: String,
     /// Heading of the column.
     pub head: String,

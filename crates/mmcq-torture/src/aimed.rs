@@ -152,11 +152,12 @@ const DAMAGES: [Strike; 4] = [Strike::Crc, Strike::Lost, Strike::EndBit, Strike:
 /// Bit CARD_ECC_FAILED of R1 [SD 4.10.1].
 const ECC_FAILED: u32 = 1 << 21;
 
-/// Damages the response to a read that would have reported the status of the write before it.
+/// Damages the response to a read by which the card would have reported the status of the write
+/// before the read.
 ///
-/// In one case the read's own block is bad, and the card reports ECC_FAILED when it is asked: the
-/// write has not failed. In the other case the write has failed, and the card does not report it a
-/// second time. In both cases the stack must repeat the write, with success.
+/// In one case the read's own block is bad, and the card reports ECC_FAILED when the host asks for
+/// its status: the write has not failed. In the other case the write has failed, and the card does
+/// not report this a second time. In both cases the stack must repeat the write, with success.
 fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list = [(WRITE, 0, 1), (read, 4, 1), (WRITE, 1, 1), (read, 5, 1), (WRITE, 2, 1), (read, 6, 1)];

@@ -400,7 +400,8 @@ fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     if is_whole { Erase::SecureErase(sure) } else { Erase::SecureTrim(sure) }
 }
 
-/// Builds the request for the engine. With `trims` the card erases single blocks by a trim.
+/// Builds the request for the engine. `trims`: the card has a trim, by which single blocks can be
+/// erased.
 fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf, trims: bool) -> Asking {
     let erase = |how| Kind::Erase { lba, blocks, how };
     match asked {

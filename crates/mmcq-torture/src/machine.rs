@@ -269,7 +269,8 @@ impl Keeps {
         at_stake.iter().map(of_sector).max().unwrap_or(1)
     }
 
-    /// Returns what the cut leaves of `what`, one of the versions at stake.
+    /// Returns what the cut leaves of `what`: one of the written versions of sectors that are at
+    /// stake, which `at_stake` lists.
     pub fn of(self, what: &AtStake, at_stake: &[AtStake]) -> Kept {
         let ways = ways(what);
         match self {

@@ -68,14 +68,15 @@ type Narrowed<H> = Narrow<Meddled<H>>;
 /// Driver of a mobile storage host, and of its board (such as regulators and card detection).
 pub type HostDriver<L> =
     Narrowed<Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
-/// Driver of DesignWare's mobile storage host that leaves transfers open, with the parts of its
-/// board.
+/// Driver of DesignWare's mobile storage host that leaves transfers open, and of its board (such as
+/// regulators and card detection).
 pub type OpenHostDriver =
     Narrowed<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>>;
-/// Driver of ST's SDMMC, with the parts of its board.
+/// Driver of ST's SDMMC, and of its board (such as regulators and card detection).
 pub type SdmmcDriver<const PIECES: usize> =
     Narrowed<Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>>;
-/// Driver of ST's SDMMC that leaves writes open, with the parts of its board.
+/// Driver of ST's SDMMC that leaves writes open, and of its board (such as regulators and card
+/// detection).
 pub type OpenSdmmcDriver =
     Narrowed<Surrounded<sdmmc::OpenStm32Sdmmc<SdmmcPort, ShadowMemory, Board, 1>, Board>>;
 
@@ -403,8 +404,8 @@ type WithHostDriver<L> = (
     Lease<Descriptors<DESCRIPTORS>>,
 );
 
-/// Makes a mobile storage host with its driver: `old` for cases with `old_host`, with a clock of at
-/// most [`HOST_HZ`], otherwise `new` with its highest clock.
+/// Makes a mobile storage host with its driver. In cases with `old_host` the host is `old`, with a
+/// clock of at most [`HOST_HZ`]; in all other cases it is `new`, with its highest clock.
 fn mshc_driver<L: MshcLayout>(
     [old, new]: [MshcConfig; 2],
     setup: &Setup,

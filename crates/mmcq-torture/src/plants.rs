@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Number of requests of a random campaign: with a planted bug, and without one to see that no
 /// promise is broken.
 const REQUESTS: (u64, u64) = (400_000, 100_000);
-/// Divisor of the number of requests in the campaign of large requests.
+/// The campaign of large requests has as many requests as other campaigns, divided by this number.
 const LARGE: u64 = 10;
 /// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];

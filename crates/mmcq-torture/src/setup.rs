@@ -124,7 +124,7 @@ pub struct Setup {
     /// How the host notices the end of busy.
     pub busy: BusyBy,
     /// Whether the controller follows version 3.00 of the SDHCI specification instead of 4.20; a
-    /// DesignWare is then an old one.
+    /// DesignWare controller is then an old one.
     pub old_host: bool,
     /// Whether the controller sends CMD12 automatically.
     pub auto_stop: bool,

@@ -103,7 +103,8 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Makes most requests whole flash pages, since other requests end an open transfer of an SDHCI.
+/// Makes most requests whole flash pages. On an SDHCI a request that is not whole pages ends an
+/// open transfer.
 fn in_pages(operations: &mut [Operation], random: &mut Stream) {
     let share = [0.5, 0.9, 1.0][random.below(3) as usize];
     for operation in operations {

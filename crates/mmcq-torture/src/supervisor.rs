@@ -290,8 +290,9 @@ impl Run<'_> {
         Fill::Pattern(!self.case.seed)
     }
 
-    /// Examines the card that replaced the first, after power-off. If the stack has found it, it
-    /// must hold the data written to it. Otherwise no sector of it may have changed.
+    /// Examines the card that replaced the first, after power-off. If the stack has found this
+    /// card, the card must hold the data written to it. Otherwise none of its sectors may have
+    /// changed.
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
             return self.examine(card, 1);

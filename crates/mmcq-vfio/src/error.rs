@@ -63,7 +63,8 @@ pub enum Error {
         /// The user's number (UID).
         user: u32,
     },
-    /// The IOMMU group has other devices that are bound to other drivers.
+    /// The IOMMU group has other devices that are bound to other drivers, so the kernel gives the
+    /// group to no program.
     #[error("IOMMU group {group}: not all of {members} are bound to vfio-pci or to no driver")]
     NotViable {
         /// The number of the group.

@@ -40,11 +40,11 @@ const QUIET: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(5);
 /// Largest interval between two polls of the stack while a future goes on after its card has gone.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
-/// Most events of the card that are handled in one poll.
+/// Largest number of events of the card that are handled in one poll.
 const EVENTS_MAX: u32 = 4;
-/// Most times that the interrupt handler runs for one message. An event between the handler's read
-/// and its acknowledge keeps the interrupt asserted and sends no new message, so the handler runs
-/// again.
+/// Largest number of times that the interrupt handler runs for one interrupt message. An event
+/// between the handler's read and its acknowledge keeps the interrupt asserted and sends no new
+/// message, so the handler runs again.
 const TURNS_MAX: u32 = 16;
 
 /// The stack of a reader: mmcq's engine with the SDHCI driver, for use by one thread.

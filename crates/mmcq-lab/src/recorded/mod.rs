@@ -261,8 +261,9 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
 }
 
-/// Returns the events of all files, merged by time, and the format of the first file. If the times
-/// in one file decrease, its order stays. The path `-` means standard input.
+/// Returns the events of all files, merged by time, and the format of the first file. If times
+/// decrease within a file, its events stay in the order of the file. The path `-` means standard
+/// input.
 pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
     let (mut all, mut first) = (Vec::new(), None);
     for path in paths {

@@ -1,6 +1,7 @@
-//! HSQ: how much Linux's software queue gains with a card without a hardware queue. The published
-//! figures are means of five runs. The model has five runs, too, or one longer run where it gives
-//! the same mean; on other boards than the experiment's own it has two.
+//! HSQ: how much Linux's software queue gains with a card without a hardware queue.
+//!
+//! The published figures are means of five runs. On the experiment's own board the model has five
+//! runs, too, or one longer run where this gives the same mean. On other boards it has two runs.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::guest::Report;

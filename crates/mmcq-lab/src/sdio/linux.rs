@@ -1,5 +1,6 @@
-//! Models of the historic Linux drivers in the SDIO thread, on mmcq's low-level driver. For each
-//! packet they send six commands, one after the other, from a thread or from the interrupt.
+//! Models of the historic Linux drivers that the public discussion SDIO compared, on top of mmcq's
+//! host driver. For each packet they send six commands, one after the other, from a thread or from
+//! the interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

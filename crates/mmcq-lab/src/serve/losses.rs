@@ -52,8 +52,8 @@ pub struct Losses {
     /// Number of writes of all clients that the server has acknowledged so far.
     acknowledged: u64,
     connections: HashMap<u64, Connection>,
-    /// For each closed connection that left such writes: the number of its newest acknowledged
-    /// write that no flush has covered.
+    /// For each closed connection with acknowledged writes that no flush has covered: the number of
+    /// the newest of these writes.
     left_unflushed: Vec<u64>,
     /// Number of heirs that have not connected yet: one for each connection that closed with lost
     /// writes and was not told. At most the largest number of clients.

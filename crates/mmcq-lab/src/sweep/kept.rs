@@ -17,7 +17,7 @@ pub struct Kept {
 /// it may lack some of its rows.
 ///
 /// # Errors
-/// The file cannot be read. `Ok(Err(line))`: this line does not belong to the grid.
+/// The file cannot be read. `Ok(Err(line))`: the line with this number does not belong to the grid.
 pub fn kept(
     mut file: impl BufRead,
     head: &str,

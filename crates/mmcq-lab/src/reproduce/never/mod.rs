@@ -12,8 +12,9 @@
 //! compared with mmcq in its default setting ([`TOLD_EARLY`]). A 99th percentile beyond which
 //! requests starve is not compared ([`STARVES`]).
 //!
-//! If the best setting of Linux is within 1 % of what wire and card allow, nothing can be gained:
-//! the cell is *at the limit*. Of the other sequential cells, at least half must be faster.
+//! If mmcq and the best setting of Linux are both within 1 % of what wire and card allow, nothing
+//! can be gained: the cell is *at the limit*. Of the other sequential cells, at least half must be
+//! faster.
 //!
 //! A rate is that of the steady state ([`crate::runner::Steady`]). If the result of a cell is near
 //! a border, the cell runs again before the verdict, four and sixteen times as long. A cell with a
