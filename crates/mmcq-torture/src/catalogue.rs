@@ -23,11 +23,11 @@ pub enum Proof {
     /// The sweep: a fault strikes each event of thirteen workloads once, and a lasting fault
     /// strikes from each of four events on.
     Sweep,
-    /// A sweep in which the fault lasts from one event on.
+    /// The sweep of lasting faults: the fault strikes at one event and at every later one.
     Lasting,
-    /// A campaign of the table, by its name.
+    /// One of the campaigns that the table names.
     Campaign(&'static str),
-    /// A test, by its file and function.
+    /// A single test: its file, and the name of its function.
     Test(&'static str, &'static str),
 }
 
@@ -46,7 +46,7 @@ const ODD: &str = "crates/mmcq-sim/tests/odd_cards.rs";
 const ODD_SPI: &str = "crates/mmcq-sim/tests/spi_odd.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
-/// Proofs for the injections that no strike causes.
+/// Proofs for the injections (ways to cause a failure) that no fault of the models causes.
 const PROOFS: &[(&str, Proof)] = &[
     ("discard-corrupts", PROFILES),
     ("hpi-breaks", PROFILES),
@@ -197,7 +197,7 @@ const REQUESTS: u64 = 50_000;
 /// Results of the campaigns that the table names.
 #[derive(Debug, Default)]
 pub struct Tried {
-    /// Sum of the scores of all campaigns.
+    /// Scores of all campaigns, added up.
     pub all: Score,
     /// Results of the bring-up sweeps.
     pub bring_ups: Vec<(bring_up::Slot, bring_up::Row)>,
@@ -247,8 +247,9 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// Returns the number of tries of an injection and the longest extra time in ns that it caused:
-    /// first as a single strike, then as a lasting fault.
+    /// Returns two figures of an injection (a way to cause a failure): the number of tries, and the
+    /// longest extra time in ns that a try took. First as a fault that strikes once, then as a
+    /// lasting fault.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {
@@ -261,7 +262,7 @@ impl Tried {
         })
     }
 
-    /// Returns the cases that broke a promise.
+    /// Returns the cases in which a promise was broken, with the promise; at most eight are stored.
     #[must_use]
     pub fn broken(&self) -> &[(Case, Violation)] {
         &self.all.failures
@@ -366,7 +367,7 @@ no card either.
 
 ";
 
-/// Returns the text of the whole page.
+/// Returns the text of the whole page about known failures.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
     let mut text = INTRODUCTION.to_owned() + &reading(tried);
