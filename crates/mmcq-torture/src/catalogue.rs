@@ -301,22 +301,22 @@ The columns:
 - **Failure**: what goes wrong.
 - **Response**: what the stack does.
 - **Proved by**: either the test that is named, or a fault of the models and how it was tried:
-  - *swept*: each of thirteen workloads ran many times, with one fault in each run. The fault struck
-    at the first possible event of the first run, at the second event of the second run, and so on to
-    the last event. In four more runs of each workload the fault struck at every event, from the 1st,
-    2nd, 4th or 10th event on.
+  - *swept*: each of thirteen workloads ran many times, with one fault in each run. The fault
+    struck at the first possible event of the first run, at the second event of the second run, and
+    so on to the last event. In four more runs of each workload the fault struck at every event,
+    from the 1st, 2nd, 4th or 10th event on.
   - *lasting*: only the runs in which the fault struck at every event.
   - *by campaign*: the runs of a campaign, which has one of these names. `always`: random runs; in
     each of them the checker checks memory, order, and that a request's slot number is not used
     again too early. `clock`: random runs in which the clock passes 2^32 ns. `programs`: all
-    programs of three operations, with a power cut at every event. `swap`: another card is put in, at
-    each event of a workload. `bounce`: the same card loses contact many times, at each event of a
-    workload.
+    programs of three operations, with a power cut at every event. `swap`: another card is put in,
+    at each event of a workload. `bounce`: the same card loses contact many times, at each event of
+    a workload.
 - **Once**: the number of runs in which the fault struck once; for *by campaign*, the number of the
   campaign's runs.
-- **Worst (once)**: the largest difference between such a run and the same run without the fault, in
-  milliseconds of virtual time. The time of a run is measured from the first request after bring-up to
-  the last answer.
+- **Worst (once)**: the largest difference between such a run and the same run without the fault,
+  in milliseconds of virtual time. The time of a run is measured from the first request after
+  bring-up to the last answer.
 - **Stays**: the number of runs in which the fault struck at every event from one event on.
 - **Worst (stays)**: the largest such difference among the runs of the column *Stays*.
 
@@ -340,15 +340,15 @@ fn reading(tried: &Tried) -> String {
         );
     }
     text + "\
-If a fault strikes at every event, every request needs a recovery, until the stack declares the card
-dead. Each recovery is within its time budget. The column *Worst (stays)* has the sum of these
+If a fault strikes at every event, every request needs a recovery, until the stack declares the
+card dead. Each recovery is within its time budget. The column *Worst (stays)* has the sum of these
 recoveries.
 
-Some faults show only when a deadline passes: a lost interrupt, a circuit that hangs, a busy without
-end, a controller that is gone. Such a fault costs the whole deadline, also if it strikes once. The
-deadline is up to 30 s for a flush, and as long again for the status commands after the flush. So a
-time in the columns *Worst* may be longer than the time that the column *Response* states: the latter
-begins when the stack sees the failure.
+Some faults show only when a deadline passes: a lost interrupt, a circuit that hangs, a busy
+without end, a controller that is gone. Such a fault costs the whole deadline, also if it strikes
+once. The deadline is up to 30 s for a flush, and as long again for the status commands after the
+flush. So a time in the columns *Worst* may be longer than the time that the column *Response*
+states: the latter begins when the stack sees the failure.
 
 An example is row C1. In a card slot with card detection, requests end some milliseconds after the
 card was taken out. The eMMC of other workloads has no card detection. There the stack notices the
@@ -361,20 +361,21 @@ const BRING_UP: &str = "
 ## Bring-up
 
 In the tables above a run's time is measured from the first request after bring-up. This table is
-about the time before: one fault struck during bring-up. In each run one command, response, register
-block, byte of an SPI bus (one byte in seven was tried) or step of the bus was lost, damaged or late.
-The command is `mmcq torture --mode bring-up`.
+about the time before: one fault struck during bring-up. In each run one command, response,
+register block, byte of an SPI bus (one byte in seven was tried) or step of the bus was lost,
+damaged or late. The command is `mmcq torture --mode bring-up`.
 
 Each bring-up found its card. It took at most 500 ms longer than a bring-up without the fault, and
 chose the same speed or the next lower one. The column *Worst* has the longest extra time of the
-row's runs, in virtual milliseconds. If a command or response is lost before the speed is chosen, the
-stack sends the command again, or begins bring-up again from power-up, at most three times. If the
-interrupt at the end of a card's busy is lost, the stack notices that after 250 ms.
+row's runs, in virtual milliseconds. If a command or response is lost before the speed is chosen,
+the stack sends the command again, or begins bring-up again from power-up, at most three times. If
+the interrupt at the end of a card's busy is lost, the stack notices that after 250 ms.
 
 The last three columns are about runs with two faults. For each row 300 pairs of faults were tried
-at random; a pair is counted if both faults struck. Such a bring-up may find no card, but it ends at
-most four seconds later than a bring-up without faults. *Stuck* counts two kinds of runs: those that
-ended later than that, and those after which the next bring-up, without faults, found no card either.
+at random; a pair is counted if both faults struck. Such a bring-up may find no card, but it ends
+at most four seconds later than a bring-up without faults. *Stuck* counts two kinds of runs: those
+that ended later than that, and those after which the next bring-up, without faults, found no card
+either.
 
 ";
 
