@@ -14,7 +14,7 @@ const BLOCKS_MAX: u32 = 511;
 const STEP_BYTES_MAX: u32 = 1 << 16;
 /// Largest number of driver steps for a packet.
 const STEPS_MAX: usize = 64;
-/// Number of the user's function on the card.
+/// Number (1 to 7) of the card's SDIO function that the user's file describes.
 pub const FUNCTION: u8 = 1;
 
 #[derive(Deserialize)]

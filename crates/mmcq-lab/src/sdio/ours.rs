@@ -184,7 +184,8 @@ fn advance(stack: &Stack) {
 pub(super) struct Alone(());
 
 impl Alone {
-    /// Makes the lock. The whole machine must stay on one thread.
+    /// Makes the lock. It locks nothing: the caller must use the controller, the card and the stack
+    /// on one thread only.
     pub(super) fn new() -> Self {
         Alone(())
     }

@@ -8,8 +8,8 @@ use super::trace::Step;
 use super::{Failure, Run, Way, run};
 use crate::trace::{Capture, Start, What, Window, WindowError};
 
-/// Settings that can be recorded: name in `mmcq reproduce sdio`, and the context that advances the
-/// steps.
+/// Settings that can be recorded: the name in `mmcq reproduce sdio`, and the stack with the context
+/// (such as thread or interrupt) in which its driver starts each next command.
 pub const SETTINGS: [(&str, Way); 4] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),

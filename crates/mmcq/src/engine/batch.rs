@@ -259,9 +259,10 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
-    /// that may join the transfer. Of several, returns the one that fits best behind the last
-    /// member, by [`Slots::apart`].
+    /// Finds a request of `left` that begins where the transfer ends, or ends where the transfer
+    /// begins, and that may join the transfer. If there are several, returns the one for which
+    /// [`Slots::apart`] returns the least: it prefers requests of the client that sent the
+    /// transfer's last request.
     fn neighbour(
         &self,
         slots: &Slots<N>,

@@ -33,7 +33,7 @@ const DEAD: u32 = 1 << 3;
 /// The card has a quirk: some reads or writes must be sent alone and in pieces.
 pub(super) const QUIRK: u32 = 1 << 4;
 
-/// An incident is open: recovery is running.
+/// Recovery is running: a request has failed, and its recovery has not ended (an incident).
 const INCIDENT: u32 = 1 << 5;
 /// Some writes perhaps have not reached the medium, or are to be written again.
 const DOUBT: u32 = 1 << 6;
@@ -49,7 +49,7 @@ const CONCURRENT: u32 = 1 << 10;
 const FUNCTION: u32 = 1 << 11;
 /// A chain of phases to an I/O function reserves the bus for its next step.
 const CHAINED: u32 = 1 << 12;
-/// The card may be outside of its user area.
+/// Another partition of an eMMC than the user area is selected, or may be selected.
 const AREA: u32 = 1 << 13;
 /// The engine polls the card for its interrupt, because the host does not signal it.
 const LOOKING: u32 = 1 << 14;

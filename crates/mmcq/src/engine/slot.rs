@@ -165,8 +165,8 @@ pub(super) struct Slots<const N: usize> {
     /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
     /// Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
-    /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
-    /// queue's list.
+    /// A bit for each slot whose request is a command to an I/O function and waits for its start.
+    /// These slots are not in the queue's list.
     ios: SlotSet,
     /// A bit for each slot of `ios` whose request may start while the engine is stopped.
     urgents: SlotSet,

@@ -13,7 +13,7 @@
 //! | the error as the result | all | |
 //!
 //! Damage is a wrong CRC, end bit or index. If it struck three of 64 transfers, the first measure
-//! is a tuning, and the next one a slower mode. Two tunings because of damage are at least a second
+//! is a tuning, and the next one a slower mode. Two tunings that damage caused are at least a second
 //! apart. A reset of the controller that loses a tuning allows another one, at most three times in
 //! an incident.
 //!
@@ -37,7 +37,8 @@ use crate::spec::response::R1;
 const DAMAGES: usize = 3;
 /// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
-/// Shortest time between two tunings because of damage.
+/// Shortest time in ns between two tunings that are made because of wrong CRCs, end bits or
+/// indexes.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 /// Most steps to a slower mode in one incident.
 const SLOWER_MAX: u8 = 5;
