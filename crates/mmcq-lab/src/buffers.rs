@@ -68,8 +68,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Sets the number of the pieces and their size in bytes. Must be called before any piece is in
-    /// use.
+    /// Sets the number of buffers (pieces) and the size of each in bytes. Must be called before any
+    /// buffer is in use.
     pub fn resize(&mut self, count: usize, bytes: usize) {
         self.clear();
         self.bytes = bytes;
@@ -87,7 +87,7 @@ impl Buffers {
         piece
     }
 
-    /// Marks a piece as free again.
+    /// Marks the buffer with the number `piece` as free again.
     pub fn release(&mut self, piece: u32) {
         self.free.push(piece);
     }

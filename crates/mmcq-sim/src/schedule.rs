@@ -99,7 +99,8 @@ impl Schedule {
         &self.lines
     }
 
-    /// Begins the list: its time 0 is now. A list that has begun already continues.
+    /// Begins the schedule: the times of its lines count from now. Does nothing if the schedule has
+    /// begun already.
     pub fn begin(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         if self.begun_ns.is_some() || self.steps.is_empty() {
             return;

@@ -166,8 +166,8 @@ pub struct Row {
     pub pairs: u64,
     /// Number of bring-ups with two faults that ended without a card.
     pub refused: u64,
-    /// Number of bring-ups with two faults after which the next bring-up found no card either, or
-    /// which took more than four seconds longer.
+    /// Number of bring-ups with two faults for which this holds: the next bring-up found no card
+    /// either, or took more than four seconds longer than a bring-up without faults.
     pub stuck: u64,
     /// Descriptions of the first bring-ups that broke a promise.
     pub first: Vec<String>,

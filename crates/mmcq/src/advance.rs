@@ -249,7 +249,8 @@ pub struct WaitStrategy {
     costs: Costs,
     /// Measured costs of leaving, by context, where the platform does not give them.
     prices_ns: [AtomicU32; 3],
-    /// Time that phases take more (or less) than their bits on the wire, by class.
+    /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
+    /// bits on the wire.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
     /// log2 of the number of data lines, plus 8 for data on both edges.

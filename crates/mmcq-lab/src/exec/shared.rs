@@ -370,7 +370,8 @@ impl Shared {
         }
     }
 
-    /// Writes whole words from `from` to the data cell of a ring place.
+    /// Writes the bytes of `from`, in words of 64 bits, to the shared memory for the data of one
+    /// request: number `place` in the ring of this job.
     fn write_cell(&self, job: u32, place: u32, from: &[u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(from.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);

@@ -32,7 +32,7 @@ pub struct VerifyError {
     pub what: &'static str,
     /// Value that was expected in this part.
     pub expected: u64,
-    /// Value that was found in this part.
+    /// Value that was read in this part of the block.
     pub found: u64,
 }
 

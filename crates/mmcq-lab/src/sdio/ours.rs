@@ -97,8 +97,8 @@ impl<'a> Ours<'a> {
     }
 
     /// Returns the event of the controller for which the engine waits; `None` if no phase is in
-    /// progress. `begun`: the engine has already waited in this phase, so some of its data may have
-    /// been moved.
+    /// progress. `begun`: the engine has already waited in this phase, so a part of its data may
+    /// have been transferred.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {

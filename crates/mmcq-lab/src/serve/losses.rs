@@ -27,7 +27,7 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of the newest loss of which the connection is known to be told.
+    /// Number of the newest loss that the connection is known to have learnt of.
     told: u64,
     /// Number of the loss for which a flush was refused; `None`: no refusal is waiting to be read.
     refused: Option<u64>,

@@ -19,7 +19,7 @@ pub(super) enum State {
     Answer,
     /// State Wait_R: the gap before a block; at its end the controller asks the card for the block.
     ReadGap,
-    /// State Receive: a word is on the lines.
+    /// State Receive: a word of 32 bits is being transferred on the data lines.
     ReadWord,
     /// State Receive: a whole block for the IDMA is on the lines.
     ReadBlock,

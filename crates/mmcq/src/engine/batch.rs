@@ -85,7 +85,7 @@ impl<const N: usize> Batch<N> {
         self.segments.get(..1).unwrap_or(&[])
     }
 
-    /// Clears the segments.
+    /// Forgets the memory segments of the batch; their number is 0 afterwards.
     #[inline(always)]
     pub fn no_segments(&mut self) {
         self.filled = 0;

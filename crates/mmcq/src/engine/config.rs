@@ -338,7 +338,8 @@ pub struct Stats {
     pub continued: Count,
     /// Open transfers that were closed, by the reason ([`Close`]).
     pub closed: [Count; Close::COUNT],
-    /// Number of transfers that could not continue the open one, and were repeated with a command.
+    /// How often an open transfer could not be continued for a new request, so that the request was
+    /// sent again with a command of its own.
     pub not_continued: Count,
     /// Commands sent during the data of a phase.
     pub concurrent: Count,

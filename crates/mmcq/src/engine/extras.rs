@@ -198,7 +198,7 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// Returns the step that is in progress.
+    /// Returns which step of the present request, one of several steps, is in progress.
     pub fn step(&self) -> Step {
         self.step
     }

@@ -328,7 +328,8 @@ impl Timers {
         self.incident_ns = at_ns;
     }
 
-    /// Returns whether the incident's time is over at this moment.
+    /// Returns whether the time limit for the present recovery (from the failure to its end) has
+    /// passed at the time `at_ns`.
     #[inline(always)]
     pub fn incident_is_over(&self, at_ns: u64) -> bool {
         at_ns >= self.incident_ns

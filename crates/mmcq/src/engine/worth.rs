@@ -30,7 +30,7 @@ pub(super) enum Case {
 /// Factor: a decision is changed when it has lost more than `CHANGE` times the time of a close and
 /// a new start.
 const CHANGE: u64 = 8;
-/// Time, in ns, that a close is expected to take before one was measured.
+/// Expected time in ns to close an open transfer, as long as no close was measured.
 const CLOSE_NS: u32 = 200_000;
 /// Largest factor by which a sample may exceed the known time: a sample that something else has
 /// delayed counts no more than that.

@@ -10,7 +10,8 @@ use super::{Rpmb, RpmbError, with_frames};
 use crate::engine::Error;
 use crate::task::Platform;
 
-/// Numbers of frames in a relayed exchange, in the order of their transfer.
+/// The steps of a relayed RPMB exchange, in their order: how many frames (of 512 bytes) the host
+/// writes to the device, and how many it reads back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
     /// Number of frames that are sent first.
@@ -25,7 +26,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Returns the number of frames that are sent.
+    /// Returns the number of frames that the host writes to the device.
     fn sent(&self) -> usize {
         usize::from(self.out) + usize::from(self.ask)
     }

@@ -70,7 +70,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Client 0, no client waits.
+    /// The request belongs to client 0, and no caller waits for its result.
     pub const DEFAULT: Self = Origin { client: 0, sync: false };
 }
 

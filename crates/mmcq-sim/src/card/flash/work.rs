@@ -6,7 +6,7 @@
 pub struct Times {
     /// Number of times that the event happened.
     pub count: u64,
-    /// Sum of the durations of these events in ns.
+    /// Sum in ns of the durations of all these times.
     pub ns: u64,
 }
 

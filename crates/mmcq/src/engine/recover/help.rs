@@ -186,7 +186,8 @@ impl Helping {
         self.rest == Resting::Yes
     }
 
-    /// Ends the card's rest: the supervisor has woken it, or tries to.
+    /// Records that the card does not rest (sleep, or have its clock stopped) any more: the
+    /// supervisor has woken it, or tries to.
     pub fn end_rest(&mut self) {
         self.rest = Resting::No;
     }

@@ -33,7 +33,7 @@ enum Stage {
     ClockOn,
 }
 
-/// The bus settings, and the progress of an operation.
+/// The bus settings, and the progress of a change of these settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     width: Width,

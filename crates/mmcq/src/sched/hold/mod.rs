@@ -289,7 +289,8 @@ impl Hold {
         self.held.as_mut()
     }
 
-    /// Adds the requests that came during the hold to the streams.
+    /// Records the requests that came during the hold for the learning of how fast the client's
+    /// requests follow each other.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -415,7 +416,8 @@ impl Hold {
         self.counts.gained_ns = self.counts.gained_ns.saturating_add(gained_ns.unwrap_or(0));
     }
 
-    /// Ends the hold without its tail, because another request starts or because nothing starts.
+    /// Ends the hold (the delay of a start) before all expected requests have come, because another
+    /// request starts or because nothing starts.
     pub(crate) fn broken(&mut self, now_ns: u64) {
         let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);

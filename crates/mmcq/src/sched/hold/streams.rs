@@ -196,8 +196,8 @@ impl Stream {
         self.depth.saturating_sub(waiting)
     }
 
-    /// Returns how long this many requests take to come back after they are complete; `None`:
-    /// nothing is known.
+    /// Returns the time in ns from the completion of this many requests until the client has sent
+    /// as many new ones, as expected from earlier times; `None`: nothing is known.
     pub fn back_ns(&self, requests: u32) -> Option<u64> {
         let first_ns = self.pause_ns(self.mean_first_ns, requests.into());
         let gap_ns = if self.mean_gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.mean_gap_ns.into()) };
