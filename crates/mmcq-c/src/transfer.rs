@@ -84,7 +84,7 @@ enum State {
     Free = 0,
     /// A call is placing a future in the entry.
     Taken = 1,
-    /// The entry has a future.
+    /// The future of a transfer is in the entry and is not complete yet.
     UnderWay(Owner) = 2,
 }
 

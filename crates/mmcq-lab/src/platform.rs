@@ -103,7 +103,7 @@ pub enum Kind {
     Measured,
 }
 
-/// Number of a board's file, with its origin.
+/// A number in a board's file, and where the number comes from.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {

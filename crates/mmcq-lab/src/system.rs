@@ -545,6 +545,6 @@ impl System {
 pub struct Stuck {
     /// Virtual time in ns at which no event was left.
     pub at_ns: u64,
-    /// Number of jobs that have not finished, since they wait for I/Os.
+    /// Number of jobs that wait for an I/O for ever.
     pub running: u32,
 }

@@ -243,7 +243,8 @@ const SHIFT: u32 = 3;
 /// The value of a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
 
-/// A board's policy of waiting; see the documentation of this module.
+/// Decides for a board whether code that waits for the controller spins, or leaves and is called
+/// again. Learns how long the waits take. The documentation of this module has the rule.
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
@@ -375,7 +376,8 @@ impl WaitStrategy {
         [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
     }
 
-    /// Learns from a wait that took this long. The caller has seen its begin and its end.
+    /// Learns how long phases of the kind of `wait` take: this one took `took_ns` from its begin to
+    /// its end. The caller must have seen both.
     pub fn saw(&self, wait: &Wait, took_ns: u64) {
         let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
         else {

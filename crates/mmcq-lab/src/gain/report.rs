@@ -190,7 +190,8 @@ impl Answer {
         self.lines_with(usize::MAX)
     }
 
-    /// Returns the answer as JSON lines with at most `most` effects for each gain.
+    /// Returns the answer as JSON lines. For each gain, at most `most` lines say how the gain
+    /// changes with a value of board or card.
     fn lines_with(&self, most: usize) -> String {
         let mut lines = vec![json!({
             "what": "question", "version": env!("CARGO_PKG_VERSION"), "platform": self.platform, "card": self.card,

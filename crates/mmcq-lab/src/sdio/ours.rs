@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Wake, Waker};
 /// the next interrupt. It waits only if that is expected to cost less CPU time than to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// No events: the handler always leaves.
+    /// The handler waits for no event of the controller: it always leaves the interrupt.
     Never,
     /// The handler stays in the interrupt until the FIFO has the next words of a packet.
     Fifo,

@@ -41,7 +41,7 @@ pub enum Ended {
     Hole { acknowledged: Option<u64> },
 }
 
-/// Map of the export's holes, with one flag for each piece.
+/// Map of the export's holes: one flag for each piece of 64 KiB.
 #[derive(Debug)]
 pub struct Extents {
     bytes: u64,

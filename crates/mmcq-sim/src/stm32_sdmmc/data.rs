@@ -69,7 +69,7 @@ pub(super) struct DatLines {
     pub(super) state: State,
     /// The block that is on the lines.
     pub block: Block,
-    /// Number of bytes in blocks that have not ended.
+    /// Number of bytes of the blocks of this transfer that have not ended yet.
     pub(super) left: usize,
     /// Number of bytes that the CPU still has to write to the FIFO.
     pub to_give: usize,

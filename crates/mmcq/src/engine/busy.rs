@@ -309,8 +309,10 @@ mod tests {
         }
     }
 
-    /// Returns four values for writes with these busy times: the time that the writes lose, their
-    /// polls, the busy of the writes that had to be polled again, and the number of all writes.
+    /// Simulates writes with these busy times, whose polls are scheduled by [`BusyTimes`]. Returns
+    /// the sum in ns of the times from the end of a busy to the poll that finds it; the number of
+    /// polls; the sum in ns of the busy times of the writes that had to be polled again; and the
+    /// number of writes.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);

@@ -108,11 +108,11 @@ pub(super) enum Event {
 pub(super) struct Memory {
     /// A block of memory of the engine's own, for extension registers.
     page: DmaBuf,
-    /// The step in progress.
+    /// Step of the present request that is in progress, for a request of several steps.
     step: Step,
     /// Status bits seen so far of the command with busy in progress.
     status: u32,
-    /// Position of the erase in progress.
+    /// Which blocks of the erase in progress are done, and the speed of erases as learned so far.
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,

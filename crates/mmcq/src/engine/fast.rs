@@ -37,8 +37,8 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {
-    /// Reports to the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has
-    /// come: its client may have got a result of an earlier write.
+    /// Tells the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has come.
+    /// The client may have sent it because an earlier write has got its result.
     #[cold]
     #[inline(never)]
     pub fn note_what_came<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {

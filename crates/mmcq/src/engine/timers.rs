@@ -58,8 +58,8 @@ pub(super) struct Timers {
 
 /// Deadlines of the stage in progress.
 impl Timers {
-    /// Makes an empty table. This is a function, because a constant would be copied into the
-    /// firmware image.
+    /// Makes the timers without any deadline. This is a function, because a constant would be
+    /// copied into the firmware image.
     pub const fn new() -> Timers {
         Timers {
             wake_ns: NEVER,
@@ -259,7 +259,8 @@ impl Timers {
         may
     }
 
-    /// Allows the policy its whole idle time again, when a transfer begins.
+    /// Lets the policy keep the controller idle again for the longest time that is allowed, since a
+    /// transfer begins.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;

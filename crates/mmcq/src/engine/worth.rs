@@ -60,7 +60,8 @@ impl Lean {
     }
 }
 
-/// The measured times of transfers of one direction, and the decision for each [`Case`].
+/// The measured times of transfers of one direction, and for each [`Case`] the decision whether it
+/// pays to keep the transfer open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not

@@ -44,7 +44,8 @@ pub(super) struct Locked<T> {
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
 }
 
-/// Whether a call is inside the cell, and whether another one came from inside it.
+/// State of the cell with the engine: no call uses it; a call uses it; or a call uses it, and
+/// another one came from inside that call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Nothing,

@@ -93,7 +93,7 @@ impl Test {
     }
 }
 
-/// Runs the test of one method.
+/// Runs the test of one method to keep transfers open.
 fn tested(
     reader: &Reader,
     test: StreamTest,

@@ -88,7 +88,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether `part` has requests, and the limits have cut none of them.
+    /// Returns whether `part` is not empty and contains each of its requests completely, so that
+    /// the limits of a transfer have cut no request.
     pub fn is_whole(&self, slots: &Slots<N>, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()

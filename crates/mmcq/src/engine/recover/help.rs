@@ -438,7 +438,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 
-    /// Does one turn of an engine that is stopped. Returns true if there is nothing to do now.
+    /// Takes one step of an engine in which only urgent requests may start, because it waits for
+    /// help or does not know whether a card is present. Returns true if there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
         if !P::RECOVERS {
@@ -535,7 +536,8 @@ impl ServiceRequest {
         }
     }
 
-    /// Returns whether the card is initialised again, or another card is initialised, by this help.
+    /// Returns whether the card loses its state by what this request asks for: it is initialised
+    /// again, or another card is initialised.
     fn loses_state(self) -> bool {
         matches!(
             self,

@@ -180,7 +180,7 @@ impl Incident {
         self.status_lost = true;
     }
 
-    /// Marks all measures as not taken, for a new incident.
+    /// Forgets which measures of recovery were taken, since another failure begins.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
     }
@@ -460,7 +460,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::All, now_ns);
     }
 
-    /// Continues with the card, now that the controller's lines are free again.
+    /// Continues recovery after the lines were freed: asks for the card's status, or ends recovery.
     fn resume_with_lines(&mut self, now_ns: u64) {
         self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
         if self.lane.owner_recovers(&self.slots, &self.card)

@@ -130,7 +130,7 @@ impl List<'_> {
         self.used += 1;
     }
 
-    /// Adds a WRITE of the bits under `mask`.
+    /// Adds an entry to the command list that writes the bits of `mask` in a register of the chip.
     pub(super) fn write(&mut self, register: u16, mask: u8, value: u8) {
         self.put(KIND_WRITE, register, mask, value);
     }

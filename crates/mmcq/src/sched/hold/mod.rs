@@ -60,8 +60,8 @@ const CREDIT_NS: i64 = 1_000_000;
 const CREDITS_MAX: u64 = 4;
 /// Divisor: the account gets the time of each transfer divided by `SHARE`.
 const SHARE: u64 = 256;
-/// Number of starts in a row that continue no stream, after which the engine stops watching
-/// streams.
+/// Number of started transfers in a row that do not continue an earlier request, after which the
+/// engine stops watching clients for sequential requests.
 const DULL_MAX: u8 = 32;
 /// Number of transfers that must end between two transfers that leave the end of their batch to the
 /// next transfer.
@@ -265,8 +265,8 @@ impl Hold {
         }
     }
 
-    /// Returns whether the engine watches sequential streams. If not, it need not report events
-    /// here.
+    /// Returns whether the engine learns how fast sequential requests follow each other. If not,
+    /// the caller need not report requests and their ends to this struct.
     #[inline(always)]
     pub(crate) fn watches(&self) -> bool {
         self.dull < DULL_MAX

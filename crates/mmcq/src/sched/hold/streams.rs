@@ -79,8 +79,8 @@ pub(super) struct Stream {
     /// Usual time from the completion of a group until its first request comes back, without the
     /// part that grows with the group's size; 0: not known.
     first_ns: u32,
-    /// Usual longest time, in ns, between two requests of a group that come back one after the
-    /// other; 0: not known.
+    /// Usual longest time, in ns, between two requests in a row, when the clients send the next
+    /// requests after a group of requests was completed; 0: not known.
     gap_ns: u32,
     /// Additional time until the first request comes back, for each request of the completed group.
     each_ns: u32,
