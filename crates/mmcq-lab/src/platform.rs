@@ -160,7 +160,8 @@ pub enum Defer {
     /// The driver completes no requests in a thread.
     #[default]
     Never,
-    /// Reads, whose data must be copied or made visible to the CPU in a thread.
+    /// The driver completes reads in a thread, because their data must be copied or made visible to
+    /// the CPU there. Other requests are completed in the interrupt.
     Reads,
     /// The driver completes all requests in a thread.
     Always,

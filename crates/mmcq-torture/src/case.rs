@@ -174,7 +174,7 @@ pub struct Case {
     pub visit: Option<(u64, Visit)>,
 }
 
-/// What happens to the card during a run.
+/// Change of the card during a run: it is taken out, or write-protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// The card is replaced by another card.

@@ -63,8 +63,8 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Makes some requests large, and distributes all requests over the window. All go to the user
-/// area, since other partitions are smaller than the window.
+/// Makes some requests of a case large, and moves each request to a random place in the sectors
+/// that the case uses. All go to the user area, since the other partitions are too small.
 fn grow(case: &mut Case, random: &mut Stream) {
     let share = SHARES[random.below(SHARES.len() as u64) as usize];
     let erases = ERASES[random.below(ERASES.len() as u64) as usize];

@@ -97,7 +97,7 @@ struct Entry {
     /// Whether the cache has lost the version without an error (a fault). A flush does not write
     /// such a version.
     lost: bool,
-    /// Whether [`Journal::tidy`] removes this entry from the journal at the end of its work.
+    /// Whether the entry is marked for removal from the journal by [`Journal::tidy`].
     goes: bool,
 }
 

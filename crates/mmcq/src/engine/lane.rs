@@ -192,7 +192,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control != NONE
     }
 
-    /// Notes that a control request is sent to the controller.
+    /// Records that the request in slot `index`, which is neither a read nor a write (a control
+    /// request), is sent to the controller.
     #[inline(always)]
     pub fn set_control(&mut self, index: u8) {
         self.control = index;

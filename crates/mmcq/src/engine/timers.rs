@@ -23,7 +23,8 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// Time at which the stage in progress needs a turn, such as a poll.
+    /// Time at which the engine must be called for the stage in progress, for example to poll the
+    /// card.
     wake_ns: u64,
     /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,

@@ -28,7 +28,8 @@ impl Carrier {
         Carrier { selected: 0, told: 0 }
     }
 
-    /// Returns whether a carrier can be sent, because a card is selected.
+    /// Returns whether the driver can send a carrier (a CMD13 with data): a card is selected, so
+    /// its address is known.
     pub fn is_ready(&self) -> bool {
         self.selected != 0
     }

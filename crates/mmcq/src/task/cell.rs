@@ -96,11 +96,8 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Runs `f` with the value, or with `None` if this call came from inside another one. `nested`
-    /// runs before the first such `f`.
-    ///
-    /// # Safety
-    /// The lock is held until this returns: calls of different contexts do not overlap.
+    /// Runs `f` with the value. If this call came from inside another one, runs `f` with `None`
+    /// instead; in the first such call, runs `nested` before.
     #[inline(always)]
     pub unsafe fn enter<R>(&self, f: impl FnOnce(Option<&mut T>) -> R, nested: impl FnOnce()) -> R {
         if self.inside.get() != Inside::Nothing {

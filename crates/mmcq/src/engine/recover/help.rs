@@ -77,7 +77,8 @@ pub(in super::super) struct Helping {
 enum Pace {
     /// Nothing has been sent to the card yet.
     Unbegun,
-    /// The supervisor's last step began at this time, in nanoseconds.
+    /// The supervisor sends commands to the card, the last of which began at this time, in
+    /// nanoseconds.
     Step(u64),
     /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,

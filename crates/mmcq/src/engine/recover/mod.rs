@@ -93,7 +93,8 @@ pub(super) struct Incident {
     unheard: bool,
     /// Number of resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
-    /// Number of failed phases in this pass.
+    /// Number of phases that have failed in the present round of recovery (from freeing the lines
+    /// to the next step).
     faults: u8,
     /// Number of CMD12 that recovery has sent in this pass.
     stops: u8,

@@ -156,7 +156,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Ends the tasks of `done` (bit n for task n) by the short way. Returns false and does nothing
+    /// Ends the tasks of `done` (bit n for task n) with few checks. Returns false and does nothing
     /// if the general path has to handle them: one of the tasks is not on the card, an interrupt
     /// was perhaps lost, or a write is to be written again.
     #[inline(always)]

@@ -116,7 +116,8 @@ pub(super) struct Streams {
     /// Time until the first request of a completed group comes back, as a straight line over the
     /// group's size: a submitter may handle all completions before it sends the next request.
     pauses: Costs,
-    /// When the read of a status that completes requests began; 0: no such read is in progress.
+    /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
+    /// is in progress.
     asked_ns: u64,
     /// How long the read of a status usually takes, in ns.
     ask_ns: u32,

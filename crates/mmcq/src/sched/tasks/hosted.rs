@@ -60,7 +60,7 @@ pub struct Hosted {
     why: Option<Why>,
     /// When a task last ended, or the first task was rung.
     heard_ns: u64,
-    /// Time limit in ns of the largest task since the queue was empty.
+    /// Time limit in ns of the largest task since the command queue engine was switched on.
     longest_ns: u64,
     /// Deadline of the halt or clear that is under way.
     until_ns: u64,
