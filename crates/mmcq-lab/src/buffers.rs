@@ -61,7 +61,8 @@ impl Pieces {
 #[derive(Default)]
 pub struct Buffers {
     pieces: Vec<Option<DmaBuf>>,
-    /// Size of each piece in bytes. Pieces beyond the length of `pieces` are not allocated yet.
+    /// Size in bytes of each buffer (piece). Buffers beyond the length of `pieces` are not
+    /// allocated yet.
     bytes: usize,
     free: Vec<u32>,
     owner: Pieces,

@@ -16,7 +16,7 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of a front end, executed when its CPU cost has been spent.
+/// Step of the model of the stack (the front end). It is executed when its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The block layer's worker takes a request from the scheduler.

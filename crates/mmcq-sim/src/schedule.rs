@@ -93,7 +93,7 @@ impl Schedule {
         Ok(Schedule { lines, steps, faults: Faults::new(Plan::none()), ..Schedule::default() })
     }
 
-    /// Returns the lines of the list.
+    /// Returns the lines of the schedule, one for each event.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
         &self.lines

@@ -19,7 +19,7 @@ const PAGE_BLOCKS: u32 = 8;
 pub(super) struct Batch<const N: usize> {
     direction: Direction,
     count: u8,
-    /// Number of segments that are set.
+    /// Number of entries of `segments` that are set: the memory of the phase.
     filled: u8,
     blocks: u32,
     lba: u64,

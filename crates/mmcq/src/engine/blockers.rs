@@ -71,7 +71,8 @@ const CHAINS: u32 = 1 << 20;
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// A cause may have begun since the parts of the engine were read.
+/// A cause may hold whose bit is not set yet: the parts of the engine have changed since they were
+/// last read.
 const UNREAD: u32 = 1 << 31;
 
 /// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
@@ -90,7 +91,8 @@ pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
-/// The causes that hold now, as one word.
+/// Set of the causes that now keep requests from being accepted, from starting, or from the fast
+/// path: one bit for each cause.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
@@ -203,8 +205,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
-    /// Replaces all causes except those of the gate by `found`, the causes that the parts of the
-    /// engine show.
+    /// Sets the causes that the parts of the engine show: `found` replaces all bits except those of
+    /// [`GATE`].
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
@@ -248,7 +250,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whether this engine has a fast path.
     pub(crate) const FAST: bool = Blockers::<H, P>::FAST;
 
-    /// Returns those of the `ASKED` causes that hold now, read from the parts of the engine.
+    /// Returns which of the causes `ASKED`, one bit each, now keep requests from being accepted,
+    /// from starting, or from the fast path. Reads them from the parts of the engine.
     #[inline(always)]
     fn causes<const ASKED: u32>(&self) -> u32 {
         let mut found = self.blockers.word & ASKED & GATE;

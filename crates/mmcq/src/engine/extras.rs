@@ -228,7 +228,7 @@ impl Memory {
         self.mapped = Some((segment, direction));
     }
 
-    /// Returns whether the memory of a step is mapped.
+    /// Returns whether memory is mapped for the transfer in progress of a partition access.
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }

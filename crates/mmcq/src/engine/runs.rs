@@ -323,7 +323,8 @@ impl Streams {
         }
     }
 
-    /// Clears what is known of the runs: another card may be in the card slot.
+    /// Forgets the runs of contiguous requests that were seen: another card may be in the card
+    /// slot.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);

@@ -146,7 +146,8 @@ pub(super) struct Slots<const N: usize> {
     next_age: u32,
     /// A bit for each free slot.
     free: SlotSet,
-    /// A bit for each slot in state Settling.
+    /// A bit for each slot in state Settling: a write whose data are transferred waits for the
+    /// card's status.
     settling: SlotSet,
     /// A bit for each slot in state Ended.
     ended: SlotSet,

@@ -356,7 +356,7 @@ impl Timers {
         self.help_ns = self.incident_ns;
     }
 
-    /// Extends the wait for help to the end of the incident's time.
+    /// Extends the wait for help until the time limit of the present recovery.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);

@@ -45,7 +45,7 @@ impl<L: Lanes> Lanes for Chaining<L> {
 pub struct ChainStats {
     /// Chains that were started.
     pub chains: u32,
-    /// Transfers in all of these chains.
+    /// Number of transfers in all chains that were started.
     pub transfers: u32,
     /// Chains in which a transfer failed.
     pub failures: u32,

@@ -551,8 +551,8 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// Clears the counts of damage and of tries, and allows another step to a slower mode: the
-    /// counts do not hold for the new mode.
+    /// Allows another step to a slower mode, and clears the counts of damaged transfers and of
+    /// tries, which do not hold for the new mode.
     fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);

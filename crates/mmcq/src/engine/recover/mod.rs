@@ -93,8 +93,7 @@ pub(super) struct Incident {
     unheard: bool,
     /// Number of resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
-    /// Number of phases that have failed in the present round of recovery (from freeing the lines
-    /// to the next step).
+    /// Number of failed phases in the present round (pass) of recovery.
     faults: u8,
     /// Number of CMD12 that recovery has sent in this pass.
     stops: u8,

@@ -41,7 +41,8 @@ use crate::sched::tasks::{Mode, Step, Task, Tasks};
 use crate::sched::{Lanes, Profile, TaskStats};
 use crate::spec::command::emmc;
 
-/// Time after which an empty queue is switched off, so that the card may rest.
+/// Time in ns after which an empty queue of the card is switched off, so that the card can be put
+/// to sleep.
 const IDLE_NS: u64 = 10_000_000;
 
 /// Action that the loop takes after it has called the code for the card's queue.

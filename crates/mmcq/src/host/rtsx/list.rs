@@ -140,7 +140,8 @@ impl List<'_> {
         self.write(register, 0xff, value);
     }
 
-    /// Adds a CHECK that waits until all of `bits` are set.
+    /// Adds an entry to the command list that waits until all of `bits` are set in a register of
+    /// the chip.
     pub(super) fn check(&mut self, register: u16, bits: u8) {
         self.put(KIND_CHECK, register, bits, bits);
         self.returned += 1;

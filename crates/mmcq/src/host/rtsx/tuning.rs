@@ -8,7 +8,7 @@ use super::regs::PHASE_MASK;
 
 const PHASES: u8 = 32;
 
-/// Progress of the search.
+/// Progress of the search for a sampling phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sweep {
     /// Sampling phase at which the next tuning block is read, until a phase is chosen.

@@ -58,7 +58,8 @@ const CREDIT_NS: i64 = 1_000_000;
 /// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
 /// engine loses when a client that has always sent its next request stops.
 const CREDITS_MAX: u64 = 4;
-/// Divisor: the account gets the time of each transfer divided by `SHARE`.
+/// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the
+/// losses of delayed starts are paid.
 const SHARE: u64 = 256;
 /// Number of started transfers in a row that do not continue an earlier request, after which the
 /// engine stops watching clients for sequential requests.
@@ -130,7 +131,7 @@ pub struct Hold {
     /// Balance of the account. Negative if a loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
-    /// Starts in a row that continued no stream.
+    /// Number of the last started transfers in a row that did not continue an earlier request.
     dull: u8,
     /// Number of transfers until the engine may again leave the end of a batch to the next
     /// transfer.

@@ -76,8 +76,8 @@ pub(super) struct Stream {
     begin: u64,
     /// The block after the last request.
     next: u64,
-    /// Usual time from the completion of a group until its first request comes back, without the
-    /// part that grows with the group's size; 0: not known.
+    /// Usual time in ns from the completion of requests until their client's first new request
+    /// comes, without the part that grows with the number of completed requests; 0: not known.
     first_ns: u32,
     /// Usual longest time, in ns, between two requests in a row, when the clients send the next
     /// requests after a group of requests was completed; 0: not known.
