@@ -31,7 +31,7 @@ pub enum Step {
     Polled,
     /// The block layer completes finished requests.
     Complete,
-    /// The front end tries a transfer again that the busy controller refused.
+    /// The model of the stack tries a transfer again that the busy controller refused.
     Retry,
     /// The threaded half of the interrupt handler runs.
     IrqThread,
@@ -53,7 +53,7 @@ pub enum Action {
     Reap(u32),
     /// A job submits its next I/O, or waits.
     Next(u32),
-    /// A step of the front end, as [`Front::act`] executes it.
+    /// A step of the model of the stack, as [`Front::act`] executes it.
     Step(Step),
 }
 
@@ -100,7 +100,7 @@ pub trait Front {
         false
     }
 
-    /// Returns whether this front end's interrupt handler takes the stack's lock.
+    /// Returns whether the interrupt handler of this model of a stack takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }

@@ -35,7 +35,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Extra time in ns that a bring-up with one fault may take.
 pub const EXTRA_NS: u64 = 500_000_000;
-/// Number of machine steps after which a bring-up counts as endless.
+/// Number of steps of the simulated machine after which a bring-up counts as endless.
 const STEPS_MAX: u64 = 20_000_000;
 /// Largest number of events at which one kind of fault strikes.
 const EVENTS_MAX: u64 = 4_000;

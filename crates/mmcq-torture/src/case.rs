@@ -124,8 +124,8 @@ pub enum Luck {
     Shots(Vec<Shot>),
     /// A fault that strikes at a given event of its point and at every later event of this point.
     Always(Shot),
-    /// Two faults. The first strikes once; from then on the second can strike: at a given event of
-    /// its point and at every later event of this point.
+    /// Two faults. The first strikes once, at its event. From then on the second strikes: at a
+    /// given event of its own point, and at every later event of that point.
     Brought(Shot, Shot),
 }
 

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Counters over a period of a guest's run: between two marks, or over the whole run.
+/// Counters over a period of a guest's run: between two marks (numbers that the program in the
+/// guest writes), or over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Guest time in ns at the end of the period.

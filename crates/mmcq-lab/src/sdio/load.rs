@@ -1,5 +1,5 @@
-//! A user's own SDIO function as a load: how often it has a packet, and the bus commands by which
-//! the driver handles each packet.
+//! SDIO function that a user has described in a file, as a load: how often it has a packet, and the
+//! bus commands by which the driver handles each packet.
 
 use super::platform::Board;
 use mmcq::host::{Auto, Data, Direction, Phase};

@@ -47,7 +47,8 @@ pub enum PacketError {
     /// The run of the experiment failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The recorder has no such window; the field says why.
+    /// The recorder cannot record the window (the part of the run that is to be shown); the field
+    /// says why.
     #[error(transparent)]
     Window(#[from] WindowError),
     /// The packet was not acknowledged before the window ended; the text names the setting.

@@ -229,8 +229,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
-    /// [`DRIVEN`], which do not concern the card or recovery.
+    /// Returns whether a request may take the fast path: the engine has one, and no cause stops it.
+    /// The causes [`WATCHED`] and [`DRIVEN`] are ignored, since they do not concern the card or
+    /// recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -279,8 +280,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether any of these causes, or a chore of the card that is due, keeps the card's
-    /// queue, packs or chains from being used now.
+    /// Returns whether the card's queue, packs or chains may not be used now: because of one of
+    /// these causes, or because the card needs something first, such as a new tuning.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)

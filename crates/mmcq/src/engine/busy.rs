@@ -126,8 +126,8 @@ const INTERVAL_SHARE: u64 = 8;
 /// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
 /// in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
-/// Divisor: after the first write of a size that keeps the card busy, the learned time is its busy
-/// divided by this.
+/// Divisor: after the first write of a size that keeps the card busy, the time before the first
+/// poll is learned as the length of this busy divided by `FIRST_SHARE`.
 const FIRST_SHARE: u32 = 8;
 
 fn class(blocks: u32) -> usize {

@@ -306,13 +306,15 @@ impl Timers {
 
 /// Deadlines of recovery and of the supervisor.
 impl Timers {
-    /// Sets the time from which on all requests wait for a chore of the card.
+    /// Sets the time from which on all requests wait until the supervisor has done what the card
+    /// needs, such as a new tuning.
     #[inline(always)]
     pub fn chore_at(&mut self, at_ns: u64) {
         self.chore_ns = at_ns;
     }
 
-    /// Returns whether all requests wait for a chore.
+    /// Returns whether all requests wait until the supervisor has done what the card needs, such as
+    /// a new tuning.
     #[inline(always)]
     pub fn chore_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.chore_ns

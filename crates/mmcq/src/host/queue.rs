@@ -356,8 +356,8 @@ pub unsafe trait CommandQueueHost {
     /// Returns the engine's capabilities, or the reason why the engine can never be used.
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
-    /// Switches the engine on. Before the call, the caller has enabled the card's own queue and no
-    /// phase is in progress.
+    /// Switches the command queue engine on. Before the call, the caller has enabled the card's own
+    /// queue and no phase is in progress.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
     /// Switches the engine off. Before the call, all tasks have ended.

@@ -152,7 +152,7 @@ impl Chains {
         self.count = 0;
     }
 
-    /// Adds a link. Returns false if the chain is full.
+    /// Adds a transfer to the chain. Returns false if the chain is full.
     pub(crate) fn add(&mut self, link: Link) -> bool {
         let Some(free) = self.links.get_mut(usize::from(self.count)) else { return false };
         *free = link;

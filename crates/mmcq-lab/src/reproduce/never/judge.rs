@@ -65,8 +65,8 @@ pub enum Verdict {
     /// mmcq is not slower than Linux, but the 99th percentile of mmcq's latency is more than 2 %
     /// longer than Linux's.
     Longer,
-    /// mmcq is slower, or has a longer percentile, but the cell is listed as an open loss
-    /// ([`super::KNOWN`]).
+    /// mmcq is slower, or has a longer percentile, but the cell is in the list of cells for which
+    /// this is known ([`super::KNOWN`]).
     Known,
     /// mmcq is within 1 % of the best setting of Linux; or its rate is not compared, since a reader
     /// runs beside a writer.

@@ -15,7 +15,7 @@ pub struct Known {
     pub place: (&'static str, &'static str),
     /// Load of the cell's jobs.
     pub load: Load,
-    /// Size in bytes of a request of the cell's jobs.
+    /// Size in bytes of each request of the jobs.
     pub bytes: u64,
     /// Number of requests that each of the cell's jobs has under way.
     pub depth: u32,

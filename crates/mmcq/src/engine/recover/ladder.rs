@@ -40,7 +40,8 @@ const DAMAGE_WINDOW: Count = 64;
 /// Shortest time in ns between two tunings that are made because of wrong CRCs, end bits or
 /// indexes.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
-/// Most steps to a slower mode in one incident.
+/// Most steps to a slower mode in one recovery (from a failure until its requests have their
+/// answer).
 const SLOWER_MAX: u8 = 5;
 
 impl<P: Profile> Order<P> {
@@ -326,7 +327,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends the incident: the requests of the failed transfer get the error.
+    /// Ends recovery without success: the requests of the failed transfer get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.end_incident(now_ns);

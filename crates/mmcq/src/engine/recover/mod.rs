@@ -52,13 +52,14 @@ use questions::state_pause_ns;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Most phases of one pass that may fail: two CMD13, a CMD12, and one CMD13 more.
+/// Largest number of phases that may fail in one round of recovery: two CMD13, a CMD12, and one
+/// CMD13 more.
 const FAULTS_MAX: u8 = 4;
 /// How many times one incident repeats a tuning that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 that recovery sends in one pass.
+/// Most CMD12 that recovery sends in one round.
 const STOPS_MAX: u8 = 3;
 
 /// The failure that recovery handles now, and the state of the ladder.
@@ -76,7 +77,7 @@ pub(super) struct Incident {
     /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,
     class: Class,
-    /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
+    /// Measures of recovery that were taken since the failure, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
     /// Whether the failed phase was CMD23.
@@ -91,7 +92,8 @@ pub(super) struct Incident {
     /// Whether the tuning was requested because the card did not even return its status: then
     /// nothing can continue without the tuning.
     unheard: bool,
-    /// Number of resets of the controller that lost a tuning of this incident.
+    /// Number of resets of the controller after which the result of a tuning was lost, since the
+    /// failure that recovery handles.
     tunings_lost: u8,
     /// Number of failed phases in the present round (pass) of recovery.
     faults: u8,
@@ -276,7 +278,7 @@ impl<E, T: Lanes> Lane<E, T> {
         P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
     }
 
-    /// Notes that what is in progress has failed with this error.
+    /// Records that the phase in progress, or the wait for it, has failed with this error.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, incident: &mut Incident, error: Error) {

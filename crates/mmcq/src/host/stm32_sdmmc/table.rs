@@ -1,5 +1,6 @@
-//! The driver's own memory for the internal DMA: the list of pieces, and a bounce buffer for data
-//! whose length is not a multiple of a word or of a cache line.
+//! The driver's own memory for the internal DMA: its linked list, with an entry for each piece of a
+//! request's memory, and a bounce buffer. The bounce buffer is for data whose length is not a
+//! multiple of a word or of a cache line.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

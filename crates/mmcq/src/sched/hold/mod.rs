@@ -95,9 +95,10 @@ pub(crate) struct Held {
     fixed_ns: u64,
     /// Time after an arrival at which the next request is overdue.
     step_ns: u64,
-    /// Number of requests that the hold waits for and that have not come yet.
+    /// Number of requests that the delayed start waits for and that have not come yet.
     awaited: u8,
-    /// Number of requests that came during the hold and were not added to the streams yet.
+    /// Number of requests that came during the delay and were not yet used to learn how fast the
+    /// client's requests follow each other.
     joined: u8,
     /// When the first of the requests counted in `joined` came.
     joined_ns: u64,

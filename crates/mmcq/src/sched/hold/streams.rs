@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub direction: Direction,
     /// The first block of the run.
     pub lba: u64,
-    /// The block after the last block of the run.
+    /// The block after the last block of these contiguous requests.
     pub end: u64,
     pub requests: u8,
     /// The client of the last request.
