@@ -52,8 +52,7 @@ use questions::state_pause_ns;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Largest number of phases that may fail in one round of recovery: two CMD13, a CMD12, and one
-/// CMD13 more.
+/// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
 /// How many times one incident repeats a tuning that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
@@ -92,8 +91,7 @@ pub(super) struct Incident {
     /// Whether the tuning was requested because the card did not even return its status: then
     /// nothing can continue without the tuning.
     unheard: bool,
-    /// Number of resets of the controller after which the result of a tuning was lost, since the
-    /// failure that recovery handles.
+    /// Number of resets of the controller that lost a tuning, since the failure.
     tunings_lost: u8,
     /// Number of failed phases in the present round (pass) of recovery.
     faults: u8,
