@@ -16,7 +16,8 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of the model of the stack (the front end). It is executed when its CPU cost has been spent.
+/// Step of the stack that serves the jobs, with its environment ([`Front`]). It is executed when
+/// its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The block layer's worker takes a request from the scheduler.
@@ -31,7 +32,7 @@ pub enum Step {
     Polled,
     /// The block layer completes finished requests.
     Complete,
-    /// The model of the stack tries a transfer again that the busy controller refused.
+    /// The stack tries a transfer again that the busy controller refused.
     Retry,
     /// The threaded half of the interrupt handler runs.
     IrqThread,
@@ -53,7 +54,7 @@ pub enum Action {
     Reap(u32),
     /// A job submits its next I/O, or waits.
     Next(u32),
-    /// A step of the model of the stack, as [`Front::act`] executes it.
+    /// A step of the stack, as [`Front::act`] executes it.
     Step(Step),
 }
 
@@ -100,7 +101,7 @@ pub trait Front {
         false
     }
 
-    /// Returns whether the interrupt handler of this model of a stack takes the stack's lock.
+    /// Returns whether the interrupt handler of this stack takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }

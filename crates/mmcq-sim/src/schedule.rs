@@ -44,7 +44,7 @@ enum Step {
 /// A line of a schedule's list: when an event happens, which event, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Time in nanoseconds from the beginning of the list.
+    /// Time of the event in nanoseconds from the beginning of the schedule.
     pub at_ns: u64,
     /// Name of a fault, or `cut` or `out`.
     pub what: String,

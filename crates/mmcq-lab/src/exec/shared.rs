@@ -279,7 +279,7 @@ impl Shared {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Returns for each slot in which a job has begun the ID of the last such job's process.
+    /// Returns the IDs of the processes that have begun a job, of each slot for a job the last one.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }

@@ -29,7 +29,8 @@ use std::collections::HashMap;
 struct Connection {
     /// Number of the newest loss that the connection is known to have learnt of.
     told: u64,
-    /// Number of the loss for which a flush was refused; `None`: no refusal is waiting to be read.
+    /// Number of the loss that a refused flush has reported. `None`: there is no such refusal of
+    /// which it is not known yet whether the client has read it.
     refused: Option<u64>,
     /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,

@@ -148,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Tries to send a waiting command while something is in progress.
+    /// Tries to send a waiting command on the CMD line while data are transferred.
     #[inline]
     pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
         let may = H::CONCURRENT && P::RECOVERS;

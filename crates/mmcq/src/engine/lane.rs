@@ -205,7 +205,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = NONE;
     }
 
-    /// Takes the slot of the control request that was in progress; [`NONE`] if there was none.
+    /// Takes the slot of the request in progress that is neither a read nor a write; [`NONE`] if
+    /// there was none.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)

@@ -16,8 +16,8 @@ use crate::task::Platform;
 pub struct Relay {
     /// Number of frames that are sent first.
     pub out: u16,
-    /// Whether these first frames are sent as a reliable write. Frames that write data or the key
-    /// need that [eMMC 6.6.22.4].
+    /// Whether the host sends the frames of [`out`](Self::out) as a reliable write. Frames that
+    /// write data or the key need that [eMMC 6.6.22.4].
     pub reliable: bool,
     /// Whether one more frame is sent, in a write of its own: the request for the result.
     pub ask: bool,

@@ -206,8 +206,8 @@ impl Chains {
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// Counts a failed chain after which a late error could belong to any write before the failed
-    /// transfer.
+    /// Counts a failed chain after which it is not known which of its writes, before the failed
+    /// transfer, has failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

@@ -394,7 +394,8 @@ impl Hold {
         self.credit_ns = self.credit_ns.saturating_sub(signed(lost_ns));
     }
 
-    /// Decides until when the next start is held; `None`: it starts now. `bound_ns`: longest hold.
+    /// Decides until when the next start of a transfer is delayed; `None`: it starts now.
+    /// `bound_ns`: the longest time that it may be delayed.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         self.note_joined();
         self.came(&pending.run);
