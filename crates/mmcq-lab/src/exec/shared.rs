@@ -23,7 +23,7 @@ pub const FILES_MAX: usize = 64;
 /// Length in bytes of the longest path of the card that a program may have.
 pub const PATH_BYTES_MAX: usize = 159;
 /// Largest number of I/Os that a job has under way. Each has an entry in the job's ring, and a
-/// buffer of [`CELL_BYTES`] for its data.
+/// buffer of `CELL_BYTES` for its data.
 pub const RING: u32 = 256;
 /// Size of a cell in bytes; longer data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;

@@ -102,7 +102,7 @@ pub(super) struct Blockers<H, P> {
     queue_limit: u8,
     /// How the fast path may end the phase that the controller has.
     fast_kind: FastKind,
-    /// Types of host and profile; [`FAST`](Self::FAST) is computed from them.
+    /// Types of host and profile; `FAST` is computed from them.
     of: PhantomData<fn() -> (H, P)>,
 }
 

@@ -13,9 +13,9 @@
 //! | the error as the result | all | |
 //!
 //! Damage is a wrong CRC, end bit or index. If it struck three of 64 transfers, the first measure
-//! is a tuning, and the next one a slower mode. Two tunings that damage caused are at least a second
-//! apart. A reset of the controller that loses a tuning allows another one, at most three times in
-//! an incident.
+//! is a tuning, and the next one a slower mode. Two tunings that damage has caused are at least a
+//! second apart. A reset of the controller that loses a tuning allows another one, at most three
+//! times in an incident.
 //!
 //! A card that does not come back to `tran` gets three measures, once each: a reset of the
 //! controller, an initialisation, a power cycle ([`ServiceRequest`]). Then the card is given up.
