@@ -159,7 +159,7 @@ const PACED_PERCENT: f64 = 5.0;
 const STARVES: u64 = 20;
 /// Smallest number of requests of a run for the check whether one starved. With fewer requests the
 /// 99th percentile is the slowest request itself, so none is slower than the percentile.
-const ENOUGH: usize = 100;
+const ENOUGH: usize = 101;
 
 /// Returns one line about the requests that starved ([`STARVES`]); `None`: there are none, or the
 /// run has too few requests ([`ENOUGH`]).
