@@ -32,8 +32,8 @@ pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Executes cases on ST's SDMMC until they have had the wanted number of requests, or until too
-/// many promises are broken. Calls `progress` with the requests of each case.
+/// Executes random cases on ST's SDMMC until the share's work is done, or until too many cases have
+/// shown that mmcq broke a guarantee. Calls `progress` with the number of requests of each case.
 pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw_sdmmc)
 }

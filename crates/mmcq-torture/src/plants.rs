@@ -88,7 +88,8 @@ pub enum Campaign {
     Narrow,
     /// Random cases in the corners ([`super::corners`]).
     Corners,
-    /// Faults of a command queue at each of their events.
+    /// Single faults of a command queue: each kind of fault in turn, at each event where it can
+    /// strike.
     QueueSweep,
     /// Faults of a command queue at each of their events, in runs with a bad block.
     QueueDouble,

@@ -155,7 +155,7 @@ impl Gain {
 /// Results of one load with each setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Name of the load with its depth.
+    /// Name of the load (the I/O jobs), with its queue depth.
     pub title: String,
     /// Whether the load flushes its writes, as [`Load::is_durable`].
     pub is_durable: bool,
@@ -223,7 +223,7 @@ pub struct Answer {
     pub seed: u64,
     /// Number of runs that the answer needed.
     pub runs: usize,
-    /// Whether the question asked for intervals.
+    /// Whether the user asked for uncertainty intervals of the gains.
     pub has_intervals: bool,
     /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,

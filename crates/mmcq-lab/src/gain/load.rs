@@ -26,8 +26,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns the kind of the load. By this kind, the file `standin.rs` says how far our models of
-    /// Linux differ from unmodified Linux.
+    /// Returns the kind of the load: reads, writes or flushed writes. The measured difference
+    /// between unmodified Linux and our model of it depends on this kind (`standin.rs`).
     pub fn kind(&self) -> Kind {
         match self.file.jobs.iter().any(|job| job.rw.write) {
             _ if self.is_durable => Kind::Flushes,

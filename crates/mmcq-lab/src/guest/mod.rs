@@ -108,8 +108,7 @@ pub struct Machine {
     /// Time in ns from the wake-up of a thread to its first instruction; `None`: the board's
     /// `cost.job_wake`.
     pub wake_ns: Option<u64>,
-    /// Time in ns by which an interrupt reaches the guest's CPU later than the controller asserts
-    /// it.
+    /// Delay in ns from the controller's interrupt output to the interrupt of the guest's CPU.
     pub irq_ns: u64,
     /// Longest real time that the virtual machine may run.
     pub limit: Duration,

@@ -39,7 +39,8 @@ impl Patience {
     };
 }
 
-/// Budget of a client: the numbers of requests and bytes under way, which are limited.
+/// The numbers of requests and bytes that a client has under way. [`Budget::take`] keeps both below
+/// their limits.
 #[derive(Default)]
 struct Budget {
     used: Mutex<(u64, u64)>,

@@ -135,8 +135,8 @@ impl Durability {
         self.late = status;
     }
 
-    /// Stores a loss again, since the client whose request reported it has gone: the next flush
-    /// reports it.
+    /// Notes again that the card has lost acknowledged writes: the client that was to get this
+    /// error has gone, so the next flush reports it.
     pub fn owe_loss(&mut self) {
         self.lost = true;
     }

@@ -67,7 +67,7 @@ const STOPS_MAX: u8 = 3;
 #[repr(C)]
 pub(super) struct Incident {
     failed: Failed,
-    /// Whether an incident is under way.
+    /// Whether a failure is being handled now; if false, the other fields are not valid.
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,

@@ -41,7 +41,7 @@ pub struct Buffers {
 impl Buffers {
     /// Largest number of pieces of memory in one transfer.
     pub const SEGMENTS: usize = SEGMENTS;
-    /// Size of the list in bytes.
+    /// Size of the list of register accesses, which the chip reads by DMA, in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
     /// Size of the table in bytes.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;

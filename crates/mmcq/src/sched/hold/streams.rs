@@ -61,8 +61,8 @@ pub(super) struct Stream {
     /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
     /// used. Requests that waited in the engine and were not reported here yet are not counted.
     seen: u8,
-    /// Largest number of requests in flight at the last `times` completions, at each of which that
-    /// number was below `depth`.
+    /// Largest number of requests in flight at the last `times` completions. All of them had fewer
+    /// requests than `depth` in flight.
     fewer: u8,
     /// Number of completions in a row at which fewer requests than `depth` were in flight.
     times: u8,
@@ -240,11 +240,12 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
-    /// Notes requests that come after the engine has given up its wait for missing ones, and
-    /// decides whether they are the missing ones. A client that now keeps fewer requests in flight
-    /// sends the next one when those that were sent are complete, as quickly as usual. Requests
-    /// that come before that, or much later, are the missing ones: then the stream gets its old
-    /// depth again.
+    /// Handles requests of the stream that come after the engine has stopped waiting for missing
+    /// requests. Decides whether they are the missing ones, from their time `came_ns`.
+    ///
+    /// A client that now keeps fewer requests in flight sends its next ones after the last
+    /// completion, with the usual pause. Requests that come before that completion, or much later,
+    /// are the missing ones: then the stream gets back the `depth` that it had before.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
         let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
