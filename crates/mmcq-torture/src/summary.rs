@@ -63,7 +63,8 @@ pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
     Ok(campaigns)
 }
 
-/// Numbers that are added up over shares.
+/// Counters of a campaign. The sums over all shares (parts of a campaign that ran separately) are
+/// the campaign's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {

@@ -144,9 +144,10 @@ impl Losses {
         }
     }
 
-    /// Returns the number of connections with lost writes to which no refusal has been written. A
-    /// connection that closed, and is not known to have read its refusal, counts until a refusal is
-    /// written to its heir.
+    /// Returns the number of connections that lost writes, and to which no refusal that reports
+    /// this has been written. If such a connection closes before it is known to have read its
+    /// refusal, the next new connection gets the refusal in its place (the heir). It counts until
+    /// then.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);

@@ -1,4 +1,5 @@
-//! Parameters of a card reader chip: delays, features, and the phases that work on its board.
+//! Parameters of a card reader chip: delays, features, and the clock phases at which it can sample
+//! on its board.
 
 use super::pads::DEVICES;
 use serde::{Deserialize, Serialize};

@@ -83,7 +83,8 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event for a request of the kinds in this module.
+/// What happened to a request that is executed in several steps. The function pointers of this
+/// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.

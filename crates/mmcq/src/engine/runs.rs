@@ -358,7 +358,8 @@ impl Streams {
         }
     }
 
-    /// Takes the note that continuing was given up. Returns true only one time.
+    /// Returns true once after the engine has given up continuing open transfers, so that this is
+    /// reported one time.
     #[inline(always)]
     pub fn take_notice(&mut self) -> bool {
         core::mem::take(&mut self.notice)

@@ -215,7 +215,8 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict on the cell.
+    /// Returns the verdict on the result of this comparison, with the known losses taken into
+    /// account.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }

@@ -39,8 +39,8 @@ pub(super) struct Measured {
     /// Number of trials in a row that began while the measured times of the two ways clearly
     /// differed. Each one doubles the interval to the next trial.
     sure: u8,
-    /// Whether the present trial delays starts; if false, the trial starts each transfer
-    /// immediately.
+    /// What the present trial does with each start of a transfer: true: it delays the start; false:
+    /// it starts the transfer immediately.
     tried: bool,
     /// The last decision, true for a delay; `None`: nothing was decided.
     last: Option<bool>,
