@@ -329,7 +329,7 @@ fn report(event: Event) -> Option<Result<Speed, Error>> {
     }
 }
 
-/// Makes the card of a slot.
+/// Makes the model of the card in the slot.
 fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     if slot.card != "combo" {
         return card_named(slot.card).map_err(|error| error.to_string());

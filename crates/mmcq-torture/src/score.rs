@@ -49,8 +49,8 @@ pub struct Score {
     pub struck: BTreeMap<(Point, String), u64>,
     /// Number of broken promises, by kind.
     pub broken: [u64; Fault::COUNT],
-    /// At most eight broken promises, each with its case. Of several whose texts differ only in
-    /// digits, one is stored.
+    /// At most eight cases in which the stack broke a promise (a guarantee about data), each with a
+    /// description. Of several descriptions that differ only in digits, one is stored.
     pub failures: Vec<(Case, Violation)>,
     /// Cost of recovery from each fault of the catalogue that struck once, alone or followed by a
     /// second fault, by name.
@@ -263,7 +263,8 @@ impl Score {
         self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
     }
 
-    /// Returns the number of broken promises.
+    /// Returns the number of broken promises: events in which the stack did not keep a guarantee
+    /// about data.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.broken.iter().sum()

@@ -131,7 +131,8 @@ struct Checked {
     initrd: Vec<u8>,
     /// Command line of a firmware image; empty if the guest is Linux.
     command_line: String,
-    /// Lines of the schedule, as in the report.
+    /// Description of the times at which the run cuts the card's power or injects faults, as text
+    /// lines of the report.
     schedule: Vec<String>,
 }
 

@@ -55,8 +55,9 @@ pub struct Losses {
     /// For each closed connection with acknowledged writes that no flush has covered: the number of
     /// the newest of these writes.
     left_unflushed: Vec<u64>,
-    /// Number of heirs that have not connected yet: one for each connection that closed with lost
-    /// writes and was not told. At most the largest number of clients.
+    /// Number of new connections that must still be told of a loss, each in place of one that
+    /// closed before it was told that its writes were lost (such a new connection is an heir). At
+    /// most the largest number of clients.
     heirs_to_come: usize,
 }
 

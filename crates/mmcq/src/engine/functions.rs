@@ -13,7 +13,8 @@ pub(super) struct Functions {
     heard: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
-    /// Number of phases of functions in a row while memory requests waited.
+    /// Number of phases in a row (a phase is a command, with its data or busy) that the engine has
+    /// executed for functions of the card while requests to its memory waited.
     run: u8,
 }
 

@@ -87,7 +87,7 @@ impl Run {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// Returns the pause in nanoseconds after which the next request is late.
+    /// Returns the pause in ns after which the next request of the run counts as late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }

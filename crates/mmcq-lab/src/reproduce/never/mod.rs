@@ -291,7 +291,7 @@ pub fn sweep(
     measured.into_iter().collect()
 }
 
-/// Returns the figures of the cells as rows for [`super::json_lines`].
+/// Returns the results of all comparisons as rows for [`super::json_lines`].
 pub fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in measured {

@@ -108,8 +108,8 @@ impl Incident {
         }
     }
 
-    /// Takes the permission for the incident's step to a slower mode. Returns false if it is used
-    /// up.
+    /// Returns whether recovery may ask the supervisor for a slower bus mode, and counts this as
+    /// done. Each failure may ask one time, up to `SLOWER_MAX` times in all.
     pub fn spend_slowdown(&mut self, helping: &Helping) -> bool {
         helping.has_supervisor() && self.slowed < SLOWER_MAX && self.spend(RecoveryStep::Slower) && {
             self.slowed += 1;

@@ -57,7 +57,8 @@ pub struct Tasks {
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// Number of the task that is described and not announced yet, or [`NONE`].
+    /// Number of the task whose CMD44 is being prepared or sent, while its CMD45 was not sent yet;
+    /// [`NONE`]: there is no such task.
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
