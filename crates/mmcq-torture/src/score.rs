@@ -141,7 +141,8 @@ pub fn name(strike: Strike) -> String {
 }
 
 impl Score {
-    /// Adds the outcome of a run. Returns whether all promises were kept.
+    /// Adds the outcome of a run. Returns whether the stack kept all promises (its guarantees about
+    /// data).
     pub fn add(&mut self, case: &Case, outcome: &Outcome) -> bool {
         self.runs += 1;
         self.requests += outcome.requests;

@@ -192,7 +192,8 @@ impl Cell {
         }
     }
 
-    /// Adds to the cell the result of a setting, or the reason why the setting did not run.
+    /// Adds the result of one setting to the results of this load, or the reason why the setting
+    /// did not run.
     pub(super) fn add(&mut self, setting: Setting, point: Result<Point, String>) {
         match point {
             Ok(point) => self.gains.push(Gain {

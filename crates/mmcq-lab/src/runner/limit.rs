@@ -217,10 +217,12 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs on each lane; the fastest result is their limit. On all lanes but
-/// [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies may read
-/// single requests in parallel. If one worker represents several, the first of these gets the
-/// statistics of all.
+/// Runs the jobs once for each way to drive the card ([`Lane`]). The fastest result is their
+/// physical limit.
+///
+/// For every lane but [`Lane::Closed`], the jobs run in batches and also one by one, since the
+/// card's dies may read single requests in parallel. If one worker represents several, the first of
+/// these gets the statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,

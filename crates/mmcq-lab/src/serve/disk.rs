@@ -104,7 +104,8 @@ struct Progress {
     done: u64,
     /// Data that the job has read so far.
     read: Vec<u8>,
-    /// Number of this job's change in the map of holes; `None`: it has none.
+    /// Number that the map of holes has given to this job's change of the map; `None`: the job does
+    /// not change the map.
     change: Option<u64>,
     /// Number of losses of written data that the card had had when the job began.
     losses: u64,

@@ -359,7 +359,7 @@ impl Timers {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Ends the wait for help at this time, if it would last longer.
+    /// Lets the wait for the supervisor's help end at this time in ns, if it would last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);

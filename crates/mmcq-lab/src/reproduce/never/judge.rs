@@ -221,7 +221,8 @@ impl Measured {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict on the cell, with `open` as the list of open losses.
+    /// Returns the verdict on the result of this comparison. `open`: the known losses against Linux
+    /// that are not mended yet.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();

@@ -236,8 +236,8 @@ fn starving(out: &mut String, measured: &[Measured]) {
     }
 }
 
-/// Writes that some cells are compared twice, and why: mmcq completes writes early in one
-/// comparison, late in the other.
+/// Writes that some results are compared twice, and why: in one comparison mmcq completes a write
+/// when its data are transferred, in the other when it is programmed.
 fn twice(out: &mut String, measured: &[Measured]) {
     let count = measured.iter().filter(|one| one.cell.sides().len() > 1).count();
     if count > 0 {

@@ -34,7 +34,7 @@ pub(in super::super) enum Place {
     Erase,
     /// CMD6 that switches to another partition.
     Enter,
-    /// CMD23 in the partition.
+    /// CMD23 before a transfer of data in the partition.
     Count,
     /// The transfer of data in the partition.
     Move,

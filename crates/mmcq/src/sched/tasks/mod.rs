@@ -427,7 +427,8 @@ impl Tasks {
         self.pace.quiet_ns(now_ns)
     }
 
-    /// Starts the ready task that was announced first, and returns it.
+    /// Starts the ready task that the card has known for the longest time (counted from its CMD45),
+    /// and returns its number; `None`: no task is ready.
     pub(crate) fn execute(&mut self) -> Option<u8> {
         if self.ready == 0 {
             return None;
