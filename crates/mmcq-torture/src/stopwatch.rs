@@ -44,7 +44,7 @@ pub enum Class {
 impl Class {
     /// Number of classes of recovery times.
     pub const COUNT: usize = 10;
-    /// All classes, in the order of their declaration.
+    /// All classes of recovery times, in the order of their declaration.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Again,
         Class::Interrupt,

@@ -79,7 +79,7 @@ impl fmt::Display for Failure {
 pub struct Machine {
     /// Folder with the parts (QEMU, plugin, kernel, initial file system).
     pub parts: PathBuf,
-    /// Kernel that replaces the kernel of the parts; `None`: that of the parts.
+    /// Kernel of the guest; `None`: the kernel in the folder `parts`.
     pub kernel: Option<PathBuf>,
     /// Initial file system that replaces that of the parts; it must run `/job`. `None`: that of the
     /// parts.

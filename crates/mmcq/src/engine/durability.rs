@@ -59,8 +59,8 @@ impl Durability {
         self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
     }
 
-    /// Returns whether changes since the last flush are complete, so that an error may belong to
-    /// them.
+    /// Returns whether the card has completed changes since the last flush. If so, a later error
+    /// may belong to one of them.
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0
     }

@@ -234,7 +234,8 @@ impl Memory {
         self.mapped.is_some()
     }
 
-    /// Takes the memory that is about to be unmapped, or is lost.
+    /// Removes the record that a step's memory is mapped, and returns it. The caller unmaps that
+    /// memory, or gives it up.
     pub fn take_mapped(&mut self) -> Option<(Segment, Direction)> {
         self.mapped.take()
     }

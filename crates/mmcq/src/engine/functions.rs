@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-/// State of the card interrupt, and the number of functions' phases that went before memory
+/// State of the card interrupt. Also counts the phases of functions that went before memory
 /// requests.
 #[derive(Debug)]
 pub(super) struct Functions {

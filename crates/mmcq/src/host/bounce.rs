@@ -45,7 +45,7 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     used: [Cell<Used>; PIECES],
     /// Begin and end address of the memory for which the last pieces of the pool are reserved.
     reserved_for: (usize, usize),
-    /// Number of reserved pieces, which are the last ones of the pool.
+    /// Number of pieces at the end of the pool that are used only for the memory in `reserved_for`.
     reserved: usize,
 }
 

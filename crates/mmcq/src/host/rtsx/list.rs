@@ -108,7 +108,7 @@ pub(super) struct List<'a> {
     full: bool,
 }
 
-/// Size of a finished list.
+/// Size of a finished list of register operations, and of the bytes that it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Size of the list in bytes.

@@ -90,7 +90,8 @@ pub(super) struct Stream {
     mean_gap_ns: u32,
     /// How many times in a row the time of the first request was less than half of its mean.
     first_shorter: u8,
-    /// How many times in a row the time of a further request was less than half of its mean.
+    /// How many times in a row a request other than the first of its group came back in less than
+    /// half of the mean time `mean_gap_ns`.
     gap_shorter: u8,
     /// When the last request came.
     arrived_ns: u64,

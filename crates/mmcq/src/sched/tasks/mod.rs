@@ -130,7 +130,7 @@ impl Tasks {
         self.depth = self.depth.min(slots);
     }
 
-    /// Stops all announcements: there is no card.
+    /// Prevents that further tasks are sent to the card: the card was removed.
     pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
