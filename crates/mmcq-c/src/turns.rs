@@ -20,8 +20,8 @@ impl Turns {
         Turns { taken: AtomicBool::new(false), again: AtomicBool::new(false) }
     }
 
-    /// Takes the turn. Returns false if another context has it; that context does the work of this
-    /// call, too.
+    /// Takes the turn (the right to do the work). Returns false if another context has the turn;
+    /// that context also does the work of this call.
     pub fn take(&self) -> bool {
         self.again.store(true, Ordering::Release);
         fence(Ordering::SeqCst);

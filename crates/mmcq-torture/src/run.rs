@@ -129,7 +129,8 @@ pub(super) struct Run<'r> {
     /// Number of losses of data, as [`Card::losses`] counts them, of which the checker has been
     /// informed.
     pub losses: (u64, u64),
-    /// Number of lost responses with the bit ERROR of which the checker has been informed.
+    /// Number of responses that did not reach the host although they had the bit ERROR. This counts
+    /// those of which the checker has been informed.
     pub unheard: u64,
     /// Number of the event at which the write protection of the card ends.
     pub protected_until: Option<u64>,

@@ -86,8 +86,9 @@ impl Share {
     }
 }
 
-/// Executes the cases that `draw` makes from the share's seeds, until the share is done or too many
-/// promises are broken. Calls `progress` with the requests of each case.
+/// Executes the cases that `draw` makes from the share's seeds. Ends when the share is done, or
+/// when the stack has broken too many promises (guarantees about data). Calls `progress` with the
+/// number of requests of each case.
 pub fn until(share: &Share, progress: &(dyn Fn(u64) + Sync), draw: &(dyn Fn(u64) -> Case + Sync)) -> Score {
     let done = AtomicU64::new(0);
     spread(share.jobs, &|index, bench, score| {

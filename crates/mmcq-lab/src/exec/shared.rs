@@ -61,7 +61,7 @@ pub enum Word {
     /// Not 0 if the program has ended, or if the library that is loaded into the program has
     /// refused an operation of it.
     Over = 6,
-    /// Number of jobs that have not ended; fio's helper does not count.
+    /// Number of jobs that have not ended. fio's own helper thread is not a job and does not count.
     Front = 8,
     /// Number of the program's waits for other processes that advanced the virtual clock before
     /// they ended.

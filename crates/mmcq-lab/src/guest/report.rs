@@ -173,7 +173,7 @@ struct Mark {
     counters: Counters,
 }
 
-/// Number of the mark at the start of a load of the guest's program.
+/// Number that the guest's program writes into the log to mark the start of a load.
 const LOAD_BEGINS: u64 = 1;
 /// Number of the mark at the end of a load of the guest's program.
 const LOAD_ENDS: u64 = 2;

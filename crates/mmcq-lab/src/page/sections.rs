@@ -269,8 +269,9 @@ fn rate_row(one: &Measured, limit: &Counters) -> Vec<String> {
     ]
 }
 
-/// Returns the time in us that a run spent in each phase for `bytes_each` bytes, the size of a
-/// request. At the limit requests are merged, so equal amounts of data are compared.
+/// Returns the time in us that a run spent in each phase (such as data on the wire, busy, CPU) for
+/// `bytes_each` bytes, the mean size of a request. The comparison is for equal amounts of data
+/// because the run that gives the physical limit merges requests.
 fn per_request_us(one: &Measured, bytes_each: f64) -> [f64; Phases::COUNT] {
     let c = &one.counters;
     Phases::of(c).named().map(|(_, ns)| ns as f64 / 1e3 / c.bytes.max(1) as f64 * bytes_each)

@@ -119,8 +119,9 @@ fn meet(one: &Worker, other: &Worker) -> bool {
     together && same_place && is_plain(&one.job) && !other.waits_for_earlier
 }
 
-/// Returns one worker with perfect batches in place of `count` workers like this one, and the
-/// number of requests in a batch.
+/// Returns one worker that replaces `count` workers like this one, and the number of requests in
+/// one of its batches. A batch has all requests that these workers would keep under way, as one
+/// contiguous transfer.
 fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     let old = &worker.job;
     let bytes = old.max_block();

@@ -110,7 +110,8 @@ struct BusyTimes {
     /// For each class: the busy of the last write in ns, if it was much longer than the learned
     /// one; else 0.
     outliers_ns: [u32; CLASSES],
-    /// For each class: how many writes in a row were found ready at their first poll.
+    /// For each class of write lengths: how many writes in a row were found ready at their first
+    /// poll.
     hits: [u8; CLASSES],
 }
 

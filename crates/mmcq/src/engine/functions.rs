@@ -80,7 +80,8 @@ impl Functions {
         self.run != 0
     }
 
-    /// Returns whether a function has the next turn while memory requests wait.
+    /// Returns whether a function of the card may have the next turn although memory requests wait:
+    /// it has had fewer than `in_a_row_max` turns in a row.
     #[inline(always)]
     pub fn have_turn(&self, in_a_row_max: u8) -> bool {
         self.run < in_a_row_max

@@ -72,7 +72,7 @@ pub enum Close {
 }
 
 impl Close {
-    /// Number of reasons to close.
+    /// Number of reasons to close an open transfer.
     pub const COUNT: usize = 10;
 
     /// All reasons to close, in the order of [`Stats::closed`](super::Stats::closed).

@@ -11,7 +11,7 @@ pub struct Summary {
     pub cells: usize,
     /// Number of cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Number of measured cells with a sequential load without pauses.
+    /// Number of comparisons with a sequential load without pauses.
     pub sequential: usize,
     /// Number of sequential cells without pauses in which mmcq is faster.
     pub sequential_faster: usize,
@@ -24,7 +24,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts these cells by their verdicts.
+    /// Counts the results of these comparisons by their verdicts.
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
@@ -97,8 +97,8 @@ fn places(measured: &[Measured]) -> Vec<Place> {
     places
 }
 
-/// Writes mmcq's gains in the cells of a place in percent: a line for each load, size and wake-up
-/// time, a column for each number of jobs and depth.
+/// Writes, in percent, by how much mmcq is faster than Linux at one place (board and card): a line
+/// for each load, size and wake-up time, and a column for each number of jobs and depth.
 fn rates(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| {
         one.cell.place == place && one.cell.load != Load::Beside && one.cell.pause.is_none()
@@ -172,8 +172,8 @@ fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Returns as text the rates of mmcq and of the best setting of Linux in a cell, and how much mmcq
-/// loses.
+/// Returns as text the rates of mmcq and of the best setting of Linux in one comparison, and how
+/// much mmcq loses.
 fn against_best(one: &Measured) -> String {
     let (best, rate) = one.best();
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())

@@ -132,8 +132,8 @@ pub struct Hold {
     measured: Measured,
     /// Starts in a row that continued no stream.
     dull: u8,
-    /// Number of transfers until the engine may again leave the end of a batch to the next
-    /// transfer.
+    /// Number of transfers that must end until the engine may again split a batch, so that its last
+    /// requests wait for the next transfer.
     uncut: u8,
     /// Age of the oldest request that later requests have overtaken, and the number of blocks of
     /// those later requests.

@@ -88,7 +88,8 @@ impl Hosted {
         self.stale = 0;
     }
 
-    /// Lets the software drive the queue from now on.
+    /// Lets the software drive the card's queue from now on, and no longer the controller's command
+    /// queue engine.
     pub(crate) fn unequip(&mut self) {
         self.drives = false;
     }
