@@ -206,7 +206,7 @@ impl Shared {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Returns the slot number of fio's helper. Jobs have the slots before it.
+    /// Returns the slot number of fio's helper thread. Jobs have the slots before it.
     pub fn background(&self) -> u32 {
         self.jobs
     }

@@ -112,7 +112,7 @@ impl Measured {
         sides.swap_remove(0)
     }
 
-    /// Returns Linux's fastest setting in this cell and its rate in MiB/s.
+    /// Returns Linux's fastest setting in this comparison and its rate in MiB/s.
     pub fn best(&self) -> (Setting, f64) {
         self.best_of(&self.slower_side())
     }

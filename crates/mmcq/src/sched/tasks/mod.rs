@@ -310,8 +310,8 @@ impl Tasks {
         })
     }
 
-    /// Describes a task of these requests, in the order of their blocks, and returns its number.
-    /// The task will be announced next.
+    /// Makes a task of these requests, in the order of their blocks, and returns its number. The
+    /// task's CMD44 and CMD45 are sent next.
     #[inline(always)]
     pub(crate) fn describe(
         &mut self,
