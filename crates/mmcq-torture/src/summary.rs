@@ -78,7 +78,7 @@ pub struct Counts {
     pub dropped: u64,
     /// Number of power cuts.
     pub cuts: u64,
-    /// Number of events of the controllers.
+    /// Number of events of the controller models, such as commands, blocks and interrupts.
     pub events: u64,
     /// Total virtual time in ns.
     pub virtual_ns: u64,

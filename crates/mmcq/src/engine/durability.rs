@@ -35,7 +35,8 @@ pub(super) struct Durability {
     lost: bool,
     /// The status of a late error that no flush has reported; 0: there is none.
     late: u32,
-    /// Number of losses and late errors so far, of which only the low eight bits are stored.
+    /// Number of times so far that written data were lost, or that an error came after its write
+    /// was complete. Only the low eight bits are stored.
     losses: u8,
 }
 

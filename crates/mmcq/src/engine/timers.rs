@@ -48,7 +48,8 @@ pub(super) struct Timers {
     chore_ns: u64,
     /// When the time of the incident is over.
     incident_ns: u64,
-    /// When the engine gives up waiting for help.
+    /// When the engine stops waiting for the supervisor, which it has asked for help with a
+    /// failure.
     help_ns: u64,
     /// Time from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,

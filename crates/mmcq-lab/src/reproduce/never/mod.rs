@@ -111,7 +111,7 @@ const FLUSHED: [Place; 3] = [
 pub struct Grid {
     /// Boards with their cards.
     pub places: &'static [Place],
-    /// Sizes in bytes that a request may have in the cells.
+    /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
     /// Numbers of requests that each job has under way.
     pub depths: &'static [u32],

@@ -62,7 +62,8 @@ impl Summary {
     }
 }
 
-/// Returns the whole text: a table of all cells, what was left out, the cells below, the counts.
+/// Returns the whole text: a table of all results (cells), what was left out, the cells in which
+/// mmcq is slower than Linux or has a longer 99th percentile, and the counts.
 pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }

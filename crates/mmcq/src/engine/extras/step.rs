@@ -1,4 +1,5 @@
-//! The steps of a request that the extras serve: their kinds, and their places in the series.
+//! The steps of a request that is executed in several steps ([`extras`](super)): their kinds, and
+//! their places in the series.
 
 /// The kind of the step in progress, with its place in the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

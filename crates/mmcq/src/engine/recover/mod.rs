@@ -379,8 +379,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }
 
-    /// Begins to handle a failure, or begins the next try if the same failure is being handled
-    /// already.
+    /// Begins to handle a failure, or its next try if it is being handled already.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
             return self.incident.begin_pass(self.lane.busy_mut());

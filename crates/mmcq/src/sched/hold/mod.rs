@@ -278,7 +278,8 @@ impl Hold {
         self.dull = 0;
     }
 
-    /// Returns until when the start is held; `None`: no start is held.
+    /// Returns the time in ns until which the start of the next transfer is delayed; `None`: no
+    /// start is delayed.
     pub(crate) fn until_ns(&self) -> Option<u64> {
         self.held.map(|held| held.until_ns)
     }

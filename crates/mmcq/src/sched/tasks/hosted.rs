@@ -185,8 +185,9 @@ impl Hosted {
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Stores the fault that the command queue engine reports while it halts, if it is halted
-    /// because it reported nothing in time. The fault is the better reason.
+    /// Stores a fault that the command queue engine reports while it halts, if it was halted
+    /// because it had reported no end of a task in time. The fault explains that silence, so it
+    /// replaces it as the reason.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
