@@ -101,7 +101,8 @@ pub struct Ours<H: Host, const N: usize> {
 }
 
 impl<H: Host, const N: usize> Ours<H, N> {
-    /// Makes the front end on a machine with this number of jobs.
+    /// Makes the connection between the jobs of a machine and mmcq's engine. `jobs` is the number
+    /// of jobs.
     pub fn new(stack: Stack<(NoLock, H, Profile), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,

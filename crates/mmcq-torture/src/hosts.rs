@@ -18,8 +18,9 @@ const WISHES: Wishes =
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;
-/// Share of the cases in which the driver gets further calls (`Meddled`), and the largest number of
-/// ordinary calls between two groups of these.
+/// Share of the cases in which the driver also gets calls that the engine does not make
+/// ([`Meddled`](super::meddled::Meddled)). They come in groups; the second value is the largest
+/// number of the engine's calls between two groups.
 const MEDDLED: (f64, u64) = (0.3, 200);
 /// Faults that strike in these cases in addition to those of all random cases: a failed voltage
 /// switch, a tuning block with a wrong CRC, a reset that never ends.

@@ -102,7 +102,8 @@ impl Times {
 /// Cost of a kind of fault: extra time, and requests that failed.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
-    /// Extra virtual time in ns of each run that the fault struck.
+    /// For each run that the fault struck: the virtual time in ns that it took longer than the same
+    /// run without the fault.
     pub times_ns: Vec<u64>,
     /// Number of requests that got an error in these runs.
     pub errors: u64,

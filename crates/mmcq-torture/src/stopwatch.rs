@@ -231,8 +231,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records in a dry run how many events each point has had, at a new recovery step or at the
-    /// end of an incident. Does nothing before the first fault.
+    /// Records in a dry run how many events each point has had. Called at a new recovery step, and
+    /// when the handling of a failure ends. Does nothing before the first fault.
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();

@@ -45,7 +45,7 @@ impl Standin {
     }
 }
 
-/// Makes stand-ins for this number of the card's files.
+/// Makes a stand-in ([`Standin`]) for each of this number of the card's files.
 ///
 /// # Errors
 /// No file system on this machine has folders that keep a file position.

@@ -98,8 +98,9 @@ const NAMED: [&str; 13] = [
     "fdatasync",
 ];
 
-/// Applies to a load the changes of job options that are in `set`. In a usual load, options that
-/// define the load cannot be changed.
+/// Applies to a load the changes of job options that are in `set`. `is_usual`: the load is one of
+/// the built-in loads, so options that its name contains, such as its block size, cannot be
+/// changed.
 ///
 /// # Errors
 /// A change has no value, or the jobs cannot have it; the error is one line.

@@ -30,7 +30,8 @@ pub enum Basis {
     Interval,
     /// The file has a range of its own for the value.
     Range,
-    /// The file has no range: the ends are usual for the kind of the value.
+    /// The file has no range: the two ends follow from the kind of the value (such as measured or
+    /// prior).
     Usual,
 }
 

@@ -41,7 +41,7 @@ const BATCHES: u64 = 8;
 
 /// Jobs in the form that is fastest for wire and card.
 pub(super) struct Perfect {
-    /// Workers in this form; each represents one or more of the jobs' own workers.
+    /// Workers in the fastest form. Each represents one or more workers of the original jobs.
     pub(super) workers: Vec<Worker>,
     /// For each worker in `workers`: how many of the jobs' own requests one request of this worker
     /// replaces.

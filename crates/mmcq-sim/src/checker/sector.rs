@@ -270,9 +270,9 @@ impl Sector {
         }
     }
 
-    /// Records that the card lost its power while the host continued. Returns true if a client must
-    /// be told: a write was complete and not yet safe, and no earlier report (`told_before`) covers
-    /// its loss.
+    /// Records that the card lost its power while the host continued. Returns true if the stack
+    /// must report a loss to a client: a write was complete and could still be lost, and no report
+    /// before `told_before` covers it.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;

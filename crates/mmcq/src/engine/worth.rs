@@ -88,8 +88,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 impl Worth {
-    /// The initial decisions: a run is expected to continue, and a single request is not expected
-    /// to begin one.
+    /// The initial decisions for a pause. After a request that continued a run, the transfer is
+    /// kept open; after a single request, it is closed.
     pub const NEW: Worth = Worth {
         close_ns: 0,
         anew_ns: 0,

@@ -6,7 +6,8 @@
 
 use super::{Cell, Load};
 
-/// An open loss: a cell in which mmcq is below the best of Linux for a known reason.
+/// An open loss: a combination of board, card, load and settings (a cell) in which mmcq is slower
+/// than the best of Linux, or has a longer 99th percentile, for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Names of the cell's board and card.
@@ -15,7 +16,7 @@ pub struct Known {
     pub load: Load,
     /// Size in bytes of a request of the cell's jobs.
     pub bytes: u64,
-    /// Number of requests that each of the cell's jobs has under way.
+    /// Number of requests that each job of this cell has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,

@@ -277,7 +277,8 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     Figures { mib_per_s: rate, p99_us: p99_ns as f64 / 1e3, mean_us, starved_us }
 }
 
-/// Runs the cells of a grid. Calls `progress` after each cell.
+/// Runs each combination of board, card, load and settings in `cells`. Calls `progress` with each
+/// result.
 pub fn sweep(
     cells: &[Cell],
     amount: Amount,

@@ -61,7 +61,7 @@ const WRITE_MULTIPLE_BLOCK: u8 = 25;
 /// Most CMD12 that recovery sends in one pass.
 const STOPS_MAX: u8 = 3;
 
-/// The failure that recovery handles now, and the state of the ladder.
+/// The failure that recovery handles now, and the measures that recovery has taken for it.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
@@ -193,7 +193,7 @@ impl Incident {
         }
     }
 
-    /// Returns whether this measure was already taken in the incident.
+    /// Returns whether recovery has already used this measure for the present failure.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }

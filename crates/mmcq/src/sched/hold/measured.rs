@@ -22,7 +22,7 @@ pub(super) struct Measured {
     /// Time of a block in sixteenths of a nanosecond: first for starts that are not delayed, second
     /// for delayed ones; 0: not known.
     took: [u32; 2],
-    /// When the measure in progress began.
+    /// Time in ns at which the measurement in progress began; it covers several transfers.
     since_ns: u64,
     /// Number of blocks in the measure in progress.
     blocks: u32,

@@ -58,7 +58,8 @@ pub struct Hosted {
     looked: bool,
     stale: u8,
     why: Option<Why>,
-    /// When a task last ended, or the first task was rung.
+    /// Time in ns at which a task last ended; before that, the time of the first write of the
+    /// doorbell register, which starts a task.
     heard_ns: u64,
     /// Time limit of the largest task.
     longest_ns: u64,
