@@ -33,7 +33,7 @@ const LOOKS_MAX: u64 = 64;
 /// Context that calls the engine, and the costs of entering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Context that calls the engine.
+    /// The context (hard interrupt, deferred interrupt or thread) that calls the engine.
     pub advance: Advance,
     /// Time in ns of interrupt entry and exit alone; part of
     /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).

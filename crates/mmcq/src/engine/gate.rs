@@ -141,7 +141,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
     }
 }
 
-/// Returns the bytes of a raw phase's data in its request's memory.
+/// Returns the number of bytes that a phase which the client itself has described transfers to or
+/// from its request's memory.
 pub(super) fn raw_bytes(phase: &Phase) -> u32 {
     match phase.data {
         Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),

@@ -86,7 +86,8 @@ pub(super) struct Stream {
     each_ns: u32,
     /// Mean time until the first request comes back, outliers included.
     mean_first_ns: u32,
-    /// Mean time until each further request comes back, outliers included.
+    /// Mean time in ns between two requests of a completed group whose clients submit their next
+    /// requests one after the other, outliers included.
     mean_gap_ns: u32,
     /// How many times in a row the time of the first request was less than half of its mean.
     first_shorter: u8,

@@ -40,9 +40,9 @@ const AGE_NS: u64 = 20_000_000;
 /// Number of writes in a row, without a read among them, after which the queue is switched off,
 /// because it makes only reads faster.
 const DULL_MAX: u8 = 16;
-/// Count at which the queue is switched on. Each time that the queue would have paid adds 2 to the
-/// count, each time that it would not subtracts 1. So a client that leaves one request alone in
-/// every other turn still reaches the count.
+/// Count at which the queue is switched on. Each decision in which the queue would have paid adds 2
+/// to the count; each other decision subtracts 1. So the queue is also switched on for a client
+/// that in every other decision has only one request waiting.
 const WANTED_MIN: u8 = 3;
 /// The number that means no task, or no slot.
 const NONE: u8 = u8::MAX;
