@@ -257,7 +257,7 @@ pub enum RunError {
     Extended {
         /// Name of the card.
         card: String,
-        /// Reason why the card does not support more.
+        /// Reason why the card supports neither discards nor durable writes.
         found: String,
     },
     /// The board's host lacks a capability that the setting needs.

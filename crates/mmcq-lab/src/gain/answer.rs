@@ -106,7 +106,7 @@ impl Decides<'_> {
     }
 }
 
-/// Gain of a setting in a cell, compared with the cell's first setting.
+/// Gain of a setting for one load, compared with the first setting that ran this load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
     /// Setting whose gain this is.

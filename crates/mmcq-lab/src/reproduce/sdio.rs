@@ -162,7 +162,8 @@ fn waits(
     Ok(rows)
 }
 
-/// Name of the cell with the policy's largest excess.
+/// Name of the result that says, in percent, how much more CPU time the waiting policy costs than
+/// the better of its two ways (to spin, or to leave the CPU), in the worst case.
 const WORST: &str = "policy's worst excess";
 
 /// Splits the rows into tables that fit a screen: the settings of Linux, mmcq with Linux's costs,

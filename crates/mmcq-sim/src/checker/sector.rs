@@ -349,10 +349,12 @@ impl Sector {
         }
     }
 
-    /// Handles a read during which the card lost nothing, for complete requests of this sector
-    /// whose data may be lost. If the read has returned the data of such a request, these data are
-    /// on the card until the next loss. Such requests that were submitted later are removed,
-    /// because the read shows that their data are not on the card. A discard is not removed.
+    /// Updates the checker's knowledge about complete requests of this sector whose data may have
+    /// been lost, by a read during which the card lost nothing.
+    ///
+    /// If the read has returned the data of such a request, these data are on the card until the
+    /// next loss. Such requests that were submitted later are removed, because the read shows that
+    /// their data are not on the card. A discard is not removed.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),

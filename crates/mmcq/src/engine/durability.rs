@@ -142,15 +142,15 @@ impl Durability {
         self.lost = true;
     }
 
-    /// Takes the loss, to report it only one time, to a request that asks for durability. Returns
-    /// true if there was one.
+    /// Returns whether the card has lost acknowledged writes and no client knows it yet. Clears
+    /// this mark, because the caller reports the loss to a client that asks for durability.
     pub fn take_loss(&mut self) -> bool {
         let lost = self.lost;
         self.lost = false;
         lost
     }
 
-    /// Returns whether a loss has still to be reported.
+    /// Returns whether the card has lost acknowledged writes and no client has been told yet.
     pub fn owes_loss(&self) -> bool {
         self.lost
     }

@@ -104,7 +104,8 @@ pub(super) enum Event {
     BreaksOff,
 }
 
-/// The state of the extras between steps.
+/// State of the requests of this module (erase, other partitions and so on) between two of their
+/// steps.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A block of memory of the engine's own, for extension registers.
