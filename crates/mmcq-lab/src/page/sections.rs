@@ -176,7 +176,8 @@ fn pauses(compared: &Compared) -> String {
     format!("In this replay nothing was under way for {share:.1} % of the time{pace}.")
 }
 
-/// Share of the time in percent from which on pauses determine the rate of a replay.
+/// Share of the time, in percent, in which no request is under way. From this share on, the page
+/// says that the pauses of the trace determine the rate of the replay.
 const PAUSES_PERCENT: f64 = 5.0;
 const PACE: &str =
     ": its rate, and the share of what bus and card allow, are the pace of the trace; compare latencies";

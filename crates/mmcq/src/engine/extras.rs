@@ -320,8 +320,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
-    /// Passes an event to the part that handles it: the card's queue, the packs, or the extras if
-    /// they are enabled. While they are not enabled, no request that needs them is accepted.
+    /// Passes an event to the part of the engine that handles it: the card's queue, the packed
+    /// commands, or the code of this module for special requests. If
+    /// [`Engine::enable_extended_ops`] was not called, that code is missing, and no request that
+    /// needs it is accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.lane.has_task_step() {
             return self.task_event(event, now_ns);

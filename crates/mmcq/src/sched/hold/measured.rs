@@ -28,7 +28,7 @@ pub(super) struct Measured {
     blocks: u32,
     /// Number of transfers in the measure in progress.
     transfers: u8,
-    /// Whether a start was delayed in the measure in progress.
+    /// Whether a start was delayed in the measurement in progress, which covers several transfers.
     held: bool,
     /// Whether a start was not delayed in the measure in progress.
     went: bool,
@@ -36,8 +36,8 @@ pub(super) struct Measured {
     chances: u16,
     /// Number of transfers until the present trial ends.
     trying: u8,
-    /// Number of trials in a row that began while the measured times of the two ways clearly
-    /// differed. Each one doubles the interval to the next trial.
+    /// Number of trials in a row that began while the measured times with and without a delayed
+    /// start clearly differed. Each such trial doubles the interval to the next trial.
     sure: u8,
     /// What the present trial does with each start of a transfer: true: it delays the start; false:
     /// it starts the transfer immediately.

@@ -107,7 +107,7 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Number of requests of the group that have not come back.
+    /// Number of requests of the group whose clients have not submitted their next request yet.
     away: u8,
 }
 

@@ -346,7 +346,8 @@ impl Tasks {
         self.has_params = true;
     }
 
-    /// Returns whether CMD44 of the described task was sent.
+    /// Returns whether CMD44 of the task that is to be added to the card's queue next was sent; its
+    /// CMD45 was not sent yet.
     pub(crate) fn has_params(&self) -> bool {
         self.has_params
     }
