@@ -174,7 +174,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the number of bring-ups that broke a promise.
+    /// Returns the number of bring-ups that broke a rule of the campaign: they ended without a
+    /// card, took too long, or ended at too low a bus speed.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.failed + self.late + self.slow + self.stuck

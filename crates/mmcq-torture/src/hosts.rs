@@ -27,8 +27,9 @@ const MEDDLED: (f64, u64) = (0.3, 200);
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
-/// Executes cases on a mobile storage host until they have had the wanted number of requests, or
-/// until too many promises are broken. Calls `progress` with the requests of each case.
+/// Executes random cases on a mobile storage host until the share's work is done, or until too many
+/// cases have shown that mmcq broke a guarantee. Calls `progress` with the number of requests of
+/// each case.
 pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

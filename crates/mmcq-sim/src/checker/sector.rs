@@ -271,8 +271,8 @@ impl Sector {
     }
 
     /// Records that the card lost its power while the host continued. Returns true if the stack
-    /// must report a loss to a client: a write was complete and could still be lost, and no report
-    /// before `told_before` covers it.
+    /// must report a loss to a client: a write could still be lost, and it became complete after
+    /// `told_before`, so no earlier report covers it.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;

@@ -48,8 +48,8 @@ impl Early {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether few requests are in the engine, compared with the `moving` requests of the
-    /// transfer in progress.
+    /// Returns whether so few requests are in the engine, compared with the `moving` requests of
+    /// the transfer in progress, that the engine should read this transfer's R1 before its end.
     #[inline(always)]
     pub fn are_few(&self, moving: u8) -> bool {
         u32::from(self.mapped()) <= FEW * u32::from(moving)

@@ -109,7 +109,7 @@ impl Incident {
     }
 
     /// Returns whether recovery may ask the supervisor for a slower bus mode, and counts this as
-    /// done. Each failure may ask one time, up to `SLOWER_MAX` times in all.
+    /// done. The limit for one failure is `SLOWER_MAX` times.
     pub fn spend_slowdown(&mut self, helping: &Helping) -> bool {
         helping.has_supervisor() && self.slowed < SLOWER_MAX && self.spend(RecoveryStep::Slower) && {
             self.slowed += 1;

@@ -53,7 +53,7 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// First balance of the account that pays for holds, in nanoseconds.
+/// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
 const CREDIT_NS: i64 = 1_000_000;
 /// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
 /// engine loses when a client that has always sent its next request stops.
@@ -63,8 +63,8 @@ const SHARE: u64 = 256;
 /// Number of starts in a row that continue no stream, after which the engine stops watching
 /// streams.
 const DULL_MAX: u8 = 32;
-/// Number of transfers that must end between two transfers that leave the end of their batch to the
-/// next transfer.
+/// Number of transfers that must end before a batch may be split again. If it is split, the last
+/// requests of the batch go in the next transfer.
 const CUT_EVERY: u8 = 16;
 
 /// The waiting requests, which continue each other and can start as one transfer. The engine makes

@@ -82,7 +82,8 @@ pub(super) struct Stream {
     /// Usual longest time, in ns, between two requests of a group that come back one after the
     /// other; 0: not known.
     gap_ns: u32,
-    /// Additional time until the first request comes back, for each request of the completed group.
+    /// Additional time in ns until the first client submits its next request, for each request of
+    /// the completed group.
     each_ns: u32,
     /// Mean time until the first request comes back, outliers included.
     mean_first_ns: u32,
