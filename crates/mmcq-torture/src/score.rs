@@ -47,7 +47,7 @@ pub struct Score {
     pub steps: Steps,
     /// Number of faults that struck, by point (the place in the models) and kind.
     pub struck: BTreeMap<(Point, String), u64>,
-    /// Number of broken promises, by kind.
+    /// Number of times that the stack has broken a promise (a guarantee about data), by kind.
     pub broken: [u64; Fault::COUNT],
     /// At most eight cases in which the stack broke a promise (a guarantee about data), each with a
     /// description. Of several descriptions that differ only in digits, one is stored.

@@ -254,8 +254,8 @@ impl Disk {
         }
     }
 
-    /// Passes the next piece of a job to the engine. Returns the job if the engine has no room for
-    /// it now.
+    /// Passes the next part of a job to the engine, as one request. Returns the job if the engine
+    /// has no room for it now.
     fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
         if progress.change.is_none() && progress.done == 0 {
             let durable = matches!(

@@ -18,7 +18,8 @@ pub(super) enum Wanted {
     Erased,
     /// After a discard, the sector has only bytes 00h, only bytes FFh, or the content before.
     Discarded,
-    /// Pieces of several contents, exactly as a read has returned them.
+    /// The 32-byte pieces of the sector are of several contents, exactly as a read has returned
+    /// them.
     Exactly(Pieces),
     /// The sector cannot be read. Contents that a later read may still return are stored as entries
     /// of failed requests.
@@ -133,7 +134,7 @@ impl Entry {
     }
 }
 
-/// Returns whether all of these pieces can come from these contents.
+/// Returns whether each 32-byte piece of a sector can come from one of these contents.
 fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> bool {
     let any = |fits: &dyn Fn(Wanted) -> bool| contents.clone().any(fits);
     let known = |version: u32| {
@@ -297,8 +298,8 @@ impl Sector {
         }
     }
 
-    /// Records that the host did not receive the response that reported the last loss. No host can
-    /// know what happened to the requests that were under way.
+    /// Records that the response which reported the last loss of power or data did not reach the
+    /// host. So no host can know what happened to the requests that were under way.
     pub fn unheard(&mut self) {
         for entry in &mut self.entries {
             entry.unheard |= entry.fate == Fate::Flying && entry.loose;

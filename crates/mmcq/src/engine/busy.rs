@@ -34,7 +34,7 @@ pub(super) struct Busy {
     longest_ns: u64,
     /// Number of polls so far.
     questions: u32,
-    /// The stage after the busy of a control request.
+    /// What the engine does next when the busy of a control request has ended.
     followed_by: Stage,
     times: BusyTimes,
 }
@@ -94,7 +94,7 @@ impl Busy {
         self.followed_by
     }
 
-    /// Sets the stage that follows the busy.
+    /// Sets what the engine does next when the busy has ended.
     #[inline(always)]
     pub fn set_next_stage(&mut self, stage: Stage) {
         self.followed_by = stage;

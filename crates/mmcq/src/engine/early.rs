@@ -41,7 +41,8 @@ impl Early {
         self.told = status & TOLD;
     }
 
-    /// Returns the R1 at the transfer's end, without the bits that were taken before.
+    /// Returns the R1 at the end of the transfer, without the bits that the engine has handled
+    /// already when it read this R1 early.
     pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }

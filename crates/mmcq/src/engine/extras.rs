@@ -205,7 +205,7 @@ impl Memory {
         self.step
     }
 
-    /// Sets the step that is in progress.
+    /// Sets the step of the request in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
@@ -241,7 +241,7 @@ impl Memory {
         self.mapped.take()
     }
 
-    /// Returns the result of the earlier pieces of the write in progress.
+    /// Returns whether the earlier pieces of the present long write are known to be on the medium.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }

@@ -51,7 +51,7 @@ impl Figures {
 pub struct Measured {
     /// Board, card and load that were measured.
     pub cell: Cell,
-    /// Length of the run as a multiple of the shortest run.
+    /// Length of the run, as a multiple of the shortest run that a comparison does.
     pub times: u64,
     /// Figures of each setting; the setting `limit` comes first.
     pub figures: Vec<(Setting, Figures)>,
@@ -83,7 +83,8 @@ fn percent(this: f64, than: f64) -> f64 {
 }
 
 impl Measured {
-    /// Returns the figures of the setting `wanted` in this cell; `None`: the setting did not run.
+    /// Returns the figures of the setting `wanted` in this comparison; `None`: the setting did not
+    /// run.
     pub fn of(&self, wanted: Setting) -> Option<Figures> {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }

@@ -4,7 +4,7 @@ use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verd
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Summary of a sweep: numbers of cells by verdict.
+/// Summary of a sweep: how many comparisons (cells) had each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Number of all cells that were measured.
@@ -13,7 +13,8 @@ pub struct Summary {
     pub by_verdict: [usize; 6],
     /// Number of comparisons with a sequential load without pauses.
     pub sequential: usize,
-    /// Number of sequential cells without pauses in which mmcq is faster.
+    /// Number of comparisons, with a sequential load without pauses, in which mmcq is faster than
+    /// the best setting of Linux.
     pub sequential_faster: usize,
     /// Number of sequential cells without pauses at the limit, where nothing can be gained.
     pub sequential_at_limit: usize,

@@ -45,7 +45,7 @@ pub(in super::super) enum Place {
     FlushStart,
     /// CMD48 that reads whether the flush is over.
     FlushAsk,
-    /// CMD13 between two pieces of a write with special rules.
+    /// CMD13 between two pieces of a long write that follows special rules, such as a durable one.
     Piece,
 }
 

@@ -37,7 +37,7 @@ use crate::spec::response::R1;
 const DAMAGES: usize = 3;
 /// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
-/// Shortest time between two tunings because of damage.
+/// Shortest time in ns between two tunings because of damaged data or responses.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 /// Most steps to a slower mode in one incident.
 const SLOWER_MAX: u8 = 5;

@@ -344,9 +344,11 @@ impl Streams {
     pub const NEW: Streams =
         Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
-    /// Notes requests that wait, or are sent; requests that were noted before count once. Returns
-    /// true if several requests of their stream are in flight. A pause above `most_ns` counts as
-    /// `most_ns`.
+    /// Notes contiguous requests that wait or are sent now. A request may be noted several times,
+    /// and counts once. Returns true if the stream that they belong to has several requests in
+    /// flight.
+    ///
+    /// `most_ns`: upper bound for the pauses between requests from which the stream learns.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)

@@ -289,8 +289,8 @@ impl Tasks {
         }
     }
 
-    /// Returns whether so few tasks are announced that parts of the card may be idle: fewer than a
-    /// quarter of the most that may be announced.
+    /// Returns whether the card's queue has so few tasks that parts of the card may be idle: fewer
+    /// than a quarter of the largest number.
     pub(crate) fn are_few(&self) -> bool {
         self.count() < u32::from(self.depth.min(ANNOUNCED_MAX) / 4)
     }
@@ -357,7 +357,7 @@ impl Tasks {
         Some(self.described).filter(|&id| id != NONE)
     }
 
-    /// Notes that the card has accepted CMD45: the described task is announced now.
+    /// Notes that the card has accepted CMD45. So the task is now in the card's queue.
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
             self.pace.begin(now_ns);
