@@ -71,7 +71,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Parses a list. `Err` is one line that says what is wrong.
+    /// Parses a list of events with their times (see the [module](self)). `Err` is one line that
+    /// says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut lines, mut steps) = (Vec::new(), Vec::new());
         for (number, line) in (1..).zip(text.lines()) {

@@ -173,9 +173,9 @@ struct Mark {
     counters: Counters,
 }
 
-/// Number of the mark at the start of a load of the guest's program.
+/// Number by which the guest's program reports the start of a load.
 const LOAD_BEGINS: u64 = 1;
-/// Number of the mark at the end of a load of the guest's program.
+/// Number by which the guest's program reports the end of a load.
 const LOAD_ENDS: u64 = 2;
 
 /// Returns the loads that a job's output reports, each with its counters, and the counters of the

@@ -32,7 +32,8 @@ type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 pub struct Seen {
     /// Result in the same form as for the built-in function; its `steps_ns` is empty.
     pub outcome: Outcome,
-    /// Mean times of the steps of the user's function, and between them.
+    /// Mean times for a packet, from the commands of the user's function on the bus: of each step,
+    /// and between the steps.
     pub means: Means,
 }
 

@@ -214,8 +214,8 @@ pub struct Config {
     pub settle_blocks: u32,
     /// When a write is complete: when it is programmed, or when its data are transferred.
     pub acknowledge: Acknowledge,
-    /// When a transfer stays open for the next request; hosts that can
-    /// [continue](crate::host::Caps::continue_data) only.
+    /// The rule when a transfer stays open, so that the next request can continue it. It has an
+    /// effect only if the host can [continue](crate::host::Caps::continue_data) transfers.
     pub stays_open: StaysOpen,
     /// Longest time that a transfer stays open while no request waits, in nanoseconds. Any request
     /// ends that time at once, either by continuing the transfer or by closing it. 0: a transfer

@@ -6,7 +6,8 @@
 
 use super::{Cell, Load};
 
-/// An open loss: a cell in which mmcq is below the best of Linux for a known reason.
+/// An open loss: a combination of board, card, load and settings (a cell) in which mmcq is slower
+/// than the best of Linux, or has a longer 99th percentile, for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Names of the cell's board and card.
@@ -15,7 +16,7 @@ pub struct Known {
     pub load: Load,
     /// Size in bytes of a request of the cell's jobs.
     pub bytes: u64,
-    /// Number of requests that each of the cell's jobs has under way.
+    /// Number of requests that each job of this cell has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
@@ -25,7 +26,8 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-/// All open losses in the cells of the thin grid.
+/// All combinations (cells) of the thin grid in which mmcq is known to be slower than Linux, or to
+/// have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
 /// Returns the open loss in a list that is this cell; `None`: the cell is not in the list.
