@@ -77,7 +77,8 @@ pub struct Load {
 /// Result for one budget: its limit, and the value that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Kept {
-    /// Name of the load that was run; for a baseline, the run or a direction of one of its jobs.
+    /// Name of the load that was run. For a comparison with a saved report (baseline): whether the
+    /// figure is of the whole run, or which job and direction it is of.
     pub run: String,
     /// Name of the figure that the budget limits, such as `read_lat_p99_us`.
     pub figure: String,

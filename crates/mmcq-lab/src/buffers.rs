@@ -103,7 +103,8 @@ impl Buffers {
         self.pieces[piece as usize].as_deref_mut().unwrap_or(&mut [])
     }
 
-    /// Lends the memory of a piece to mmcq's engine.
+    /// Lends the buffer with the number `piece` to mmcq's engine. Until [`restore`](Self::restore)
+    /// the set does not have it.
     pub fn lend(&mut self, piece: u32) -> DmaBuf {
         self.pieces[piece as usize].take().unwrap_or(DmaBuf::EMPTY)
     }

@@ -33,7 +33,7 @@ const LOOKS_MAX: u64 = 64;
 /// Context that calls the engine, and the costs of entering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Context that calls the engine.
+    /// The context (hard interrupt, deferred interrupt or thread) that calls the engine.
     pub advance: Advance,
     /// Time in ns of interrupt entry and exit alone; part of
     /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).
@@ -101,7 +101,8 @@ pub struct Ours<H: Host, const N: usize> {
 }
 
 impl<H: Host, const N: usize> Ours<H, N> {
-    /// Makes the front end on a machine with this number of jobs.
+    /// Makes the connection between the jobs of a machine and mmcq's engine. `jobs` is the number
+    /// of jobs.
     pub fn new(stack: Stack<(NoLock, H, Profile), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,

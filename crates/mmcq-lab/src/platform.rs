@@ -259,8 +259,8 @@ pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
 /// Names of the tables of a board's file that contain quantities.
 pub(crate) const QUANTITIES: [&str; 3] = ["cost", "share", "own"];
 const SHARES: [&str; 2] = ["tail", "migration"];
-/// Quantities of mmcq's own code: the cycle and the register accesses are times, all others are
-/// numbers of instructions.
+/// Keys of the table `own` in a board's file: what mmcq's own code costs. `cycle_ns` and the
+/// register accesses are times; all others are numbers of instructions.
 const OWN: [&str; 8] = [
     "cycle_ns",
     "interrupt_instructions",

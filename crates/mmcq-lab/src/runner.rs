@@ -257,7 +257,7 @@ pub enum RunError {
     Extended {
         /// Name of the card.
         card: String,
-        /// Reason why the card does not support more.
+        /// Reason why the card supports neither discards nor durable writes.
         found: String,
     },
     /// The board's host lacks a capability that the setting needs.
@@ -369,7 +369,8 @@ pub struct Counters {
     pub stack: Served,
     /// Rate of the run, measured without its beginning and its end.
     pub steady: Steady,
-    /// Bytes transferred over time, to compare the run with a limit.
+    /// Bytes transferred over time. With them the run is compared with the run that gives the
+    /// physical limit.
     pub pace: Pace,
 }
 

@@ -24,7 +24,8 @@ thread_local! {
 pub struct Step {
     /// Bytes of the I/Os that ended in the step, `[read, write]`.
     pub bytes: [u64; 2],
-    /// Sum in ns, over all I/Os, of the time for which each was under way in the step.
+    /// Sum over all I/Os of the time in ns for which each was under way within this step. Divided
+    /// by the length of the step, it is the mean queue depth.
     pub depth_ns: u64,
     /// Time in ns after the start of the load at which the first I/O in this step was submitted;
     /// `None`: no I/O was submitted in it.

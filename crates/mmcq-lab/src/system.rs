@@ -54,7 +54,7 @@ pub enum Action {
     Reap(u32),
     /// A job submits its next I/O, or waits.
     Next(u32),
-    /// A step of the stack, as [`Front::act`] executes it.
+    /// A step of the stack that serves the jobs, as [`Front::act`] executes it.
     Step(Step),
 }
 

@@ -71,7 +71,7 @@ pub struct Counts {
     pub switches: u64,
     /// Number of times that a sleeping thread was woken.
     pub wakeups: u64,
-    /// Number of pieces of deferred work.
+    /// Number of times that a core executed deferred work (a softirq or tasklet).
     pub deferred: u64,
     /// Sum in ns of the busy time of all cores.
     pub busy_ns: u64,

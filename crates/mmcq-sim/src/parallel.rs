@@ -74,7 +74,7 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
 /// modulo `count` is `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Number of this shard, from 0.
+    /// Index of this shard (part of the work), from 0.
     pub index: usize,
     /// Number of shards.
     pub count: usize,

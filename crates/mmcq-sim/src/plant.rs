@@ -100,7 +100,7 @@ mod planted {
         CHOSEN.get() == Some(lie)
     }
 
-    /// Returns whether the cards of this thread have any lie.
+    /// Returns whether the cards of this thread have a planted bug ([`Lie`]).
     #[inline(always)]
     pub(crate) fn any() -> bool {
         CHOSEN.get().is_some()

@@ -40,8 +40,8 @@ pub struct Bench {
     /// Claims by which the engine gives back each piece of memory ([`Claim`]): first for requests
     /// that begin at the piece's first word, then for requests that begin at its second word.
     pub(super) claims: [Vec<Claim>; 2],
-    /// Whether every second piece is used only from its second 8-byte word on, so that its address
-    /// is aligned only to 8 bytes.
+    /// Whether every second buffer of `memory` is used only from its second 8-byte word on, so that
+    /// its address is aligned only to 8 bytes.
     pub(super) is_shifted: bool,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Piece,

@@ -174,7 +174,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the number of bring-ups that broke a promise.
+    /// Returns the number of bring-ups that broke a rule of the campaign: they ended without a
+    /// card, took too long, or ended at too low a bus speed.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.failed + self.late + self.slow + self.stuck
@@ -329,7 +330,7 @@ fn report(event: Event) -> Option<Result<Speed, Error>> {
     }
 }
 
-/// Makes the card of a slot.
+/// Makes the model of the card in the slot.
 fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     if slot.card != "combo" {
         return card_named(slot.card).map_err(|error| error.to_string());

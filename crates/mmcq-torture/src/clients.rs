@@ -188,7 +188,8 @@ impl Run<'_> {
         Began::Full
     }
 
-    /// Checks that old slot names, whose requests have ended, do not name a request any more.
+    /// Checks that the ids of ended requests are no longer valid: the engine must neither return
+    /// nor cancel a request by such an id, though its slot may be used again.
     fn try_stale<B: Platform>(&mut self, stack: &Stack<B>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {

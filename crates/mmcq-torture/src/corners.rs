@@ -86,8 +86,9 @@ impl Corner {
     }
 }
 
-/// Executes cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each case.
+/// Executes random cases of the corners until the share's work is done, or until too many cases
+/// have shown that mmcq broke a guarantee. Calls `progress` with the number of requests of each
+/// case.
 pub fn corners(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }

@@ -18,22 +18,24 @@ const WISHES: Wishes =
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;
-/// Share of the cases in which the driver gets further calls (`Meddled`), and the largest number of
-/// ordinary calls between two groups of these.
+/// Share of the cases in which the driver also gets calls that the engine does not make
+/// ([`Meddled`](super::meddled::Meddled)). They come in groups; the second value is the largest
+/// number of the engine's calls between two groups.
 const MEDDLED: (f64, u64) = (0.3, 200);
 /// Faults that strike in these cases in addition to those of all random cases: a failed voltage
 /// switch, a tuning block with a wrong CRC, a reset that never ends.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
-/// Executes cases on a mobile storage host until they have had the wanted number of requests, or
-/// until too many promises are broken. Calls `progress` with the requests of each case.
+/// Executes random cases on a mobile storage host until the share's work is done, or until too many
+/// cases have shown that mmcq broke a guarantee. Calls `progress` with the number of requests of
+/// each case.
 pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Executes cases on ST's SDMMC until they have had the wanted number of requests, or until too
-/// many promises are broken. Calls `progress` with the requests of each case.
+/// Executes random cases on ST's SDMMC until the share's work is done, or until too many cases have
+/// shown that mmcq broke a guarantee. Calls `progress` with the number of requests of each case.
 pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw_sdmmc)
 }

@@ -63,6 +63,7 @@ pub struct Outcome {
     /// Sum in ns of the longest times that the card declares for a read, a write and a flush of an
     /// eMMC's cache.
     pub card_ns: u64,
-    /// Promise that was broken; `None` if all were kept.
+    /// Description of the promise (a guarantee about data) that the stack has broken; `None` if it
+    /// has kept all.
     pub violation: Option<Violation>,
 }

@@ -89,9 +89,11 @@ pub enum Campaign {
     Narrow,
     /// Random cases in the corners ([`super::corners`]).
     Corners,
-    /// Faults of a command queue at each of their events.
+    /// Single faults of a command queue: each kind of fault in turn, at each event where it can
+    /// strike.
     QueueSweep,
-    /// Faults of a command queue at each of their events, in runs with a bad block.
+    /// Pairs of faults with a command queue: a block that cannot be programmed or read, and a
+    /// second fault at each event where it can strike.
     QueueDouble,
     /// One of the [aimed] campaigns, by its index in [`aimed::CAMPAIGNS`].
     Aimed(usize),
@@ -191,7 +193,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Returns the median of the numbers of requests.
+    /// Returns the number of requests until the bug was found: the median over the start seeds.
     #[must_use]
     pub fn median_requests(&self) -> u64 {
         let mut requests = self.requests.clone();

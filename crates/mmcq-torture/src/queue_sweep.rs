@@ -110,7 +110,8 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
 }
 
 /// Executes a case again and again, each time with one more fault, at the next event of this point.
-/// Ends when a run has no such event any more, or when a promise is broken.
+/// Ends when a run has no such event any more, or when the stack has broken a promise (a guarantee
+/// about data).
 fn each(
     whole: &Case,
     before: &[Shot],

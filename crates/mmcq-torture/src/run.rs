@@ -43,7 +43,7 @@ pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
 pub(super) enum End {
     /// All operations were answered, or the card could not be brought up.
     Over,
-    /// A power cut of the case came first.
+    /// A power cut of the case came before all operations were answered.
     Cut(Cut),
 }
 
@@ -129,7 +129,8 @@ pub(super) struct Run<'r> {
     /// Number of losses of data, as [`Card::losses`] counts them, of which the checker has been
     /// informed.
     pub losses: (u64, u64),
-    /// Number of lost responses with the bit ERROR of which the checker has been informed.
+    /// Number of responses that did not reach the host although they had the bit ERROR. This counts
+    /// those of which the checker has been informed.
     pub unheard: u64,
     /// Number of the event at which the write protection of the card ends.
     pub protected_until: Option<u64>,
@@ -147,8 +148,8 @@ pub(super) struct Run<'r> {
     /// For each point, the number of its events after the last step of the machine. At the first
     /// fault these numbers become the first entry of [`Outcome::marks`].
     pub quiet: [u64; Point::COUNT],
-    /// State at the last event: the sectors at stake, the number of answers, and the number of
-    /// requests.
+    /// State at the last event: the sectors whose content a power cut could change, the number of
+    /// answers, and the number of requests.
     stake: (Vec<AtStake>, u64, usize),
 }
 

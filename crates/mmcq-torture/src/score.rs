@@ -47,10 +47,10 @@ pub struct Score {
     pub steps: Steps,
     /// Number of faults that struck, by point (the place in the models) and kind.
     pub struck: BTreeMap<(Point, String), u64>,
-    /// Number of broken promises, by kind.
+    /// Number of times that the stack has broken a promise (a guarantee about data), by kind.
     pub broken: [u64; Fault::COUNT],
-    /// At most eight broken promises, each with its case. Of several whose texts differ only in
-    /// digits, one is stored.
+    /// At most eight cases in which the stack broke a promise (a guarantee about data), each with a
+    /// description. Of several descriptions that differ only in digits, one is stored.
     pub failures: Vec<(Case, Violation)>,
     /// Cost of recovery from each fault of the catalogue that struck once, alone or followed by a
     /// second fault, by name.
@@ -102,7 +102,8 @@ impl Times {
 /// Cost of a kind of fault: extra time, and requests that failed.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
-    /// Extra virtual time in ns of each run that the fault struck.
+    /// For each run that the fault struck: the virtual time in ns that it took longer than the same
+    /// run without the fault.
     pub times_ns: Vec<u64>,
     /// Number of requests that got an error in these runs.
     pub errors: u64,
@@ -141,7 +142,8 @@ pub fn name(strike: Strike) -> String {
 }
 
 impl Score {
-    /// Adds the outcome of a run. Returns whether all promises were kept.
+    /// Adds the outcome of a run. Returns whether the stack kept all promises (its guarantees about
+    /// data).
     pub fn add(&mut self, case: &Case, outcome: &Outcome) -> bool {
         self.runs += 1;
         self.requests += outcome.requests;
@@ -263,7 +265,8 @@ impl Score {
         self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
     }
 
-    /// Returns the number of broken promises.
+    /// Returns the number of broken promises: events in which the stack did not keep a guarantee
+    /// about data.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.broken.iter().sum()

@@ -44,7 +44,7 @@ pub enum Class {
 impl Class {
     /// Number of classes of recovery times.
     pub const COUNT: usize = 10;
-    /// All classes, in the order of their declaration.
+    /// All classes of recovery times, in the order of their declaration.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Again,
         Class::Interrupt,
@@ -147,7 +147,8 @@ impl Stopwatch {
         }
     }
 
-    /// Records that a request was answered. Returns true if the answer ends an incident.
+    /// Records that a request was answered. Returns true if this answer ends the handling of a
+    /// failure.
     pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
@@ -230,8 +231,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records in a dry run how many events each point has had, at a new recovery step or at the
-    /// end of an incident. Does nothing before the first fault.
+    /// Records in a dry run how many events each point has had. Called at a new recovery step, and
+    /// when the handling of a failure ends. Does nothing before the first fault.
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();

@@ -63,7 +63,8 @@ pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
     Ok(campaigns)
 }
 
-/// Numbers that are added up over shares.
+/// Counters of a campaign. The sums over all shares (parts of a campaign that ran separately) are
+/// the campaign's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
@@ -77,7 +78,7 @@ pub struct Counts {
     pub dropped: u64,
     /// Number of power cuts.
     pub cuts: u64,
-    /// Number of events of the controllers.
+    /// Number of events of the controller models, such as commands, blocks and interrupts.
     pub events: u64,
     /// Total virtual time in ns.
     pub virtual_ns: u64,

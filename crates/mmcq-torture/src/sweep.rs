@@ -38,8 +38,8 @@ pub fn beyond_contract(strike: Strike, point: Point) -> bool {
     matches!(strike, Strike::Flip(_) | Strike::Astray(_)) || (point, strike) == (Point::Medium, Strike::Lost)
 }
 
-/// Forgives a broken promise in an outcome if the case plans a fault that no stack can notice
-/// ([`beyond_contract`]). A hang is not forgiven.
+/// Removes the report of a broken promise from an outcome, if the case plans a fault that no stack
+/// can notice ([`beyond_contract`]). The report of a hang stays.
 pub(super) fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
@@ -98,9 +98,10 @@ fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, scor
     }
 }
 
-/// Compares recovery times with their budgets after several faults or a lasting fault. Each whole
-/// incident must end within its budget. After the stack has given up the card, each request must be
-/// answered at once.
+/// Compares recovery times with their budgets in a case with several faults or a lasting fault.
+///
+/// - The time from a failure to the next answer must be within its budget.
+/// - After the stack has given up the card, each request must be answered at once.
 pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
     // A lost interrupt is noticed at the deadline of its phase; for a flush this adds the card's
     // own time once more.
@@ -119,8 +120,9 @@ pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score
     }
 }
 
-/// Sweeps single faults: each kind strikes at the first event, then at the second and so on, until
-/// a run ends before the event, a promise is broken, or `ORDINALS_MAX` events were struck.
+/// Sweeps single faults: each kind of fault strikes at the first event of its point, then at the
+/// second and so on. The sweep of a kind ends when a run has no such event any more, when the stack
+/// has broken a promise (a guarantee about data), or after `ORDINALS_MAX` events.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

@@ -332,8 +332,9 @@ impl Reader {
     /// Sleeps until the controller interrupts, a deadline has come, or `at_most` has passed; then
     /// handles the interrupt.
     fn sleep(&self, at_most: Duration) -> Result<(), Error> {
+        // Taken: a pause that still lasts sets it again when it is polled, which follows each sleep.
         let pause =
-            self.pause_ends.get().map_or(QUIET, |ends| ends.saturating_duration_since(Instant::now()));
+            self.pause_ends.take().map_or(QUIET, |ends| ends.saturating_duration_since(Instant::now()));
         let due = self.due().min(at_most).min(pause);
         if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
             self.served(|| self.stack().on_irq())

@@ -9,7 +9,8 @@ use mmcq_sim::world::Stream;
 pub struct Lost {
     /// Number of sectors that were written but not yet safe on the medium.
     pub at_stake: u64,
-    /// Number of sectors at stake that have their old content after the cut.
+    /// Number of sectors that were not yet safe on the medium, and have their old content after the
+    /// cut.
     pub old: u64,
     /// Number of sectors at stake that are torn, since they were being programmed: the first half
     /// is new, the second half is old.

@@ -78,8 +78,8 @@ impl Watch {
         Watch { handle, thread }
     }
 
-    /// Ends the watch after the program has ended. Returns the number of the received signal, if
-    /// any.
+    /// Stops waiting for signals, after the program has ended. Returns the number of the signal
+    /// that this process has received meanwhile; `None`: no signal came.
     pub fn ends(self) -> Option<i32> {
         self.handle.close();
         self.thread.join().ok().flatten()

@@ -61,7 +61,7 @@ pub enum Word {
     /// Not 0 if the program has ended, or if the library that is loaded into the program has
     /// refused an operation of it.
     Over = 6,
-    /// Number of jobs that have not ended; fio's helper does not count.
+    /// Number of jobs that have not ended. fio's own helper thread is not a job and does not count.
     Front = 8,
     /// Number of the program's waits for other processes that advanced the virtual clock before
     /// they ended.
@@ -206,7 +206,7 @@ impl Shared {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Returns the slot number of fio's helper. Jobs have the slots before it.
+    /// Returns the slot number of fio's helper thread. Jobs have the slots before it.
     pub fn background(&self) -> u32 {
         self.jobs
     }

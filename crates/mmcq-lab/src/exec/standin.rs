@@ -31,7 +31,8 @@ impl Folder {
 
 /// Stand-in for one file of the card: a program's descriptors of the file refer to the stand-in.
 pub struct Standin {
-    /// Folders for descriptors that read, that write, and that do both.
+    /// Folders that stand for the file in the program's descriptors: for reading, for writing, and
+    /// for both.
     pub folders: [Folder; 3],
     /// File that carries the record locks (`fcntl`) of all processes on the card's file.
     locks: File,
@@ -44,7 +45,7 @@ impl Standin {
     }
 }
 
-/// Makes stand-ins for this number of the card's files.
+/// Makes a stand-in ([`Standin`]) for each of this number of the card's files.
 ///
 /// # Errors
 /// No file system on this machine has folders that keep a file position.

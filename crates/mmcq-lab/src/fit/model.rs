@@ -22,7 +22,7 @@ const LEAST_IOS: u64 = 6;
 /// together keep their length.
 const TOGETHER_NS: u64 = 1_000_000_000;
 
-/// Everything on which the model runs the jobs.
+/// Board, card, stack and their changes, with which the model runs the jobs of a fit.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// Name of the board.

@@ -52,7 +52,8 @@ impl Value {
         }
     }
 
-    /// Returns the ends of the 95 % interval without the bounds of the value.
+    /// Returns the ends of the 95 % interval as the fit computed them, even if they are beyond the
+    /// bounds of the value.
     pub(super) fn unbounded(&self) -> Option<[f64; 2]> {
         self.unbounded
     }

@@ -374,8 +374,9 @@ mod tests {
         Problem { measured, before, bounds, noise: 0.01 }
     }
 
-    /// Checks the order of a good and a bad solution. The values of the good solution are farther
-    /// from the start. If each cost were in units of the solution's own residuals, the bad one
+    /// Checks that a solution with small residuals is better than one with large residuals,
+    /// although its values are farther from the start. The last line shows why costs of two
+    /// solutions must have the same unit: each in units of its own residuals, the bad solution
     /// would cost less.
     #[test]
     fn a_solution_with_small_residuals_is_better_than_one_with_large_residuals() {

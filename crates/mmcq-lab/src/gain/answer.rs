@@ -107,7 +107,7 @@ impl Decides<'_> {
     }
 }
 
-/// Gain of a setting in a cell, compared with the cell's first setting.
+/// Gain of a setting for one load, compared with the first setting that ran this load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
     /// Setting whose gain this is.
@@ -156,7 +156,7 @@ impl Gain {
 /// Results of one load with each setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Name of the load with its depth.
+    /// Name of the load (the I/O jobs), with its queue depth.
     pub title: String,
     /// Whether the load flushes its writes, as [`Load::is_durable`].
     pub is_durable: bool,
@@ -193,7 +193,8 @@ impl Cell {
         }
     }
 
-    /// Adds to the cell the result of a setting, or the reason why the setting did not run.
+    /// Adds the result of one setting to the results of this load, or the reason why the setting
+    /// did not run.
     pub(super) fn add(&mut self, setting: Setting, point: Result<Point, String>) {
         match point {
             Ok(point) => self.gains.push(Gain {
@@ -224,7 +225,7 @@ pub struct Answer {
     pub seed: u64,
     /// Number of runs that the answer needed.
     pub runs: usize,
-    /// Whether the question asked for intervals.
+    /// Whether the user asked for uncertainty intervals of the gains.
     pub has_intervals: bool,
     /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,

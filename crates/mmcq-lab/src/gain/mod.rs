@@ -41,8 +41,8 @@ const SETTINGS: [Setting; 8] = [
     Setting::Auto,
     Setting::AutoOwn,
 ];
-/// Settings that are compared if the user names none, on a board with a reader that sends no CMD12
-/// by itself.
+/// Settings that are compared if the user names none, on a board whose controller is Realtek's card
+/// reader, which sends no CMD12 by itself.
 const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
 
 /// Returns the settings that are compared on this board if none are named.

@@ -96,7 +96,7 @@ impl Answer {
         format!("board {}, card {}, seed {}{set}", self.platform, self.card, self.seed)
     }
 
-    /// Returns a line that says how the intervals of the gains were computed.
+    /// Returns the text that says how the uncertainty intervals of the gains were computed.
     fn how(&self) -> String {
         if !self.has_intervals {
             return format!("No intervals: all values as they are, {} runs.", self.runs);

@@ -37,9 +37,9 @@ const MEASURED: [(Setting, Kind, u32, [f64; 2]); 13] = [
     (Setting::LinuxCqe, Kind::Writes, 1, [9009.0, 7407.0]),
 ];
 
-/// Returns the rate of unmodified Linux divided by the rate of its stand-in with this setting, at
-/// the nearest depth that was measured; 1 if none was measured. `under_way`: number of requests
-/// that the load has under way at once.
+/// Returns the rate of unmodified Linux divided by the rate of our model of it (the stand-in) with
+/// this setting, at the nearest depth that was measured; 1 if none was measured. `under_way`:
+/// number of requests that the load has under way at once.
 pub fn ratio(setting: Setting, kind: Kind, under_way: u32) -> f64 {
     let away = |known: u32| {
         let octaves = f64::from(under_way.max(1)) / f64::from(known);

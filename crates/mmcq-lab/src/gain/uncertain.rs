@@ -30,7 +30,8 @@ pub enum Basis {
     Interval,
     /// The file has a range of its own for the value.
     Range,
-    /// The file has no range: the ends are usual for the kind of the value.
+    /// The file has no range: the two ends follow from the kind of the value (such as measured or
+    /// prior).
     Usual,
 }
 
@@ -192,8 +193,9 @@ pub fn uncertain(
     Ok(found.collect())
 }
 
-/// Makes priors of those values in a fitted table of a card that have no interval. The table's
-/// source names the fit as the source of all its values, but the fit did not determine these.
+/// Changes the kind of some values of a card from fit to prior (a value that comes from no
+/// measurement): values in a fitted table that have no interval. The table's source names the fit
+/// as the source of all its values, but the fit did not determine these.
 fn doubt_rest_of_fit(all: &mut [Param]) {
     let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
     let fitted = all.iter().filter(|param| param.interval.is_some() && param.key.starts_with(CARD));

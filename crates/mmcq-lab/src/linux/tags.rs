@@ -22,8 +22,8 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Makes an allocator of `depth` tags (1 to 64) for a machine with this number of cores. The
-    /// hints start at random words.
+    /// Makes an allocator of `depth` tags (1 to 64) for a machine with this number of cores. For
+    /// each core, the word of the bitmap in which its first search begins is random.
     pub fn new(depth: u32, cores: usize, stream: &mut Stream) -> Self {
         let depth = depth.clamp(1, 64);
         // The bitmap has at least four words, if there are at least four tags.

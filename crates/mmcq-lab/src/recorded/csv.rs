@@ -64,7 +64,7 @@ pub fn unit_ns(text: &str) -> Option<u64> {
     units.iter().find(|(name, _)| *name == text).map(|(_, ns)| *ns)
 }
 
-/// Names of the columns that a map can have.
+/// Names of the quantities that the user can assign to columns of the file.
 const COLUMNS: [&str; 9] =
     ["time", "op", "offset", "sector", "bytes", "sectors", "process", "device", "took"];
 

@@ -44,7 +44,7 @@ impl Gone {
         }
     }
 
-    /// Returns the sum of the counts up to this rank.
+    /// Returns the sum of the counts of all entries up to this index.
     fn up_to(&self, rank: usize) -> u32 {
         let (mut at, mut sum) = (rank + 1, 0);
         while at > 0 {

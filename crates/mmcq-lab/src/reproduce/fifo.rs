@@ -1,6 +1,6 @@
 //! FIFO: the order in which Linux's software queue dispatches its requests, by the number of a tag
-//! or first in, first out. Shows latency percentiles of eight readers, and the rows that the
-//! reviewer requested.
+//! or first in, first out. Shows latency percentiles of eight readers, and the loads that the
+//! reviewer of the published patch requested.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;

@@ -105,8 +105,9 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
 /// or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
-/// Returns the `rw=` of a cell that has a rate, or the mean size of a transfer ("merging"), on the
-/// experiment's own board; `None` for other cells.
+/// Returns the option `rw=` of the case of the experiment with this name, if it was measured on the
+/// publication's board: a case with a rate, or one with the mean size of a transfer (", merging").
+/// `None`: another case.
 pub(super) fn load_of(cell: &str) -> Option<&'static str> {
     CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
 }

@@ -64,9 +64,11 @@ pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     rows.iter().filter_map(of).collect()
 }
 
-/// Returns a table in Markdown. Each row has the values published, of unmodified Linux, of its
-/// model and of mmcq, and the differences of the first three. The model's values come from
-/// `as_long` if it has the row: its runs had as many requests as those of Linux.
+/// Returns a table in Markdown. Each row has four values: published, of unmodified Linux, of its
+/// model, and of mmcq. It also has the differences between the first three.
+///
+/// If `as_long` has the row, the model's value is from there: its runs had as many requests as
+/// those of unmodified Linux.
 pub fn table(rows: &[Row], originals: &[Row], as_long: &[Row]) -> String {
     let mut out = String::from(
         "| cell | unit | published | original | residual | stand-in | off by | `mmcq` | `mmcq-own` |\n\

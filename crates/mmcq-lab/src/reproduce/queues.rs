@@ -134,8 +134,8 @@ fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Returns the rows that compare the promise of the card's class with the card's rates with its
-/// queue.
+/// Returns rows that compare what the card's performance class A2 guarantees with the rates of the
+/// card with its queue.
 fn promise(
     platform: &Platform,
     amount: Amount,

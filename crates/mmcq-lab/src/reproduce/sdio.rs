@@ -54,7 +54,8 @@ const SLOW: &str = "mmcq-own slow";
 /// of the second.
 const FITTED: [&str; 2] = ["thread+tasklet", "async"];
 
-/// Name of the cell with the time from the interrupt to its clearing.
+/// Name of the result that contains the time from the card's interrupt until the driver has cleared
+/// it.
 const LATENCY: &str = "interrupt to cleared";
 /// Name of the cell with the number of times that the thread is woken for a packet, without the
 /// wake-up after the card's interrupt.
@@ -161,7 +162,8 @@ fn waits(
     Ok(rows)
 }
 
-/// Name of the cell with the policy's largest excess.
+/// Name of the result that says, in percent, how much more CPU time the waiting policy costs than
+/// the better of its two ways (to spin, or to leave the CPU), in the worst case.
 const WORST: &str = "policy's worst excess";
 
 /// Splits the rows into tables that fit a screen: the settings of Linux, mmcq with Linux's costs,

@@ -35,7 +35,7 @@ const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
 /// Largest relative difference of the times to wake threads from the board's file.
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
-/// Prefix of the keys (as for `--set`) of the times of the card's flash.
+/// Prefix of the keys for the times of the card's flash, such as `--set` takes them.
 const CARD: &str = "card.flash.";
 /// Largest relative difference of the card's times from the card's file.
 const CARD_SHARE: f64 = 0.0055;

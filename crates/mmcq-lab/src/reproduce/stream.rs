@@ -117,7 +117,8 @@ const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
-    /// Returns the published job of this cell, or a shorter one unless `full`.
+    /// Returns the published fio job of this case of the experiment, or a shorter one unless
+    /// `full`.
     fn job(&self, full: bool) -> String {
         let mib = if full { self.full_mib } else { self.share_mib };
         let amount = if self.bs == "10M" {

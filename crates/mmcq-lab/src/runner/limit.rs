@@ -41,7 +41,7 @@ const BATCHES: u64 = 8;
 
 /// Jobs in the form that is fastest for wire and card.
 pub(super) struct Perfect {
-    /// Workers in this form; each represents one or more of the jobs' own workers.
+    /// Workers in the fastest form. Each represents one or more workers of the original jobs.
     pub(super) workers: Vec<Worker>,
     /// For each worker in `workers`: how many of the jobs' own requests one request of this worker
     /// replaces.
@@ -119,8 +119,9 @@ fn meet(one: &Worker, other: &Worker) -> bool {
     together && same_place && is_plain(&one.job) && !other.waits_for_earlier
 }
 
-/// Returns one worker with perfect batches in place of `count` workers like this one, and the
-/// number of requests in a batch.
+/// Returns one worker that replaces `count` workers like this one, and the number of requests in
+/// one of its batches. A batch has all requests that these workers would keep under way, as one
+/// contiguous transfer.
 fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     let old = &worker.job;
     let bytes = old.max_block();
@@ -217,10 +218,12 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs on each lane; the fastest result is their limit. On all lanes but
-/// [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies may read
-/// single requests in parallel. If one worker represents several, the first of these gets the
-/// statistics of all.
+/// Runs the jobs once for each way to drive the card ([`Lane`]). The fastest result is their
+/// physical limit.
+///
+/// For every lane but [`Lane::Closed`], the jobs run in batches and also one by one, since the
+/// card's dies may read single requests in parallel. If one worker represents several, the first of
+/// these gets the statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,

@@ -242,7 +242,7 @@ pub fn reliable_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u3
 
 /// Load that counts its own I/Os, flushes and failures.
 pub trait Carried: Workload {
-    /// Returns the counts that the load made itself.
+    /// Returns the numbers of I/Os, flushes and failures that the load has counted.
     fn counted(&self) -> Counted;
 }
 

@@ -159,7 +159,7 @@ pub struct Load {
     pub work_ns: Option<u64>,
     /// Length in ns of the measurement, after the warm-up.
     pub for_ns: u64,
-    /// Steps of the driver for each packet.
+    /// Commands that the driver sends for each packet, in order.
     pub steps: Vec<Step>,
 }
 

@@ -7,7 +7,7 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Queue, Stream};
 
-/// An event of the simulation: of the CPU, or of the other device.
+/// An event of the simulation: of the CPU, or of another device whose driver also needs the CPU.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// An event of the CPU.

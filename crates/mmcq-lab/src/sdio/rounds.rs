@@ -124,8 +124,9 @@ impl Log {
         self.gaps += 1;
     }
 
-    /// Ends the step under way and, if it was the last step, the packet. Returns the index of the
-    /// ended step; `None`: no step was under way, or the packet has ended.
+    /// Ends the step under way (a step is one command of the driver's sequence for a packet). If it
+    /// was the last step, ends the packet too. Returns the index of the ended step, except at the
+    /// end of a packet; `None` also if no step was under way.
     fn close(&mut self) -> Option<usize> {
         let (step, _) = self.at.take()?;
         self.round.push(self.end_ns.saturating_sub(self.before_ns));

@@ -39,7 +39,8 @@ impl Patience {
     };
 }
 
-/// Budget of a client: the numbers of requests and bytes under way, which are limited.
+/// The numbers of requests and bytes that a client has under way. [`Budget::take`] keeps both below
+/// their limits.
 #[derive(Default)]
 struct Budget {
     used: Mutex<(u64, u64)>,
@@ -77,7 +78,8 @@ impl Drop for Share {
 /// A reply that the writing thread must send to the client.
 struct Reply {
     bytes: Vec<u8>,
-    /// Share of the request; dropping it after the reply was written returns it.
+    /// Part of the client's [`Budget`] that the request uses. It is returned when this value is
+    /// dropped, after the reply was written.
     _share: Share,
     /// Whether the reply reports to the client that writes were lost.
     refusal: bool,

@@ -104,7 +104,8 @@ struct Progress {
     done: u64,
     /// Data that the job has read so far.
     read: Vec<u8>,
-    /// Number of this job's change in the map of holes; `None`: it has none.
+    /// Number that the map of holes has given to this job's change of the map; `None`: the job does
+    /// not change the map.
     change: Option<u64>,
     /// Number of losses of written data that the card had had when the job began.
     losses: u64,
@@ -253,8 +254,8 @@ impl Disk {
         }
     }
 
-    /// Passes the next piece of a job to the engine. Returns the job if the engine has no room for
-    /// it now.
+    /// Passes the next part of a job to the engine, as one request. Returns the job if the engine
+    /// has no room for it now.
     fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
         if progress.change.is_none() && progress.done == 0 {
             let durable = matches!(

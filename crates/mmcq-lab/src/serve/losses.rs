@@ -56,8 +56,9 @@ pub struct Losses {
     /// For each closed connection with acknowledged writes that no flush has covered: the number of
     /// the newest of these writes.
     left_unflushed: Vec<u64>,
-    /// Number of heirs that have not connected yet: one for each connection that closed with lost
-    /// writes and was not told. At most the largest number of clients.
+    /// Number of new connections that must still be told of a loss, each in place of one that
+    /// closed before it was told that its writes were lost (such a new connection is an heir). At
+    /// most the largest number of clients.
     heirs_to_come: usize,
 }
 
@@ -145,9 +146,10 @@ impl Losses {
         }
     }
 
-    /// Returns the number of connections with lost writes to which no refusal has been written. A
-    /// connection that closed, and is not known to have read its refusal, counts until a refusal is
-    /// written to its heir.
+    /// Returns the number of connections that lost writes, and to which no refusal that reports
+    /// this has been written. If such a connection closes before it is known to have read its
+    /// refusal, the next new connection gets the refusal in its place (the heir). It counts until
+    /// then.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);

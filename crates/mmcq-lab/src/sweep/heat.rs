@@ -43,8 +43,8 @@ pub struct Cells {
     heat: Heat,
     /// Values of both axes, in the order of the rows.
     axes: [Vec<String>; 2],
-    /// For each cell, by the indices of its values on both axes: the sum of the figures, and their
-    /// number.
+    /// For each square of the picture, by its column and row: the sum of the figures that belong to
+    /// it, and how many they are.
     sums: BTreeMap<(usize, usize), (f64, u32)>,
     /// First row, which says what ran; `None`: there was none.
     first: Option<Row>,

@@ -24,7 +24,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Point of a line, or a bar. Its rate is the mean over the rows that belong to it.
 struct Cell {
-    /// Name of the line or of the bar that the cell belongs to.
+    /// Name of the line that this point belongs to, or of this bar.
     of: String,
     /// Value of the cell on the horizontal axis; empty for a bar.
     at: String,

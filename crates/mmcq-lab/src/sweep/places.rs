@@ -40,7 +40,8 @@ pub(super) struct Configuration {
 }
 
 impl Places {
-    /// Returns the shared part for a scene in which this load runs.
+    /// Returns what was read and computed for this board, card and changes, and is stored for all
+    /// points that share them. Reads it if it is not stored yet.
     pub fn of(&self, scene: &Scene, load: &Load) -> Arc<Place> {
         let key = (scene.platform.clone(), scene.card.clone(), scene.set.clone());
         let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, load))));

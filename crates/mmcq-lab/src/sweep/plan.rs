@@ -29,7 +29,7 @@ pub struct Sweep {
 /// The physical limit of a job, and the run that gave it.
 #[derive(Clone, Debug)]
 struct Limit {
-    /// Counters of the run at the limit; `None`: such a run is not possible.
+    /// Counters of the run with `Setting::Limit`; `None`: such a run is not possible.
     counters: Option<Counters>,
     /// Seed of the run that has given the physical limit.
     seed: u64,

@@ -151,15 +151,16 @@ impl Requests {
     }
 }
 
-/// Smallest share of the time, in percent, in which the bus waits for the load even in the run at
-/// the limit, for the report to say that the load's own pace limits the rate.
+/// Smallest share of the time, in percent, in which the bus waits for the jobs' next requests even
+/// in the run at the physical limit. From this share on, the report says that the pace of the jobs
+/// limits the rate.
 const PACED_PERCENT: f64 = 5.0;
 
 /// A request counts as starved if it takes more than this many times the 99th percentile.
 const STARVES: u64 = 20;
 /// Smallest number of requests of a run for the check whether one starved. With fewer requests the
 /// 99th percentile is the slowest request itself, so none is slower than the percentile.
-const ENOUGH: usize = 100;
+const ENOUGH: usize = 101;
 
 /// Returns one line about the requests that starved ([`STARVES`]); `None`: there are none, or the
 /// run has too few requests ([`ENOUGH`]).

@@ -20,8 +20,8 @@ pub struct Fact {
     pub value: f64,
     /// Unit of the number; empty for a count.
     pub unit: &'static str,
-    /// Value of the fact divided by the number of requests, of MiB and the like: each result with
-    /// its unit.
+    /// The fact's value divided by other quantities of the run, such as the number of requests or
+    /// of MiB. Each result has its unit.
     pub rates: Vec<(f64, &'static str)>,
 }
 

@@ -94,8 +94,8 @@ struct Entry {
     before: Content,
     /// Time in ns from which the version is in the flash.
     safe_ns: u64,
-    /// Whether the cache has lost the version without an error (a fault). A flush does not write
-    /// such a version.
+    /// Whether the cache has lost this version of the sector without an error, because of an
+    /// injected fault. A flush does not write such a version.
     lost: bool,
     /// Whether the entry is marked for removal from the journal by [`Journal::tidy`].
     goes: bool,

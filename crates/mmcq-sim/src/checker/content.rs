@@ -42,7 +42,7 @@ pub enum Seen {
         /// Version of the data.
         version: u32,
     },
-    /// The sector, or a piece of it, was written for another card.
+    /// The data of the sector, or of a part of it, were written for another card.
     OtherCard {
         /// Number of the card that the data belong to.
         card: u16,

@@ -18,7 +18,8 @@ pub(super) enum Wanted {
     Erased,
     /// After a discard, the sector has only bytes 00h, only bytes FFh, or the content before.
     Discarded,
-    /// Pieces of several contents, exactly as a read has returned them.
+    /// The 32-byte pieces of the sector are of several contents, exactly as a read has returned
+    /// them.
     Exactly(Pieces),
     /// The sector cannot be read. Other contents are possible too, if a later read succeeds: they
     /// are stored as the results of failed requests.
@@ -133,7 +134,7 @@ impl Entry {
     }
 }
 
-/// Returns whether all of these pieces can come from these contents.
+/// Returns whether each 32-byte piece of a sector can come from one of these contents.
 fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> bool {
     let any = |fits: &dyn Fn(Wanted) -> bool| contents.clone().any(fits);
     let known = |version: u32| {
@@ -270,9 +271,9 @@ impl Sector {
         }
     }
 
-    /// Records that the card lost its power while the host continued. Returns true if a client must
-    /// be told: a write was complete and not yet safe, and no earlier report (`told_before`) covers
-    /// its loss.
+    /// Records that the card lost its power while the host continued. Returns true if the stack
+    /// must report a loss to a client: a write could still be lost, and it became complete after
+    /// `told_before`, so no earlier report covers it.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
@@ -297,8 +298,8 @@ impl Sector {
         }
     }
 
-    /// Records that the host did not receive the response that reported the last loss. No host can
-    /// know what happened to the requests that were under way.
+    /// Records that the response which reported the last loss of power or data did not reach the
+    /// host. So no host can know what happened to the requests that were under way.
     pub fn unheard(&mut self) {
         for entry in &mut self.entries {
             entry.unheard |= entry.fate == Fate::Flying && entry.loose;
@@ -349,10 +350,12 @@ impl Sector {
         }
     }
 
-    /// Handles a read during which the card lost nothing, for complete requests of this sector
-    /// whose data may be lost. If the read has returned the data of such a request, these data are
-    /// on the card until the next loss. Such requests that were submitted later are removed,
-    /// because the read shows that their data are not on the card. A discard is not removed.
+    /// Updates the checker's knowledge about complete requests of this sector whose data may have
+    /// been lost, by a read during which the card lost nothing.
+    ///
+    /// If the read has returned the data of such a request, these data are on the card until the
+    /// next loss. Such requests that were submitted later are removed, because the read shows that
+    /// their data are not on the card. A discard is not removed.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),

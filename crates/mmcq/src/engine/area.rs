@@ -115,7 +115,8 @@ impl Area {
         (self.at, self.going) = (At::Unknown, access);
     }
 
-    /// Notes that the card's status after the switch shows no error.
+    /// Notes that the switch to another partition has ended: the card's status after it shows no
+    /// error.
     pub fn arrive(&mut self) {
         self.at = if self.going == 0 { At::User } else { At::In(self.going) };
         (self.returning, self.tries) = (false, 0);

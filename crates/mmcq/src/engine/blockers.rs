@@ -321,7 +321,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reads all causes from the parts of the engine. Returns true if none holds.
+    /// Reads anew, from the parts of the engine, the causes that block the fast path. Returns true
+    /// if there is none.
     #[inline(never)]
     fn reopen(&mut self) -> bool {
         // If another lane than the single one is in use, it stays in use for long: no other cause

@@ -34,7 +34,7 @@ pub(super) struct Busy {
     longest_ns: u64,
     /// Number of polls so far.
     questions: u32,
-    /// The stage after the busy of a control request.
+    /// What the engine does next when the busy of a control request has ended.
     followed_by: Stage,
     times: BusyTimes,
 }
@@ -94,7 +94,7 @@ impl Busy {
         self.followed_by
     }
 
-    /// Sets the stage that follows the busy.
+    /// Sets what the engine does next when the busy has ended.
     #[inline(always)]
     pub fn set_next_stage(&mut self, stage: Stage) {
         self.followed_by = stage;
@@ -110,7 +110,8 @@ struct BusyTimes {
     /// For each class: the busy of the last write in ns, if it was much longer than the learned
     /// one; else 0.
     outliers_ns: [u32; CLASSES],
-    /// For each class: how many writes in a row were found ready at their first poll.
+    /// For each class of write lengths: how many writes in a row were found ready at their first
+    /// poll.
     hits: [u8; CLASSES],
 }
 

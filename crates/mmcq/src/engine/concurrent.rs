@@ -56,8 +56,8 @@ pub(super) enum OnLine {
 /// Why the code for commands during data is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while another phase is in progress. Returns true if the
-    /// waiting phase is sent now.
+    /// A phase of an I/O function waits while another phase is in progress. The called code returns
+    /// true if it sends the waiting phase now.
     Begin,
     /// The controller's events are about to be read. Returns true if the command is over.
     Ack,

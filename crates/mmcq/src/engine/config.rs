@@ -203,8 +203,8 @@ pub struct Config {
     /// Most blocks of a merged transfer if it contains a younger request while an older one stays
     /// behind. So this limits how much longer the oldest request waits because of younger ones.
     ///
-    /// On a host that can continue a transfer, a longer run may also start before the oldest
-    /// request. All such runs together have fewer blocks than this, or than four times this if one
+    /// On a host that can continue a transfer, a run (contiguous requests) that is longer than the
+    /// run of the oldest request may also start before it. All such runs together have fewer blocks than this, or than four times this if one
     /// of them continues an open transfer.
     pub fair_blocks: u32,
     /// Longest transfer, in blocks, that may start while the status of earlier writes is not known.
@@ -214,8 +214,8 @@ pub struct Config {
     pub settle_blocks: u32,
     /// When a write is complete: when it is programmed, or when its data are transferred.
     pub acknowledge: Acknowledge,
-    /// When a transfer stays open for the next request; hosts that can
-    /// [continue](crate::host::Caps::continue_data) only.
+    /// The rule when a transfer stays open, so that the next request can continue it. It has an
+    /// effect only if the host can [continue](crate::host::Caps::continue_data) transfers.
     pub stays_open: StaysOpen,
     /// Longest time that a transfer stays open while no request waits, in nanoseconds. Any request
     /// ends that time at once, either by continuing the transfer or by closing it. 0: a transfer

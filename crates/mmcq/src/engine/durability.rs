@@ -35,7 +35,8 @@ pub(super) struct Durability {
     lost: bool,
     /// The status of a late error that no flush has reported; 0: there is none.
     late: u32,
-    /// Number of losses and late errors so far, of which only the low eight bits are stored.
+    /// Number of times so far that written data were lost, or that an error came after its write
+    /// was complete. Only the low eight bits are stored.
     losses: u8,
 }
 
@@ -59,8 +60,8 @@ impl Durability {
         self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
     }
 
-    /// Returns whether changes since the last flush are complete, so that an error may belong to
-    /// them.
+    /// Returns whether the card has completed changes since the last flush. If so, a later error
+    /// may belong to one of them.
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0
     }
@@ -135,21 +136,21 @@ impl Durability {
         self.late = status;
     }
 
-    /// Stores a loss again, since the client whose request reported it has gone: the next flush
-    /// reports it.
+    /// Notes again that the card has lost acknowledged writes: the client that was to get this
+    /// error has gone, so the next flush reports it.
     pub fn owe_loss(&mut self) {
         self.lost = true;
     }
 
-    /// Takes the loss, to report it only one time, to a request that asks for durability. Returns
-    /// true if there was one.
+    /// Returns whether the card has lost acknowledged writes and no client knows it yet. Clears
+    /// this mark, because the caller reports the loss to a client that asks for durability.
     pub fn take_loss(&mut self) -> bool {
         let lost = self.lost;
         self.lost = false;
         lost
     }
 
-    /// Returns whether a loss has still to be reported.
+    /// Returns whether the card has lost acknowledged writes and no client has been told yet.
     pub fn owes_loss(&self) -> bool {
         self.lost
     }

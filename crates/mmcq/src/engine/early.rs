@@ -43,15 +43,16 @@ impl Early {
         self.told = status & TOLD;
     }
 
-    /// Returns the R1 at the transfer's end (`status`), without the bits that were already handled.
+    /// Returns the R1 at the end of the transfer, without the bits that the engine has handled
+    /// already when it read this R1 early.
     pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether few requests are in the engine, compared with the `moving` requests of the
-    /// transfer in progress.
+    /// Returns whether so few requests are in the engine, compared with the `moving` requests of
+    /// the transfer in progress, that the engine should read this transfer's R1 before its end.
     #[inline(always)]
     pub fn are_few(&self, moving: u8) -> bool {
         u32::from(self.mapped()) <= FEW * u32::from(moving)

@@ -83,7 +83,8 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event for a request of the kinds in this module.
+/// What happened to a request that is executed in several steps. The function pointers of this
+/// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.
@@ -103,7 +104,8 @@ pub(super) enum Event {
     BreaksOff,
 }
 
-/// The state of the extras between steps.
+/// State of the requests of this module (erase, other partitions and so on) between two of their
+/// steps.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A block of memory of the engine's own, for extension registers.
@@ -203,7 +205,7 @@ impl Memory {
         self.step
     }
 
-    /// Sets the step that is in progress.
+    /// Sets the step of the request in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
@@ -233,12 +235,13 @@ impl Memory {
         self.mapped.is_some()
     }
 
-    /// Takes the memory that is about to be unmapped, or is lost.
+    /// Removes the record that a step's memory is mapped, and returns it. The caller unmaps that
+    /// memory, or gives it up.
     pub fn take_mapped(&mut self) -> Option<(Segment, Direction)> {
         self.mapped.take()
     }
 
-    /// Returns the result of the earlier pieces of the write in progress.
+    /// Returns whether the earlier pieces of the present long write are known to be on the medium.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
@@ -317,8 +320,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
-    /// Passes an event to the part that handles it: the card's queue, the packs, or the extras if
-    /// they are enabled. While they are not enabled, no request that needs them is accepted.
+    /// Passes an event to the part of the engine that handles it: the card's queue, the packed
+    /// commands, or the code of this module for special requests. If
+    /// [`Engine::enable_extended_ops`] was not called, that code is missing, and no request that
+    /// needs it is accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.lane.has_task_step() {
             return self.task_event(event, now_ns);

@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-/// State of the card interrupt, and the number of functions' phases that went before memory
+/// State of the card interrupt. Also counts the phases of functions that went before memory
 /// requests.
 #[derive(Debug)]
 pub(super) struct Functions {
@@ -13,7 +13,8 @@ pub(super) struct Functions {
     heard: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
-    /// Number of phases of functions in a row while memory requests waited.
+    /// Number of phases in a row (a phase is a command, with its data or busy) that the engine has
+    /// executed for functions of the card while requests to its memory waited.
     run: u8,
 }
 
@@ -79,7 +80,8 @@ impl Functions {
         self.run != 0
     }
 
-    /// Returns whether a function has the next turn while memory requests wait.
+    /// Returns whether a function of the card may have the next turn although memory requests wait:
+    /// it has had fewer than `in_a_row_max` turns in a row.
     #[inline(always)]
     pub fn have_turn(&self, in_a_row_max: u8) -> bool {
         self.run < in_a_row_max

@@ -167,8 +167,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.failure != Failure::Nothing
     }
 
-    /// Returns whether the bus may be free, or something has failed, and the loop has not handled
-    /// it yet.
+    /// Returns whether the bus has perhaps become free, or something has failed, since the engine's
+    /// main loop handled this last.
     #[inline(always)]
     pub fn has_news(&self) -> bool {
         self.news

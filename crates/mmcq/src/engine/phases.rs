@@ -311,8 +311,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// Makes the prepared phase the one in progress: sets its stage, its deadlines, and how the
-    /// fast path may end it.
+    /// Makes the prepared phase the one in progress. Sets which part of a request it is (`stage`),
+    /// its deadlines, and how the fast path may end it (`kind`).
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);

@@ -65,7 +65,8 @@ impl Memory {
         }
     }
 
-    /// Returns the step that reads the register, which shows whether the flush is over.
+    /// Returns the step that reads the flush bit of the card's extension register, which shows
+    /// whether the flush is over.
     pub fn ask_flushed(&self, card: &Card) -> Next {
         let Some(FlushBy::SdCache { at, .. }) = card.target().map(|t| t.flush) else {
             return Next::fail(Error::NoCard);

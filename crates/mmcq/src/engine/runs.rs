@@ -87,7 +87,7 @@ impl Run {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// Returns the pause in nanoseconds after which the next request is late.
+    /// Returns the pause in ns after which the next request of the run counts as late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
@@ -361,7 +361,8 @@ impl Streams {
         }
     }
 
-    /// Takes the note that continuing was given up. Returns true only one time.
+    /// Returns true once after the engine has given up continuing open transfers, so that this is
+    /// reported one time.
     #[inline(always)]
     pub fn take_notice(&mut self) -> bool {
         core::mem::take(&mut self.notice)

@@ -141,7 +141,8 @@ pub(super) struct Slots<const N: usize> {
     mapped: u8,
     /// Whether some queued request is perhaps not mapped.
     unmapped: bool,
-    /// Whether the request whose turn has come has found no free mapping.
+    /// Whether the memory of the request that is next could not be mapped, since the host had no
+    /// free mapping.
     cramped: bool,
     next_age: u32,
     /// A bit for each free slot.

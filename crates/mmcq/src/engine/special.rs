@@ -219,7 +219,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the status after a piece of the write at the head of the queue.
+    /// Handles the status that the card gives after one piece of a long write (the write is at the
+    /// head of the queue). Refuses the write if the status shows an error.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().set_piece_state(Pieces::Good);
         let head = self.slots.head();

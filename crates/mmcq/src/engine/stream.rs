@@ -72,7 +72,7 @@ pub enum Close {
 }
 
 impl Close {
-    /// Number of reasons to close.
+    /// Number of reasons to close an open transfer.
     pub const COUNT: usize = 10;
 
     /// All reasons to close, in the order of [`Stats::closed`](super::Stats::closed).
@@ -532,9 +532,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         core::mem::replace(&mut self.config.stays_open, stays_open)
     }
 
-    /// Takes the requests of the transfer from the controller: each is done, waits for a status, or
-    /// is queued again with the blocks that are still to be transferred. `unknown`: the status of
-    /// the transfer's writes is still to come.
+    /// Ends the present transfer for its requests. Each request is complete, or waits for the
+    /// card's status, or is queued again with the blocks that it still has to transfer.
+    ///
+    /// `unknown`: for a write transfer, no status has shown yet that the card has programmed it.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.batch.direction() == Direction::Write;
         let settles = write && !self.lane.streams().is_left_open::<H>();

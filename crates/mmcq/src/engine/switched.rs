@@ -24,7 +24,8 @@ pub(crate) struct SwitchedOn {
     pub cache: Option<FlushBy>,
     /// Whether the card reports packs that fail.
     pub packs: bool,
-    /// The mode of a card that was initialised again since its bring-up.
+    /// The bus mode that the card got when it was initialised again; `None`: it still has the mode
+    /// of its bring-up.
     pub mode: Option<Mode>,
 }
 

@@ -49,7 +49,8 @@ pub(super) struct Timers {
     chore_ns: u64,
     /// When the time of the incident is over.
     incident_ns: u64,
-    /// When the engine gives up waiting for help.
+    /// When the engine stops waiting for the supervisor, which it has asked for help with a
+    /// failure.
     help_ns: u64,
     /// Time from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
@@ -86,7 +87,7 @@ impl Timers {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
     }
 
-    /// Sets when the engine gives up the stage in progress.
+    /// Sets the time in ns at which the engine gives up the phase in progress.
     #[inline(always)]
     pub fn give_up_at(&mut self, at_ns: u64) {
         self.limit_ns = at_ns;
@@ -126,7 +127,8 @@ impl Timers {
         self.wake_ns = self.kept_ns;
     }
 
-    /// Returns whether it is time to work on the stage in progress again, such as by a poll.
+    /// Returns whether it is time for the engine's next action in the phase in progress, such as a
+    /// poll of the controller.
     #[inline(always)]
     pub fn turn_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.wake_ns
@@ -212,8 +214,8 @@ impl Timers {
         now_ns >= self.hold_ns
     }
 
-    /// Sets the wake-up time of the stage to the end of the wait of an open transfer; replaces the
-    /// earlier wake-up time.
+    /// Sets the engine's next wake-up to the time at which it stops waiting for a request that
+    /// continues the open transfer. Replaces the earlier wake-up time.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
@@ -237,8 +239,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Sets the wake-up time of the stage to the end of the reservation for a chain of I/O phases.
-    /// Returns false if the bus is not reserved.
+    /// Sets the engine's next wake-up to the end of the time for which the bus is reserved for a
+    /// chain of I/O phases. Returns false if the bus is not reserved.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -364,7 +366,7 @@ impl Timers {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Ends the wait for help at this time, if it would last longer.
+    /// Lets the wait for the supervisor's help end at this time in ns, if it would last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);

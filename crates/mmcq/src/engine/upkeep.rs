@@ -189,8 +189,9 @@ impl Supervisor {
         }
     }
 
-    /// Returns the chores and their times, for a moment in which no request waits (`quiet`) or one
-    /// in which some do.
+    /// Returns each kind of the supervisor's periodic work, with the time in ns at which it is due;
+    /// [`NEVER`]: it is not due. `quiet`: no request waits now. Then most work is due earlier,
+    /// since it delays no request.
     pub fn chores<H>(&self, bus: &Bus<H>, record: &Record, quiet: bool) -> [(u64, ServiceRequest); 4] {
         let upkeep = &self.upkeep();
         let quiet_ns = bus.began_ns().saturating_add(QUIET_NS);

@@ -27,8 +27,9 @@ pub(super) enum Case {
     Late,
 }
 
-/// Factor: a decision is changed when it has lost more than `CHANGE` times the time of a close and
-/// a new start.
+/// Largest loss of a decision, in units of the time that closing a transfer and starting a new one
+/// takes. When a decision (keep open, or close) has lost more than that against the opposite one,
+/// the engine changes it.
 const CHANGE: u64 = 8;
 /// Expected time in ns to close an open transfer, as long as no close was measured.
 const CLOSE_NS: u32 = 200_000;
@@ -88,8 +89,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 impl Worth {
-    /// The initial decisions: a run is expected to continue, and a single request is not expected
-    /// to begin one.
+    /// The initial decisions for a pause. After a request that continued a run, the transfer is
+    /// kept open; after a single request, it is closed.
     pub const NEW: Worth = Worth {
         close_ns: 0,
         anew_ns: 0,

@@ -45,7 +45,8 @@ const PARTS_MAX: u8 = 4;
 /// ```
 pub trait Surroundings {
     /// Switches the card's supply (VDD of an SD card, VCC of an eMMC). Called before the
-    /// controller's own power bit is set, and after that bit is cleared.
+    /// controller's own power bit is set, and after that bit is cleared. `first` is false if the
+    /// call only repeats one that has returned [`Step::Wait`].
     fn supply(&mut self, on: bool, first: bool, now_ns: u64) -> Step {
         let _ = (on, first, now_ns);
         Step::Done

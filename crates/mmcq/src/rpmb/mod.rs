@@ -157,8 +157,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         self.layout.blocks.saturating_mul(2)
     }
 
-    /// Returns the largest number of units in one write that card and host allow. The handle's
-    /// buffer must be long enough for them.
+    /// Returns the largest number of 256-byte units in one write that card and host allow. The
+    /// handle's buffer must be long enough for them.
     pub fn write_units_max(&self) -> u16 {
         self.layout.rpmb_write_units
     }

@@ -108,8 +108,9 @@ pub trait Policy {
         true
     }
 
-    /// Returns whether a longer run of the same direction, or requests that continue an open
-    /// transfer, may go before the request that was [picked](Self::pick).
+    /// Returns whether two kinds of requests may go before the request that was
+    /// [picked](Self::pick): those that continue an open transfer, and a longer run of contiguous
+    /// requests of the same direction than the one that the picked request belongs to.
     fn yields(&self) -> bool {
         false
     }

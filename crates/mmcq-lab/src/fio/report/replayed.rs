@@ -56,7 +56,7 @@ pub struct Figures {
     pub ios: u64,
     /// Number of bytes of all requests of this kind.
     pub bytes: u64,
-    /// Mean latency of these requests in us.
+    /// Mean latency of all requests of this kind in us.
     pub mean_us: f64,
     /// Latencies in us that 50, 95, 99 and 99.9 % of the requests do not exceed.
     pub percentiles_us: [f64; PERCENTILES.len()],

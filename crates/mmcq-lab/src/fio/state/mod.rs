@@ -431,8 +431,8 @@ impl JobState {
         self.filling
     }
 
-    /// Returns the worker's next action in a pass; `None` when all transfers of the pass are
-    /// issued.
+    /// Returns the worker's next action in a pass (one run through the job's size); `None` when all
+    /// transfers of the pass are issued.
     fn next_of_pass(&mut self, now_ns: u64) -> Option<Next> {
         if self.stop {
             return None;

@@ -149,8 +149,9 @@ pub(super) fn read(path: &Path, device: Option<&str>) -> Result<Load, String> {
     Ok(Load { jobs, trace: plan.workers.into(), changes, setting, seed, figures })
 }
 
-/// Returns the model's figure of a class in us: the median over the replayed requests of this class
-/// that were alone. `None`: there is no such request.
+/// Returns the model's figure of a class of requests, in us: the median duration in the replay of
+/// those requests of the class during which no other request was under way. `None`: there is no
+/// such request.
 pub(in crate::fit) fn figure(class: Class, completed: &[Completed]) -> Option<f64> {
     let mut served: Vec<Served> = completed
         .iter()

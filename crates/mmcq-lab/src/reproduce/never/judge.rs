@@ -51,7 +51,7 @@ impl Figures {
 pub struct Measured {
     /// Board, card and load that were measured.
     pub cell: Cell,
-    /// Length of the run as a multiple of the shortest run.
+    /// Length of the run, as a multiple of the shortest run that a comparison does.
     pub times: u64,
     /// Figures of each setting; the setting `limit` comes first.
     pub figures: Vec<(Setting, Figures)>,
@@ -83,7 +83,8 @@ fn percent(this: f64, than: f64) -> f64 {
 }
 
 impl Measured {
-    /// Returns the figures of the setting `wanted` in this cell; `None`: the setting did not run.
+    /// Returns the figures of the setting `wanted` in this comparison; `None`: the setting did not
+    /// run.
     pub fn of(&self, wanted: Setting) -> Option<Figures> {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
@@ -112,7 +113,7 @@ impl Measured {
         sides.swap_remove(0)
     }
 
-    /// Returns Linux's fastest setting in this cell and its rate in MiB/s.
+    /// Returns Linux's fastest setting in this comparison and its rate in MiB/s.
     pub fn best(&self) -> (Setting, f64) {
         self.best_of(&self.slower_side())
     }
@@ -215,7 +216,8 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict on the cell.
+    /// Returns the verdict on the result of this comparison, with the known losses taken into
+    /// account.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }

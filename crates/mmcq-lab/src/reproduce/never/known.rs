@@ -7,8 +7,8 @@
 
 use super::{Cell, Load};
 
-/// Cell of the sweep in which mmcq is slower than the best setting of Linux, or has a longer
-/// percentile, for a known reason.
+/// An open loss: a combination of board, card, load and settings (a cell) in which mmcq is slower
+/// than the best of Linux, or has a longer 99th percentile, for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Names of the cell's board and card.
@@ -17,7 +17,7 @@ pub struct Known {
     pub load: Load,
     /// Size in bytes of each request of the jobs.
     pub bytes: u64,
-    /// Number of requests that each of the cell's jobs has under way.
+    /// Number of requests that each job of this cell has under way.
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
@@ -27,8 +27,8 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-/// All known cells of the thin (reduced) grid in which mmcq is slower than Linux, or has a longer
-/// percentile.
+/// All combinations (cells) of the thin grid in which mmcq is known to be slower than Linux, or to
+/// have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
 /// Returns the entry of a list of open losses that describes this cell; `None`: the list has none.

@@ -111,7 +111,7 @@ const FLUSHED: [Place; 3] = [
 pub struct Grid {
     /// Boards with their cards.
     pub places: &'static [Place],
-    /// Sizes in bytes that a request may have in the cells.
+    /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
     /// Numbers of requests that each job has under way.
     pub depths: &'static [u32],
@@ -278,7 +278,8 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     Figures { mib_per_s: rate, p99_us: p99_ns as f64 / 1e3, mean_us, starved_us }
 }
 
-/// Runs the cells of a grid. Calls `progress` after each cell.
+/// Runs each combination of board, card, load and settings in `cells`. Calls `progress` with each
+/// result.
 pub fn sweep(
     cells: &[Cell],
     amount: Amount,
@@ -292,7 +293,7 @@ pub fn sweep(
     measured.into_iter().collect()
 }
 
-/// Returns the figures of the cells as rows for [`super::json_lines`].
+/// Returns the results of all comparisons as rows for [`super::json_lines`].
 pub fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in measured {

@@ -55,8 +55,8 @@ impl Judged {
         linux.map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// Returns how much faster `mmcq.ko` is than the better of unmodified Linux's settings, in
-    /// percent; `None`: `mmcq.ko` did not run the cell.
+    /// Returns by how many percent `mmcq.ko` is faster than the better of unmodified Linux's
+    /// settings, in the same comparison; `None`: `mmcq.ko` did not run it.
     pub fn module_percent(&self) -> Option<f64> {
         Some(100.0 * (self.of(MODULE)? / self.best().max(f64::MIN_POSITIVE) - 1.0))
     }

@@ -4,16 +4,17 @@ use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verd
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Summary of a sweep: numbers of cells by verdict.
+/// Summary of a sweep: how many comparisons (cells) had each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Number of all cells that were measured.
     pub cells: usize,
     /// Number of cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Number of measured cells with a sequential load without pauses.
+    /// Number of comparisons with a sequential load without pauses.
     pub sequential: usize,
-    /// Number of sequential cells without pauses in which mmcq is faster.
+    /// Number of comparisons, with a sequential load without pauses, in which mmcq is faster than
+    /// the best setting of Linux.
     pub sequential_faster: usize,
     /// Number of sequential cells without pauses at the limit, where nothing can be gained.
     pub sequential_at_limit: usize,
@@ -25,7 +26,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts these cells by their verdicts.
+    /// Counts the results of these comparisons by their verdicts.
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
@@ -65,7 +66,8 @@ impl Summary {
     }
 }
 
-/// Returns the whole text: a table of all cells, what was left out, the cells below, the counts.
+/// Returns the whole text: a table of all results (cells), what was left out, the cells in which
+/// mmcq is slower than Linux or has a longer 99th percentile, and the counts.
 pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
@@ -100,8 +102,8 @@ fn places(measured: &[Measured]) -> Vec<Place> {
     places
 }
 
-/// Writes mmcq's gains in the cells of a place in percent: a line for each load, size and wake-up
-/// time, a column for each number of jobs and depth.
+/// Writes, in percent, by how much mmcq is faster than Linux at one place (board and card): a line
+/// for each load, size and wake-up time, and a column for each number of jobs and depth.
 fn rates(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| {
         one.cell.place == place && one.cell.load != Load::Beside && one.cell.pause.is_none()
@@ -176,8 +178,8 @@ fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// Returns as text the rates of mmcq and of the best setting of Linux in a cell, and how much mmcq
-/// loses.
+/// Returns as text the rates of mmcq and of the best setting of Linux in one comparison, and how
+/// much mmcq loses.
 fn against_best(one: &Measured) -> String {
     let (best, rate) = one.best();
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())
@@ -240,8 +242,8 @@ fn starving(out: &mut String, measured: &[Measured]) {
     }
 }
 
-/// Writes that some cells are compared twice, and why: mmcq completes writes early in one
-/// comparison, late in the other.
+/// Writes that some results are compared twice, and why: in one comparison mmcq completes a write
+/// when its data are transferred, in the other when it is programmed.
 fn twice(out: &mut String, measured: &[Measured]) {
     let count = measured.iter().filter(|one| one.cell.sides().len() > 1).count();
     if count > 0 {

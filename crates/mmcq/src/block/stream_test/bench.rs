@@ -18,7 +18,8 @@ pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     pause: P,
     /// Number of the last run. Each block that the run wrote contains this number.
     version: u32,
-    /// Number of the run that wrote the guard: the blocks behind the present run.
+    /// Number of the run that wrote the guard blocks. They follow the blocks of the present run,
+    /// which must not change them.
     guarded: u32,
     /// Whether the engine has stopped keeping transfers open, after failures.
     lost: bool,

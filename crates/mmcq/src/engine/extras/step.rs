@@ -1,4 +1,5 @@
-//! The steps of a request that the extras serve: their kinds, and their places in the series.
+//! The steps of a request that is executed in several steps ([`extras`](super)): their kinds, and
+//! their places in the series.
 
 /// The kind of the step in progress, with its place in the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(in super::super) enum Place {
     Erase,
     /// CMD6 that switches to another partition.
     Enter,
-    /// CMD23 in the partition.
+    /// CMD23 before a transfer of data in the partition.
     Count,
     /// The transfer of data in the partition.
     Move,
@@ -44,7 +45,7 @@ pub(in super::super) enum Place {
     FlushStart,
     /// CMD48 that reads whether the flush is over.
     FlushAsk,
-    /// CMD13 between two pieces of a write with special rules.
+    /// CMD13 between two pieces of a long write that follows special rules, such as a durable one.
     Piece,
 }
 

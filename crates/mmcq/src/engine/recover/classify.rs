@@ -5,7 +5,8 @@ use super::super::outcome::not_written;
 use crate::host::{Cause, Direction, Stage};
 use crate::spec::response::R1;
 
-/// The steps of the ladder. Their numbers are for statistics; docs/recovery.md has the order.
+/// The steps of recovery from a failure. Their numbers are for statistics; docs/recovery.md has the
+/// order in which recovery takes them.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
@@ -61,7 +62,8 @@ impl RecoveryStep {
 pub struct RecoveryEvent {
     /// When the step was taken, in nanoseconds.
     pub at_ns: u64,
-    /// The card's status in this incident so far: the OR of all R1 that came.
+    /// The card's status since this failure: the OR of all R1 that have come while it is being
+    /// handled.
     pub status: u32,
     /// The step that was taken.
     pub step: RecoveryStep,

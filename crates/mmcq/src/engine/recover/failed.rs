@@ -1,5 +1,5 @@
-//! The failure of the transfer in progress: its error, the card's status, and the size of the
-//! pieces that are tried.
+//! The failure of the transfer in progress: its error, the card's status, and how many blocks the
+//! next try may transfer at a time.
 
 use super::super::Error;
 use crate::host::{Cause, Stage};

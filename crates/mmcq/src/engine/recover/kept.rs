@@ -16,7 +16,8 @@ use crate::sched::Profile;
 const AGAIN_NS: u64 = 1_000_000_000;
 
 impl<const N: usize> Slots<N> {
-    /// Frees the memory that the controller could use: it has been stopped now.
+    /// Ends the requests whose memory a controller could still access because it could not be
+    /// stopped: it has stopped now.
     pub fn let_go_of_kept(&mut self, timers: &mut Timers) {
         if !timers.take_kept() {
             return;

@@ -37,8 +37,7 @@ use crate::spec::response::R1;
 const DAMAGES: usize = 3;
 /// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
-/// Shortest time in ns between two tunings that are made because of wrong CRCs, end bits or
-/// indexes.
+/// Shortest time in ns between two tunings because of damaged data or responses.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 /// Most steps to a slower mode in one recovery (from a failure until its requests have their
 /// answer).
@@ -110,8 +109,8 @@ impl Incident {
         }
     }
 
-    /// Takes the permission for the incident's step to a slower mode. Returns false if it is used
-    /// up.
+    /// Returns whether recovery may ask the supervisor for a slower bus mode, and counts this as
+    /// done. The limit for one failure is `SLOWER_MAX` times.
     pub fn spend_slowdown(&mut self, helping: &Helping) -> bool {
         helping.has_supervisor() && self.slowed < SLOWER_MAX && self.spend(RecoveryStep::Slower) && {
             self.slowed += 1;

@@ -22,8 +22,8 @@ impl Incident {
         }
     }
 
-    /// Forgets the rewritten writes that have ended without a status of the card: no result of
-    /// theirs is awaited any more.
+    /// Removes from the set `doubted` those rewritten writes that have ended although no status of
+    /// the card has shown their result. The engine waits no longer for these results.
     #[cold]
     pub fn forget_ended<const N: usize>(&mut self, slots: &Slots<N>) {
         for index in bits(self.doubted & !self.redo) {

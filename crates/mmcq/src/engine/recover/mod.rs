@@ -61,13 +61,13 @@ const WRITE_MULTIPLE_BLOCK: u8 = 25;
 /// Most CMD12 that recovery sends in one round.
 const STOPS_MAX: u8 = 3;
 
-/// The failure that recovery handles now, and the state of the ladder.
+/// The failure that recovery handles now, and the measures that recovery has taken for it.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Incident {
     failed: Failed,
-    /// Whether an incident is under way.
+    /// Whether a failure is being handled now; if false, the other fields are not valid.
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
@@ -193,7 +193,7 @@ impl Incident {
         }
     }
 
-    /// Returns whether this measure was already taken in the incident.
+    /// Returns whether recovery has already used this measure for the present failure.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
@@ -379,7 +379,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }
 
-    /// Begins a new incident, or the next try of an open one.
+    /// Begins to handle a failure, or its next try if it is being handled already.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
             return self.incident.begin_pass(self.lane.busy_mut());

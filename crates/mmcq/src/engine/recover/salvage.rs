@@ -123,8 +123,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Restarts writes that wait for their next piece, or for the flush that makes them durable: a
-    /// cache has lost their data. Erases of which a piece is done end with an error.
+    /// Restarts writes whose data a cache has lost: writes of which only a part was transferred,
+    /// and a write that waits for the flush which makes it durable. Erases of which a part is done
+    /// end with [`Error::CacheLost`].
     pub fn begin_again<const N: usize, P: Profile>(
         &mut self,
         incident: &mut Incident,

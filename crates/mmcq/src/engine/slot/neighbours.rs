@@ -4,8 +4,9 @@ use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// Returns the place of a block in a hash table of blocks. The table has as many places as there
-/// are slots: in a full queue a search finds one or two requests that are not neighbours.
+/// Returns the index of a block's entry in a hash table. The table has one entry for each slot. If
+/// the queue is full, a search meets one or two requests on average that only have the same hash,
+/// and are no neighbours.
 #[inline(always)]
 fn bucket<const N: usize>(block: u64) -> usize {
     // Fibonacci hashing: neighbours and multiples of powers of two are spread. The high bits of the

@@ -215,8 +215,8 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// Marks a request as sent that was never queued. It gets an age, in case it must be tried
-    /// again.
+    /// Marks a request as sent that did not wait in the queue before. Gives it an age, by which it
+    /// gets its place in the queue if it must be sent again.
     #[inline(always)]
     pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;

@@ -70,7 +70,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sends a command for the queue while something is in progress. Returns true if one was sent.
+    /// Sends a command for the card's queue while a queued task transfers its data. Returns true if
+    /// one was sent.
     #[inline(always)]
     pub(in super::super) fn try_beside(&mut self, now_ns: u64) -> bool {
         let executes =

@@ -25,8 +25,9 @@ impl<E, T: Lanes> Lane<E, T> {
         on && self.tasks().is_some_and(|tasks| tasks.is_queue_on())
     }
 
-    /// Returns whether a task may be sent now: the command queue engine accepts tasks, and nothing
-    /// else is to be done or is due before.
+    /// Returns whether a task may be sent now by its doorbell. Conditions: the command queue engine
+    /// accepts tasks, the card's queue is not about to be switched off, no write must be repeated,
+    /// and no timer of the stack's engine is due.
     #[inline(always)]
     pub fn may_ring(&self, incident: &Incident, timers: &Timers, now_ns: u64) -> bool {
         let dull = self.tasks().is_some_and(|tasks| tasks.is_dull());

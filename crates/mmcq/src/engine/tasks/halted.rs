@@ -87,7 +87,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Waits for a halt or a clear that is under way.
+    /// Waits until the command queue engine has halted, or has cleared its tasks, as the stack has
+    /// requested. If this takes too long, gives the command queue engine up.
     #[cold]
     pub(super) fn await_engine(&mut self, now_ns: u64) -> Turn {
         let Some(hosted) = self.lane.hosted() else { return Turn::Pass };

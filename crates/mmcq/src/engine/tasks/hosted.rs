@@ -349,7 +349,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(Some(id))
     }
 
-    /// Checks a task that should have ended. Returns true if something was done.
+    /// Reads the controller's registers for the end of a task that should have ended. Returns true
+    /// if an end was found and handled, or the command queue engine is being stopped.
     #[cold]
     #[inline(never)]
     fn look_for_tasks(&mut self, now_ns: u64) -> bool {

@@ -331,8 +331,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Asks the policy again, when no task can be announced although none is on the card. Returns
-    /// true if the request that it picks cannot use the queue.
+    /// Asks the policy for the next request. Called when the card has no task and none can be added
+    /// to its queue. Returns true if the policy picks a request that cannot use the queue.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.order

@@ -41,7 +41,7 @@ pub struct Buffers {
 impl Buffers {
     /// Largest number of pieces of memory in one transfer.
     pub const SEGMENTS: usize = SEGMENTS;
-    /// Size of the list in bytes.
+    /// Size of the list of register accesses, which the chip reads by DMA, in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
     /// Size of the table in bytes.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;
@@ -108,7 +108,7 @@ pub(super) struct List<'a> {
     full: bool,
 }
 
-/// Size of a finished list.
+/// Size of a finished list of register operations, and of the bytes that it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Size of the list in bytes.

@@ -63,7 +63,8 @@ impl Chore {
         self.what != What::Nothing
     }
 
-    /// Continues the work as far as possible, but polls the card at most once.
+    /// Continues the clock change, reset or recovery under way as far as possible, but polls the
+    /// card at most once.
     pub fn go_on<P: Port>(&mut self, line: &mut Line<P>) {
         for _ in 0..2 {
             // Look for the end of the exchange even if nothing follows, because its interrupt stays

@@ -95,7 +95,8 @@ fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
 }
 
 impl Program {
-    /// Makes the program of a phase.
+    /// Makes the sequence of exchanges on the SPI bus that executes a phase (command, data and
+    /// busy).
     pub fn of(
         phase: &Phase,
         card: &mut Card,

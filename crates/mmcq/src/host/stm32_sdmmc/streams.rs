@@ -46,7 +46,7 @@ enum Open {
     Ended,
 }
 
-/// The role of the phase in progress.
+/// What the phase in progress does for an open write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,

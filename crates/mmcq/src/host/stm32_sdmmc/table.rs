@@ -30,8 +30,8 @@ pub struct Pieces<const PIECES: usize> {
     items: [[u32; 3]; PIECES],
 }
 
-/// Register values that start a list: address and size of the first piece, and the link to the next
-/// entry.
+/// Register values that start a list: address and size of the first segment of memory, and the link
+/// to the next list entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) next: u32,

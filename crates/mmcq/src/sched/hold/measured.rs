@@ -22,13 +22,13 @@ pub(super) struct Measured {
     /// Time of a block in sixteenths of a nanosecond: first for starts that are not delayed, second
     /// for delayed ones; 0: not known.
     took: [u32; 2],
-    /// When the measure in progress began.
+    /// Time in ns at which the measurement in progress began; it covers several transfers.
     since_ns: u64,
     /// Number of blocks in the measure in progress.
     blocks: u32,
     /// Number of transfers in the measure in progress.
     transfers: u8,
-    /// Whether a start was delayed in the measure in progress.
+    /// Whether a start was delayed in the measurement in progress, which covers several transfers.
     held: bool,
     /// Whether a start was not delayed in the measure in progress.
     went: bool,
@@ -36,11 +36,11 @@ pub(super) struct Measured {
     chances: u16,
     /// Number of transfers until the present trial ends.
     trying: u8,
-    /// Number of trials in a row that began while the measured times of the two ways clearly
-    /// differed. Each one doubles the interval to the next trial.
+    /// Number of trials in a row that began while the measured times with and without a delayed
+    /// start clearly differed. Each such trial doubles the interval to the next trial.
     sure: u8,
-    /// Whether the present trial delays starts; if false, the trial starts each transfer
-    /// immediately.
+    /// What the present trial does with each start of a transfer: true: it delays the start; false:
+    /// it starts the transfer immediately.
     tried: bool,
     /// The last decision, true for a delay; `None`: nothing was decided.
     last: Option<bool>,

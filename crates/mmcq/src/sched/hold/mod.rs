@@ -53,7 +53,7 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// First balance of the account that pays for holds, in nanoseconds.
+/// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
 const CREDIT_NS: i64 = 1_000_000;
 /// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
 /// engine loses when a client that has always sent its next request stops.
@@ -64,8 +64,8 @@ const SHARE: u64 = 256;
 /// Number of started transfers in a row that do not continue an earlier request, after which the
 /// engine stops watching clients for sequential requests.
 const DULL_MAX: u8 = 32;
-/// Number of transfers that must end between two transfers that leave the end of their batch to the
-/// next transfer.
+/// Number of transfers that must end before a batch may be split again. If it is split, the last
+/// requests of the batch go in the next transfer.
 const CUT_EVERY: u8 = 16;
 
 /// The waiting requests, which continue each other and can start as one transfer. The engine makes
@@ -134,8 +134,8 @@ pub struct Hold {
     measured: Measured,
     /// Number of the last started transfers in a row that did not continue an earlier request.
     dull: u8,
-    /// Number of transfers until the engine may again leave the end of a batch to the next
-    /// transfer.
+    /// Number of transfers that must end until the engine may again split a batch, so that its last
+    /// requests wait for the next transfer.
     uncut: u8,
     /// Age of the oldest request that later requests have overtaken, and the number of blocks of
     /// those later requests.
@@ -280,7 +280,8 @@ impl Hold {
         self.dull = 0;
     }
 
-    /// Returns until when the start is held; `None`: no start is held.
+    /// Returns the time in ns until which the start of the next transfer is delayed; `None`: no
+    /// start is delayed.
     pub(crate) fn until_ns(&self) -> Option<u64> {
         self.held.map(|held| held.until_ns)
     }

@@ -61,8 +61,8 @@ pub(super) struct Stream {
     /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
     /// used. Requests that waited in the engine and were not reported here yet are not counted.
     seen: u8,
-    /// Largest number of requests in flight at the last `times` completions, at each of which that
-    /// number was below `depth`.
+    /// Largest number of requests in flight at the last `times` completions. All of them had fewer
+    /// requests than `depth` in flight.
     fewer: u8,
     /// Number of completions in a row at which fewer requests than `depth` were in flight.
     times: u8,
@@ -82,15 +82,18 @@ pub(super) struct Stream {
     /// Usual longest time, in ns, between two requests in a row, when the clients send the next
     /// requests after a group of requests was completed; 0: not known.
     gap_ns: u32,
-    /// Additional time until the first request comes back, for each request of the completed group.
+    /// Additional time in ns until the first client submits its next request, for each request of
+    /// the completed group.
     each_ns: u32,
     /// Mean time until the first request comes back, outliers included.
     mean_first_ns: u32,
-    /// Mean time until each further request comes back, outliers included.
+    /// Mean time in ns between two requests of a completed group whose clients submit their next
+    /// requests one after the other, outliers included.
     mean_gap_ns: u32,
     /// How many times in a row the time of the first request was less than half of its mean.
     first_shorter: u8,
-    /// How many times in a row the time of a further request was less than half of its mean.
+    /// How many times in a row a request other than the first of its group came back in less than
+    /// half of the mean time `mean_gap_ns`.
     gap_shorter: u8,
     /// When the last request came.
     arrived_ns: u64,
@@ -105,7 +108,7 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Number of requests of the group that have not come back.
+    /// Number of requests of the group whose clients have not submitted their next request yet.
     away: u8,
 }
 
@@ -241,11 +244,12 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
-    /// Notes requests that come after the engine has given up its wait for missing ones, and
-    /// decides whether they are the missing ones. A client that now keeps fewer requests in flight
-    /// sends the next one when those that were sent are complete, as quickly as usual. Requests
-    /// that come before that, or much later, are the missing ones: then the stream gets its old
-    /// depth again.
+    /// Handles requests of the stream that come after the engine has stopped waiting for missing
+    /// requests. Decides whether they are the missing ones, from their time `came_ns`.
+    ///
+    /// A client that now keeps fewer requests in flight sends its next ones after the last
+    /// completion, with the usual pause. Requests that come before that completion, or much later,
+    /// are the missing ones: then the stream gets back the `depth` that it had before.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
         let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
@@ -341,9 +345,11 @@ impl Streams {
     pub const NEW: Streams =
         Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
-    /// Notes requests that wait, or are sent; requests that were noted before count once. Returns
-    /// true if several requests of their stream are in flight. A pause above `most_ns` counts as
-    /// `most_ns`.
+    /// Notes contiguous requests that wait or are sent now. A request may be noted several times,
+    /// and counts once. Returns true if the stream that they belong to has several requests in
+    /// flight.
+    ///
+    /// `most_ns`: upper bound for the pauses between requests from which the stream learns.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)

@@ -7,8 +7,8 @@ use super::streams::Stream;
 /// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Two ways are close if their times differ by less than this, in nanoseconds. It is the time of a
-/// wake-up: the learned times of streams may be wrong by this much.
+/// Two predicted times are close if they differ by less than this, in ns; then both ways are tried.
+/// It is the time of a wake-up: the learned times of streams may be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
 /// Two ways are level if their times differ by less than 1 / `LEVEL`: then the last decision is
 /// repeated.
@@ -60,7 +60,8 @@ impl Ways {
         Some(Ways { whole_ns: one_ns.saturating_add(rests_ns), parts_ns })
     }
 
-    /// Returns whether one transfer is better than two.
+    /// Returns whether one transfer for all requests takes clearly less time (by more than 1 /
+    /// `MARGIN`) than two alternating transfers.
     pub fn whole_is_better(&self) -> bool {
         self.whole_ns.saturating_add(self.whole_ns / MARGIN) < self.parts_ns
     }

@@ -164,7 +164,7 @@ impl Packs {
         self.restored = told;
     }
 
-    /// Returns whether packs may be used.
+    /// Returns whether packed commands may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.most != [0; 2] && self.stats.demoted.is_none()

@@ -58,7 +58,8 @@ pub struct Hosted {
     looked: bool,
     stale: u8,
     why: Option<Why>,
-    /// When a task last ended, or the first task was rung.
+    /// Time in ns at which a task last ended; before that, the time of the first write of the
+    /// doorbell register, which starts a task.
     heard_ns: u64,
     /// Time limit in ns of the largest task since the command queue engine was switched on.
     longest_ns: u64,
@@ -88,7 +89,8 @@ impl Hosted {
         self.stale = 0;
     }
 
-    /// Lets the software drive the queue from now on.
+    /// Lets the software drive the card's queue from now on, and no longer the controller's command
+    /// queue engine.
     pub(crate) fn unequip(&mut self) {
         self.drives = false;
     }
@@ -184,8 +186,9 @@ impl Hosted {
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Stores the fault that the command queue engine reports while it halts, if it is halted
-    /// because it reported nothing in time. The fault is the better reason.
+    /// Stores a fault that the command queue engine reports while it halts, if it was halted
+    /// because it had reported no end of a task in time. The fault explains that silence, so it
+    /// replaces it as the reason.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));

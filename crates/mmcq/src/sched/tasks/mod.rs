@@ -40,9 +40,9 @@ const AGE_NS: u64 = 20_000_000;
 /// Number of writes in a row, without a read among them, after which the queue is switched off,
 /// because it makes only reads faster.
 const DULL_MAX: u8 = 16;
-/// Count at which the queue is switched on. Each time that the queue would have paid adds 2 to the
-/// count, each time that it would not subtracts 1. So a client that leaves one request alone in
-/// every other turn still reaches the count.
+/// Count at which the queue is switched on. Each decision in which the queue would have paid adds 2
+/// to the count; each other decision subtracts 1. So the queue is also switched on for a client
+/// that in every other decision has only one request waiting.
 const WANTED_MIN: u8 = 3;
 /// The number that means no task, or no slot.
 const NONE: u8 = u8::MAX;
@@ -57,7 +57,8 @@ pub struct Tasks {
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// Number of the task that is described and not announced yet, or [`NONE`].
+    /// Number of the task whose CMD44 is being prepared or sent, while its CMD45 was not sent yet;
+    /// [`NONE`]: there is no such task.
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
@@ -129,7 +130,7 @@ impl Tasks {
         self.depth = self.depth.min(slots);
     }
 
-    /// Stops all announcements: there is no card.
+    /// Prevents that further tasks are sent to the card: the card was removed.
     pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
@@ -288,8 +289,8 @@ impl Tasks {
         }
     }
 
-    /// Returns whether so few tasks are announced that parts of the card may be idle: fewer than a
-    /// quarter of the most that may be announced.
+    /// Returns whether the card's queue has so few tasks that parts of the card may be idle: fewer
+    /// than a quarter of the largest number.
     pub(crate) fn are_few(&self) -> bool {
         self.count() < u32::from(self.depth.min(ANNOUNCED_MAX) / 4)
     }
@@ -309,8 +310,8 @@ impl Tasks {
         })
     }
 
-    /// Describes a task of these requests, in the order of their blocks, and returns its number.
-    /// The task will be announced next.
+    /// Makes a task of these requests, in the order of their blocks, and returns its number. The
+    /// task's CMD44 and CMD45 are sent next.
     #[inline(always)]
     pub(crate) fn describe(
         &mut self,
@@ -345,7 +346,8 @@ impl Tasks {
         self.has_params = true;
     }
 
-    /// Returns whether CMD44 of the described task was sent.
+    /// Returns whether CMD44 of the task that is to be added to the card's queue next was sent; its
+    /// CMD45 was not sent yet.
     pub(crate) fn has_params(&self) -> bool {
         self.has_params
     }
@@ -355,7 +357,7 @@ impl Tasks {
         Some(self.described).filter(|&id| id != NONE)
     }
 
-    /// Notes that the card has accepted CMD45: the described task is announced now.
+    /// Notes that the card has accepted CMD45. So the task is now in the card's queue.
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
             self.pace.begin(now_ns);
@@ -426,7 +428,8 @@ impl Tasks {
         self.pace.quiet_ns(now_ns)
     }
 
-    /// Starts the ready task that was announced first, and returns it.
+    /// Starts the ready task that the card has known for the longest time (counted from its CMD45),
+    /// and returns its number; `None`: no task is ready.
     pub(crate) fn execute(&mut self) -> Option<u8> {
         if self.ready == 0 {
             return None;

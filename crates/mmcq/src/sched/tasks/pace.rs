@@ -9,7 +9,8 @@
 const LEAST_NS: u64 = 5_000;
 /// Longest time between polls.
 const MOST_NS: u64 = 200_000;
-/// Number of announced tasks that keep a card busy while a ready one waits.
+/// Number of tasks in the card's queue that keep the card busy while a ready task waits for its
+/// execution.
 const ENOUGH: u64 = 8;
 
 /// The measured speed of a card.

@@ -56,7 +56,7 @@ impl Tasks {
         (self.behind[usize::from(first) % SLOTS_MAX] == NONE).then_some(first)
     }
 
-    /// Counts tasks that were rung by one write of the doorbell.
+    /// Counts the tasks (one bit for each) that one write of the doorbell register has started.
     #[inline(always)]
     pub(crate) fn count_rung(&mut self, tasks: u32) {
         self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());

@@ -117,7 +117,7 @@ enum Open {
     Ended,
 }
 
-/// The role of a phase that the wrapped driver executes.
+/// What a phase that the wrapped driver executes does for an open write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
