@@ -13,7 +13,8 @@ use mmcq_sim::world::Stream;
 /// Mean number of requests in a case. One large request moves as many blocks as a whole case of
 /// other campaigns.
 const OPERATIONS: u32 = 60;
-/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
+/// Pairs of probabilities from which each case draws one: of a fault ([`Wishes::faults`]) and of a
+/// power cut ([`Wishes::cuts`]).
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_2, 0.5), (0.002, 1.0)];
 /// Share of a case's requests that are large; each case draws one value.
 const SHARES: [f64; 3] = [0.01, 0.1, 0.4];

@@ -204,8 +204,8 @@ pub struct Config {
     /// behind. So this limits how much longer the oldest request waits because of younger ones.
     ///
     /// On a host that can continue a transfer, a run (contiguous requests) that is longer than the
-    /// run of the oldest request may also start before it. All such runs together have fewer blocks than this, or than four times this if one
-    /// of them continues an open transfer.
+    /// run of the oldest request may also start before it. All such runs together have fewer blocks
+    /// than this, or than four times this if one of them continues an open transfer.
     pub fair_blocks: u32,
     /// Longest transfer, in blocks, that may start while the status of earlier writes is not known.
     /// A write is complete when the card's next status shows that it was programmed. If the next
