@@ -114,7 +114,7 @@ pub(super) struct Memory {
     step: Step,
     /// Status bits seen so far of the command with busy in progress.
     status: u32,
-    /// Which blocks of the erase in progress are done, and the speed of erases as learned so far.
+    /// The piece of the erase that is in progress, and the speed of erases as learned so far.
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,

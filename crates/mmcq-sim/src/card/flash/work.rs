@@ -6,7 +6,7 @@
 pub struct Times {
     /// Number of times that the event happened.
     pub count: u64,
-    /// Sum in ns of the durations of all these times.
+    /// Sum in ns of the durations of this event.
     pub ns: u64,
 }
 

@@ -345,9 +345,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(false, now_ns)
     }
 
-    /// Sends the first command that announces the next task to the card (CMD44 or CMD45 will
-    /// follow), with the requests that are merged to it. [`Turn::Pass`]: no task may be announced
-    /// now.
+    /// Sends CMD44, the first of the two commands that announce the next task to the card. The task
+    /// has the requests that are merged to it. [`Turn::Pass`]: no task may be announced now.
     fn announce_next(&mut self, now_ns: u64) -> Turn {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
