@@ -26,8 +26,8 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Largest number of polls that a spinner does in one step. Only after the step does it see the
-/// actions of other threads.
+/// Largest number of polls of the controller in one step of a thread that polls without sleeping.
+/// It sees what other threads do only after the step.
 const LOOKS_MAX: u64 = 64;
 
 /// Context that calls the engine, and the costs of entering it.
@@ -60,8 +60,8 @@ pub struct Boot {
 struct Newest {
     direction: Direction,
     end: u64,
-    /// Number of transfers that the engine had begun before the request was submitted. If the
-    /// number is still the same, the request waits.
+    /// Number of transfers that the engine had begun before the request was submitted. While the
+    /// engine's number is still the same, the request has not started.
     transfers: Count,
 }
 

@@ -94,7 +94,7 @@ mod planted {
         CHOSEN.get()
     }
 
-    /// Returns whether the cards of this thread have this lie.
+    /// Returns whether the cards of this thread have this planted bug.
     #[inline(always)]
     pub(crate) fn is(lie: Lie) -> bool {
         CHOSEN.get() == Some(lie)

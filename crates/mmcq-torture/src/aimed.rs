@@ -122,9 +122,8 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Returns the shortest delay in ns of a response that makes the run noticeably longer
-/// ([`LATER_NS`]). With a shorter delay, the response to a read still comes before the end of the
-/// read's data.
+/// Returns the shortest delay in ns of a read's response that makes the run longer by more than
+/// [`LATER_NS`]. A response with a shorter delay still comes before the end of the read's data.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {

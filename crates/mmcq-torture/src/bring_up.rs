@@ -66,7 +66,7 @@ pub struct Slot {
 enum Kind {
     /// The function `bring_up`.
     Any,
-    /// The function `bring_up_sd`, or `bring_up_emmc`.
+    /// The function `bring_up_sd` for an SD card, or `bring_up_emmc` for an eMMC.
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,

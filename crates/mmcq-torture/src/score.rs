@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Largest number of failures that are stored, one of each shape ([`shape`]).
+/// Largest number of failures whose texts are stored. Texts that differ only in numbers are stored
+/// once ([`shape`]).
 const FAILURES_MAX: usize = 8;
 /// Number of broken promises at which a campaign stops.
 const BROKEN_MAX: u64 = 64;

@@ -502,7 +502,7 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
 #[derive(Debug)]
 pub struct Bounced<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,
-    /// The copy buffer; `None` while a request has it.
+    /// The buffer through which data are copied; `None` while a request that is under way owns it.
     bounce: Option<DmaBuf>,
     claim: Claim,
 }

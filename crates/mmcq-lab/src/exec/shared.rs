@@ -53,7 +53,7 @@ const STATE_FREE: u32 = 0;
 const STATE_READY: u32 = 2;
 const STATE_KNOWN: u32 = 3;
 
-/// Word in the head of the shared memory, by its index.
+/// A 32-bit field in the head of the memory that the laboratory and a program share, by its index.
 #[derive(Clone, Copy)]
 pub enum Word {
     /// Counter that the program increases when a thread is ready to begin as a job.

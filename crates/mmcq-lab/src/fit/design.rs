@@ -46,13 +46,15 @@ const KNOWN: f64 = 1.06;
 const PULL: f64 = 1.386;
 const DIFFERENCE: f64 = 0.05;
 
-/// State of a fit that does not determine all values, to find jobs that would determine them.
+/// State of a fit whose measured figures do not determine all values. From it the fit proposes jobs
+/// that would determine them.
 pub struct Open<'a> {
     /// Board, card and stack of the model.
     pub bench: &'a Bench,
     /// All free values, including those that are limited to steps.
     pub free: &'a [Free],
-    /// Indices of the free values that the solver handles, which are those without steps.
+    /// Indices of the values that the solver fits: those that may be any number within their
+    /// bounds.
     pub smooth: &'a [usize],
     /// Values that the fit has found, as changes `key=value`.
     pub changes: &'a [String],

@@ -28,7 +28,7 @@ pub struct Value {
     /// Job that would determine the value; `None`: no single job is known.
     pub would: Option<String>,
     steps: bool,
-    /// Ends of the 95 % interval without the bounds of the value.
+    /// Ends that the 95 % interval would have if the value had no bounds.
     unbounded: Option<[f64; 2]>,
     bounds: [f64; 2],
 }
@@ -172,7 +172,7 @@ impl Held {
     }
 }
 
-/// Result of a fit.
+/// Result of fitting the values of a model to measured figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// Results for the free values.

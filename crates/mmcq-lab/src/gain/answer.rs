@@ -100,7 +100,8 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns whether the deciding value is a prior, without a measurement.
+    /// Returns whether the value that moves the gain most is only assumed (a prior), and not
+    /// measured.
     pub fn is_prior(&self) -> bool {
         matches!(self, Decides::Value(value) if value.is_prior())
     }

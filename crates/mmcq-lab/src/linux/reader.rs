@@ -217,8 +217,8 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task, and returns `ended` for the caller. The work item ends too, unless an open
-    /// transfer must be closed now.
+    /// Ends the present task (one request of the block layer), and returns `ended` for the caller.
+    /// The driver's item in the workqueue ends too, unless an open transfer must be closed now.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {

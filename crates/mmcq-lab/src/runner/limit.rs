@@ -46,7 +46,8 @@ pub(super) struct Perfect {
     /// For each worker in `workers`: how many of the jobs' own requests one request of this worker
     /// replaces.
     requests: Vec<u64>,
-    /// For each of the jobs' own workers: the index in `workers` of the worker that represents it.
+    /// For each worker that the job file describes: the index in `workers` of the fast worker that
+    /// replaces it.
     stands: Vec<usize>,
 }
 

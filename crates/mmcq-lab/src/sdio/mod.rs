@@ -179,7 +179,7 @@ pub struct Run<'a> {
     pub thief: Option<Thief>,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Seed of the random numbers of CPU and other device.
+    /// Seed of the random times of the CPU and of the other device.
     pub seed: u64,
 }
 

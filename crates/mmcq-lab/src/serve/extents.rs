@@ -19,7 +19,8 @@ const RANGES_MAX: usize = 4096;
 /// become holes.
 const UNFLUSHED_MAX: usize = 1024;
 
-/// Change of a range, from its first request to its last completion.
+/// A write or zeroing of a range that clients have requested, from its first request to the card to
+/// its last completion.
 #[derive(Debug)]
 struct Change {
     id: u64,

@@ -329,8 +329,8 @@ impl Sector {
         }
     }
 
-    /// Returns whether a write was lost and no client was told: no report covers completions after
-    /// `told_before`.
+    /// Returns whether data of a completed write were lost and no client was told. `told_before`: a
+    /// report to a client has covered the completions up to this number.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }

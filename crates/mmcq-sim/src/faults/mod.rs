@@ -164,9 +164,9 @@ pub enum Strike {
     /// command (H15). A CMD13 that asks for the ready tasks gets the card's ordinary status in
     /// place of the ready tasks.
     Fail,
-    /// A wrong bit in data with a right CRC (D4); the number is that of the bit in the block. For a
-    /// byte on an SPI bus: 0 to 7 in the byte that the card receives, 8 to 15 in the byte that it
-    /// sends (I1, I2).
+    /// A wrong bit in data with a right CRC (fault D4 of the catalogue); the number is that of the
+    /// bit in the block. For a byte on an SPI bus: 0 to 7 in the byte that the card receives, 8 to
+    /// 15 in the byte that it sends (faults I1 and I2).
     Flip(u32),
     /// A shift by this number. Data go to a place this many blocks away (D9, H13). An entry of a
     /// packed command fails, and the card reports an index that is wrong by this much (H16). A

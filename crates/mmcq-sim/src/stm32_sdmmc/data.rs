@@ -441,7 +441,8 @@ impl Stm32Sdmmc {
         self.dat.block.runs(&mut self.slot, now);
     }
 
-    /// Cuts off the block that is on the lines.
+    /// Ends the block that is on the data lines early, before its end bit; does nothing if there is
+    /// none.
     pub(super) fn cut_block(&mut self, now: u64) {
         if self.dat.moving() {
             self.dat.block.cut(&mut self.slot, now);

@@ -97,7 +97,7 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     judged: bool,
     /// Whether the exchange may end while the card is still busy; then the caller polls the card.
     patient: bool,
-    /// Whether the last exchange has ended while the card was still busy.
+    /// Whether the session's last command or bus operation has ended while the card was still busy.
     late: bool,
     /// Whether the last exchange was a tuning command with which the controller has found its
     /// sampling point.

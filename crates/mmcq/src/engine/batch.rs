@@ -91,7 +91,7 @@ impl<const N: usize> Batch<N> {
         self.filled = 0;
     }
 
-    /// Sets the only segment.
+    /// Replaces all segments (pieces of memory) of the batch by this one.
     #[inline(always)]
     pub fn one_segment(&mut self, segment: Segment) {
         self.filled = 1;
@@ -186,7 +186,8 @@ impl<const N: usize> Batch<N> {
         self.one(index, direction, lba, blocks);
     }
 
-    /// Begins the batch of a task of the card's queue; [`add`](Self::add) adds its members.
+    /// Begins the batch of a task of the card's queue. The batch is empty: [`add`](Self::add) adds
+    /// each request that the task transfers.
     pub fn begin(&mut self, direction: Direction, lba: u64) {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }

@@ -210,7 +210,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & GATE | found & !GATE;
     }
 
-    /// Sets [`UNREAD`]: a cause may hold from now on, so the next request leaves the fast path.
+    /// Closes the fast path for the next request, because one of the causes against it may hold
+    /// from now on. Sets [`UNREAD`]: the general path reads all causes again.
     #[inline(always)]
     pub fn close_fast(&mut self) {
         if Self::FAST {

@@ -42,8 +42,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state without any code for requests of several steps. This is a function, because
+    /// a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }

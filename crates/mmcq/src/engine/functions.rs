@@ -72,8 +72,8 @@ impl Functions {
         if self.asks { self.waker.take() } else { None }
     }
 
-    /// Returns whether the last phase belonged to a function, and was sent while a memory request
-    /// waited.
+    /// Returns whether the last phase belonged to an I/O function although a read or write of the
+    /// memory part waited.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.run != 0

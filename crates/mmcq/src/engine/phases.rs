@@ -23,7 +23,7 @@ use crate::host::{Auto, BusyDetect, Direction, DmaError, Host, Phase};
 use crate::sched::{Lanes, Profile};
 use crate::spec::command::{self, Command};
 
-/// The stages of the engine's work with the controller.
+/// What the engine waits for on the bus: a command of the present request, or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing is in progress.

@@ -58,7 +58,7 @@ pub enum Close {
     End,
     /// The transfer has reached the end of the card.
     Edge,
-    /// The platform has suspended or halted the engine.
+    /// An open transfer is closed because the platform has suspended or halted the engine.
     Stop,
     /// The controller asked for a new tuning.
     Retune,

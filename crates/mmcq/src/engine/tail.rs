@@ -107,7 +107,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
-    /// is over belonged to that transfer. `queued`: the card's queue is on, so nothing is watched.
+    /// has just ended belonged to that transfer. Does nothing if the card's queue is on (`queued`).
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,

@@ -269,8 +269,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// Ends the card's rest. The next rest begins, at the earliest, when no request has come for a
-    /// whole pause again.
+    /// Ends the card's rest: the low-power state in which it was because no request came. The next
+    /// rest begins, at the earliest, when no request has come for a whole pause again.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;

@@ -12,7 +12,7 @@ pub(super) enum At {
     Before(Request),
     /// The request is in this slot.
     In(SlotId),
-    /// The result has been returned.
+    /// The request has ended, and the future has returned its result.
     After,
 }
 

@@ -84,8 +84,8 @@ impl Figures {
 }
 
 impl Program {
-    /// Returns the programs with these names that have requests, sorted by their number of
-    /// requests, the largest first.
+    /// Returns the programs of a replayed trace that have made requests, the one with the most
+    /// requests first. `names`: the program's name, by its number.
     pub fn all(names: &[String], programs: &Programs) -> Vec<Program> {
         let all = programs.iter().filter_map(|(number, stats)| {
             let name = names.get(usize::from(*number))?.clone();

@@ -159,8 +159,8 @@ impl Measured {
 
     /// Returns how much faster mmcq is than the best setting of Linux, in percent.
     ///
-    /// The slower of mmcq's two settings counts, in the group of compared settings in which mmcq
-    /// gains least.
+    /// Settings are compared in groups: some of mmcq with some of Linux. The result is that of the
+    /// group in which mmcq gains least, for the slower one of mmcq's settings.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }

@@ -21,7 +21,7 @@ pub struct Known {
     pub jobs: u32,
     /// Time in microseconds to wake a thread in the cell.
     pub wake_us: u32,
-    /// Reason why mmcq is below Linux in this cell.
+    /// Reason why mmcq is slower than Linux with this board, card and load.
     pub reason: &'static str,
 }
 

@@ -109,7 +109,7 @@ const FLUSHED: [Place; 3] = [
 /// Grid of the sweep: values of each parameter of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards with their cards.
+    /// Boards on which the cells run, each with a card and the settings of Linux.
     pub places: &'static [Place],
     /// Sizes in bytes that a request may have in the cells.
     pub sizes: &'static [u64],
@@ -232,7 +232,8 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs all settings of a cell on a board whose wake-up times are already those of the cell.
+/// Runs all settings with the card and the load of a cell. `platform` is the cell's board, and
+/// already has the cell's time to wake a thread.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {

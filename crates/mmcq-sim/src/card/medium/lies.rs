@@ -13,7 +13,8 @@ const LATER: u64 = 12;
 
 type Sector = [u8; SECTOR];
 
-/// State of the planted bugs, by sector number.
+/// State of a card's planted bugs, which tests use to see whether a checker finds them, by sector
+/// number.
 #[derive(Debug, Default)]
 pub(super) struct Lies {
     commands: u64,

@@ -144,8 +144,8 @@ impl Helping {
         )
     }
 
-    /// Forgets the open request to the supervisor. A dismissal stays until the supervisor knows of
-    /// it.
+    /// Drops the engine's request to the supervisor, if there is one. Only a request that the
+    /// supervisor shall end (a dismissal) stays.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);
@@ -197,7 +197,7 @@ impl Helping {
 enum Resting {
     No,
     Yes,
-    /// The rest has to end: a request waits, or the supervisor is to end.
+    /// The card has to leave its low-power state: a request waits, or the supervisor shall end.
     Over,
 }
 

@@ -285,9 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the longest time in ns for which the card may still work when a request's deadline
-    /// has passed. For an erase in progress that is its longest time, for another control request
-    /// the longest time of a flush.
+    /// Returns for how long in ns the card may still be busy after a request has missed its
+    /// deadline. For an erase in progress this is the longest time of the erase, for another
+    /// control request the longest time of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

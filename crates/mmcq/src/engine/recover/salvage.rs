@@ -109,7 +109,8 @@ impl<E, T: Lanes> Lane<E, T> {
             && batch.members().iter().any(|&index| slots.at(index).state() == State::Active)
     }
 
-    /// Counts the step [`RecoveryStep::Salvage`], if earlier pieces of the transfer are done.
+    /// Counts the step [`RecoveryStep::Salvage`], if some requests of the failed transfer already
+    /// have blocks that were transferred before it.
     pub fn salvage<const N: usize, P: Profile>(
         &mut self,
         batch: &Batch<N>,

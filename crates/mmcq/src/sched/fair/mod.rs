@@ -103,8 +103,8 @@ pub struct Fair<const CLIENTS: usize = 8> {
     config: FairConfig<CLIENTS>,
     clients: [Client; CLIENTS],
     turn: Option<Turn>,
-    /// Number of synchronous turns that went before waiting asynchronous requests, since the last
-    /// asynchronous request was sent.
+    /// Number of turns of synchronous requests that were given while asynchronous requests waited,
+    /// since the last asynchronous request was sent.
     passed: u8,
     /// Number of requests on the card.
     flying: u8,

@@ -12,8 +12,9 @@ const UNITS: u64 = 16;
 /// Number of decisions between two trials, at first. In a trial the next few decisions are taken
 /// against the prediction, so that both ways (to delay the start, to start at once) are measured.
 const DOUBTED: u16 = 128;
-/// Most times that the number of decisions between two trials doubles. It doubles with each trial
-/// that begins while the measured times of the two ways clearly differ.
+/// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
+/// first. It doubles at most this often, once for each trial that begins while the measured times
+/// of the two ways clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.
@@ -24,7 +25,7 @@ pub(super) struct Measured {
     took: [u32; 2],
     /// When the measure in progress began.
     since_ns: u64,
-    /// Number of blocks in the measure in progress.
+    /// Number of blocks of the transfers that the measurement in progress has covered so far.
     blocks: u32,
     /// Number of transfers in the measure in progress.
     transfers: u8,

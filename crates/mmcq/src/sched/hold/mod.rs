@@ -67,8 +67,8 @@ const DULL_MAX: u8 = 32;
 /// next transfer.
 const CUT_EVERY: u8 = 16;
 
-/// The waiting requests, which continue each other and can start as one transfer. The engine makes
-/// this value only if all waiting requests are such a run; otherwise it holds no start.
+/// All waiting requests, if they have one direction and contiguous blocks, so that one transfer can
+/// serve them. Otherwise the engine does not make this value, and delays no start of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     /// The requests together: direction, first block and end, and clients.
@@ -305,9 +305,10 @@ impl Hold {
         self.end(now_ns);
     }
 
-    /// Returns whether the engine may leave the end of this run to the next transfer. The run must
-    /// have all requests that the stream's clients keep in flight, and the engine must not have
-    /// done this in the last [`CUT_EVERY`] transfers.
+    /// Returns whether a transfer may leave out the last requests of a stream's batch, which the
+    /// next transfer then takes. `end`: the block after the batch. The batch must have all requests
+    /// that the stream's clients keep in flight. The engine must not have done this in the last
+    /// [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)

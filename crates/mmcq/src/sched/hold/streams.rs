@@ -4,7 +4,7 @@
 use super::costs::Costs;
 use crate::host::Direction;
 
-/// Most streams that are known at a time.
+/// Number of sequential streams that the engine can follow at the same time.
 const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.

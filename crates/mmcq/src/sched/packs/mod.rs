@@ -56,7 +56,7 @@ pub struct PackStats {
     /// Packed writes with a late error for which the card named no entry: all their writes were
     /// sent again, one at a time.
     pub suspected: u32,
-    /// Why packs are not used any more; `None`: they were not given up.
+    /// Why the engine does not use packed commands any more; `None`: it has not given them up.
     pub demoted: Option<Demotion>,
 }
 
@@ -180,8 +180,8 @@ impl Packs {
         &self.stats
     }
 
-    /// Decides whether a transfer of this direction, which begins while others wait, is a pack.
-    /// `ended_ns`: when the transfer before ended.
+    /// Decides whether a transfer of this direction, which begins while other requests wait, is
+    /// sent as a packed command. `ended_ns`: when the transfer before ended, in ns.
     pub(crate) fn would_pay(&mut self, direction: Direction, ended_ns: u64) -> bool {
         !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
@@ -199,7 +199,8 @@ impl Packs {
         self.pays.reset_timing();
     }
 
-    /// Makes the next transfer a single one, not a pack.
+    /// Makes the next transfer an ordinary one, since the header of a packed command could not be
+    /// mapped for DMA.
     pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }
