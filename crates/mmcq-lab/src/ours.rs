@@ -38,7 +38,7 @@ pub struct Context {
     /// Time in ns of interrupt entry and exit alone; part of
     /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).
     pub entry_ns: u64,
-    /// Time in ns from the hard interrupt to the start of the deferred one.
+    /// Time in ns from the hard interrupt to the start of the deferred interrupt (tasklet).
     pub tasklet_ns: u64,
     /// Time in ns that a spinner needs to poll the controller once.
     pub look_ns: u64,

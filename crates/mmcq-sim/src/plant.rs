@@ -58,7 +58,8 @@ impl Lie {
     ];
 }
 
-/// Returns whether the cards of this thread have this lie; always false in this build.
+/// Returns whether the cards of this thread have this planted bug; always false in a build without
+/// planted bugs.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn is(_: Lie) -> bool {

@@ -30,7 +30,7 @@ const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
 /// Number of operations in the longest program of the exhaustive campaign.
 const LENGTH: u32 = 2;
 
-/// A planted bug or lie.
+/// A bug that is planted on purpose, to test whether a campaign finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A bug in the core.

@@ -246,8 +246,8 @@ impl Answer {
         Some(why.clone())
     }
 
-    /// Adds the rate of a setting in a cell with a value at one of its ends, or the reason why this
-    /// run was not possible.
+    /// Stores the rate of a setting with one load (`cell`) while one uncertain value is at its low
+    /// or high end (`end`), or the reason why that run was not possible.
     pub(super) fn vary(
         &mut self,
         cell: usize,

@@ -298,7 +298,8 @@ fn without_chance(profile: &CardProfile) -> Vec<String> {
     given.map(|(key, _)| format!("flash.spread.{key}=0")).collect()
 }
 
-/// Runs the workers `workers` on one lane; `None`: board and card do not have the lane.
+/// Runs the fastest form of the jobs on one lane, that is, one way to send requests (such as the
+/// command queue engine, chains or open transfers). `None`: board and card do not have it.
 fn on_lane(
     run: &Run<'_>,
     lane: Lane,

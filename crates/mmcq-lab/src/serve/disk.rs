@@ -53,7 +53,8 @@ pub enum Outcome {
     Lost(String),
 }
 
-/// A job for the disk's thread.
+/// An operation that a client has requested, on its way to the thread that executes all operations
+/// (the disk's thread).
 pub struct Job {
     /// Number of the connection that sent the job.
     pub client: u64,

@@ -39,8 +39,8 @@ pub(super) struct Told {
 pub(super) struct Recorder {
     window: Window,
     hand_on: Option<HandOn>,
-    /// Start in ns of the next part that is passed on; `None`: the start of the first part is not
-    /// known yet.
+    /// Start in ns of the next part of the recording that goes to the writer; `None`: the start of
+    /// the first part is not known yet.
     part_ns: Option<u64>,
     /// Latest start in ns of any event that was reported so far.
     newest_ns: u64,

@@ -260,9 +260,9 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
-    /// that may join the transfer. Of several, returns the one that fits best behind the last
-    /// member, by [`Slots::apart`].
+    /// Finds a request of `left` that may join the transfer: it begins where the transfer ends, or
+    /// ends where the transfer begins. Of several, returns the one that fits best behind the last
+    /// request of the batch, by [`Slots::apart`].
     fn neighbour(
         &self,
         slots: &Slots<N>,

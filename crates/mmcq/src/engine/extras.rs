@@ -86,7 +86,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 /// An event for a request of the kinds in this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request's turn has come; it is the control request in progress.
+    /// The request, a control request, has its turn, and begins with its first step.
     Begin,
     /// A write with special rules, in this slot, is next. It is still queued.
     Write(u8),

@@ -146,7 +146,8 @@ impl Supervisor {
         }
     }
 
-    /// Sets the time from which on all requests wait for a chore, from the times of all chores.
+    /// Sets from when on all requests wait for one of the supervisor's chores (exception events,
+    /// tuning, rest): the time at which the first of them is due.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
     }

@@ -120,7 +120,7 @@ impl Surroundings for () {}
 /// One step of a change of the bus: a call of the driver, or of one method of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The driver carries out its part of the change.
+    /// The driver carries out its part of the bus operation, in the controller's registers.
     Driver,
     Supply(bool),
     Signalling(bool),

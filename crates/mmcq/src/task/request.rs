@@ -32,7 +32,7 @@ pub(super) enum Look {
     Waits,
     /// The request waits, and the task's waker has to be set.
     Unknown,
-    /// The call came from inside another one.
+    /// The call came from inside another call of the same stack, and nothing was done.
     Nested,
     /// The request was not accepted yet, and has to be submitted once more.
     Again,

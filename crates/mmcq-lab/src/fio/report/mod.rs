@@ -184,7 +184,7 @@ pub struct Report {
     pub context: Context,
     /// Numbers of threads and of processes that were started.
     pub started: Started,
-    /// Entries in the order of the workers.
+    /// Entries in the order of the workers: each is one worker, or all workers of a group together.
     pub entries: Vec<Entry>,
     /// Use of the disks during the run.
     pub disks: Vec<DiskUtil>,

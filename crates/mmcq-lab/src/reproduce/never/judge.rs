@@ -97,7 +97,8 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns the group of compared settings in which mmcq gains least.
+    /// Returns that group of compared settings (some of mmcq, some of Linux) in which mmcq gains
+    /// least.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));

@@ -291,8 +291,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Makes the requests of the failed transfer the oldest again; requests that cannot be repeated
-    /// end.
+    /// Puts the requests of the failed transfer back to the front of the queue. Requests that must
+    /// not be repeated end with the error.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;

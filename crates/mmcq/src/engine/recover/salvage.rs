@@ -215,7 +215,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a card that has lost its state: the result of earlier writes stays unknown.
+    /// Handles a card that has lost its state: no status will show any more whether earlier writes
+    /// succeeded.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
         self.settle_pass();

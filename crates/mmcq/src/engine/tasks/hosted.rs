@@ -272,7 +272,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Rings the tasks that may be sent now, by one write of the doorbell.
+    /// Gives the tasks that may be sent now to the command queue engine, by one write of its
+    /// doorbell register.
     #[inline]
     fn ring_all(&mut self, now_ns: u64) -> Turn {
         let mut rung = 0u32;

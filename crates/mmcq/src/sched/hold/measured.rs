@@ -140,7 +140,8 @@ impl Measured {
         self.last.unwrap_or(better)
     }
 
-    /// Stores the decision, and notes it in the present measure.
+    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement in
+    /// progress.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {

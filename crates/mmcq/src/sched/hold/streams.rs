@@ -69,8 +69,8 @@ pub(super) struct Stream {
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.
     missed: u8,
-    /// Whether the requests that were sent when the engine gave up its wait for the missing ones
-    /// are complete.
+    /// Whether the requests are complete that the engine has sent without the missing ones, after
+    /// it gave up waiting for them.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
@@ -274,7 +274,7 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that more requests of the stream have come.
+    /// Notes that further requests of the stream have come, and learns from their times.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);

@@ -227,8 +227,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
-    /// while the command ran; the result of the command is then ignored.
+    /// Takes the command for the card's queue that has ended. The flag is true if the engine took
+    /// all tasks back while the command ran; the result of the command is then ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
