@@ -173,8 +173,8 @@ const PROOFS: &[(&str, Proof)] = &[
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
-/// Returns what proves that the stack survives this injection; `None` if nothing does, so that the
-/// table is not complete.
+/// Returns the test or campaign which shows that the stack survives this injected fault; `None`:
+/// there is none, and the table is not complete.
 #[must_use]
 pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {

@@ -118,7 +118,7 @@ pub struct Stopwatch {
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
-    /// Time in ns and kind of the last step.
+    /// Time in ns and kind of the last recovery step.
     step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,

@@ -25,7 +25,8 @@ pub const PATH_BYTES_MAX: usize = 159;
 /// Largest number of I/Os that a job has under way. Each has a place in the job's ring, and a cell
 /// for its data.
 pub const RING: u32 = 256;
-/// Size of a cell in bytes; longer data stay in the program's memory.
+/// Size in bytes of the part of the shared memory that holds the data of one I/O (a cell); longer
+/// data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;
 /// Size in bytes of the longest I/O that a program may request.
 pub const IO_BYTES_MAX: u32 = 16 << 20;

@@ -250,8 +250,9 @@ impl Bench {
         Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }
     }
 
-    /// Runs the machine as [`measure`](Self::measure) does. `listen` makes the listener on the bus
-    /// that measures steps; it is called after the warm-up.
+    /// Runs warm-up and measurement like [`measure`](Self::measure). `listen` makes the observer of
+    /// the bus that measures the steps of a packet. It is called after the warm-up, and its
+    /// observer is returned.
     fn measure_by<L>(
         &self,
         run: &Run<'_>,

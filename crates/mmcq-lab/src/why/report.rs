@@ -285,8 +285,8 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// Returns whether the fact is a detail about the queue. The table shows such facts indented, below
-/// the line with their total.
+/// Returns whether a line of the report (a fact) is a detail about the queue. The table shows such
+/// lines indented, below the line with their total.
 fn is_part(fact: &Fact) -> bool {
     [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }

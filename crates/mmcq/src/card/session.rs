@@ -290,7 +290,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Executes these steps one after the other.
+    /// Carries out these changes of the bus and these pauses, one after the other.
     pub async fn lines(&mut self, steps: &[Line]) -> Result<(), Failed> {
         for &step in steps {
             let kind = match step {

@@ -168,7 +168,8 @@ pub(super) struct Slots<const N: usize> {
     /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
     /// queue's list.
     ios: SlotSet,
-    /// A bit for each slot of `ios` whose request may start while the engine is stopped.
+    /// A bit for each slot with a waiting phase of an I/O function that may start even while the
+    /// engine is stopped.
     urgents: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],

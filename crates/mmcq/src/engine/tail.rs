@@ -69,8 +69,8 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Notes that the clients of the last writes may have their results now, if no write waits for
-    /// a status any more.
+    /// Tells [`Hold`](crate::sched::Hold) that the clients of the last writes may have their
+    /// results now. Does nothing while a write still waits for a status.
     pub fn note_results<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
         if !slots.is_settling()
             && let Some(hold) = self.tails_mut().filter(|hold| hold.watches())
@@ -277,7 +277,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides whether the next run is delayed for its tail.
+    /// Decides whether the start of the next transfer is delayed for its tail: requests that are
+    /// about to come and would continue it.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {

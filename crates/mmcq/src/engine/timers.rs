@@ -91,7 +91,7 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// Clears the time limit of the stage: it has ended, or is never given up.
+    /// Sets no time limit for the stage: it has ended, or may last for any time.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -222,7 +222,8 @@ impl Timers {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
 
-    /// Reserves the bus for a chain of an I/O function until that time.
+    /// Reserves the bus for an I/O function until this time in ns, so that the next command of its
+    /// chain (commands without another request between them) can follow.
     pub fn chain_until(&mut self, at_ns: u64) {
         self.chain_ns = at_ns;
     }

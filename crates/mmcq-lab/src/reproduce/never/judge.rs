@@ -166,7 +166,8 @@ impl Measured {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of the slower of mmcq's two settings.
+    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the group of compared
+    /// settings in which mmcq gains least.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }

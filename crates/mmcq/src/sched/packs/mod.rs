@@ -169,7 +169,8 @@ impl Packs {
         self.most != [0; 2] && self.stats.demoted.is_none()
     }
 
-    /// Returns the most entries of a pack of this direction; fewer than two: no packs.
+    /// Returns the largest number of transfers in one packed command of this direction. Below two,
+    /// packed commands are not used.
     pub(crate) fn most(&self, direction: Direction) -> usize {
         let [reads, writes] = self.most;
         let most = if direction == Direction::Write { writes } else { reads };
