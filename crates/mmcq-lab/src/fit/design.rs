@@ -66,7 +66,8 @@ pub struct Open<'a> {
     pub noise: f64,
 }
 
-/// Returns a job as a load, with the figure (a rate) that the job would give.
+/// Returns a job in the form in which a fit has its loads: a job with this `rw=` word, block size
+/// in KiB and `iodepth`, and the one figure that it would give (its rate).
 fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
     let (rw, fsync) = parted(rw);
     let at = Place::Whole("mmcq fit".to_owned());

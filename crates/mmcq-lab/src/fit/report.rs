@@ -194,7 +194,8 @@ fn worst(figures: &[Held]) -> Option<&Held> {
     figures.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()))
 }
 
-/// Weight below which the report marks a figure, since it does not agree with the other figures.
+/// Weight in the fit below which the report marks a figure, since it does not agree with the other
+/// figures.
 const ODD: f64 = 0.5;
 
 impl Fit {

@@ -72,8 +72,8 @@ impl Losses {
         self.connections.insert(client, connection);
     }
 
-    /// Records a request of a client. The client has then read everything that was written to it
-    /// before.
+    /// Records that a client has sent a request. It has then read everything that was written to it
+    /// before, also the refusal that reports a loss.
     pub fn asked(&mut self, client: u64) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if let Some(loss) = connection.refused.filter(|_| connection.written) {

@@ -16,7 +16,7 @@ const CLEAN_EVERY: u32 = 4096;
 /// Largest number of records of a stored window, which need some hundred megabytes.
 const KEPT_MAX: usize = 1_000_000;
 
-/// Function that receives the parts of a window one after the other.
+/// Function that receives a recorded window during the run, in parts, one after the other.
 pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
 /// How a window is passed on in parts during the run.
@@ -26,7 +26,7 @@ pub(super) struct HandOn {
     pub take: Taker,
 }
 
-/// Facts that the recorder has found about the events of a window.
+/// What the recorder has found about the order and the number of a window's events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     /// Longest time in ns by which an event was reported out of order: it began this long before

@@ -74,7 +74,8 @@ const DRIVEN: u32 = 1 << 22;
 /// A cause may have begun since the parts of the engine were read.
 const UNREAD: u32 = 1 << 31;
 
-/// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
+/// The causes that the gate reads when it decides whether a request comes in. The code that begins
+/// and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
 /// Causes: transfers may be sent as tasks of the card's queue, as packs or as chains, and not only
 /// one by one. These ways have rules of their own, so the fast path leaves the request to the

@@ -41,7 +41,8 @@ pub(super) enum Look {
 /// The values that go in and out of a check under the lock.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
-    /// The task's waker that is to be set; afterwards the waker that is no longer used.
+    /// Before the check: the task's waker, which the slot is to store. After the check: the waker
+    /// that is not used any more.
     pub(super) waker: Option<Waker>,
     /// The waker that the slot of the completed request had.
     pub(super) own: Option<Waker>,

@@ -1,6 +1,6 @@
-//! Decides whether packs pay on this card, separately for reads and writes. It compares the mean
-//! time of a request in packs with that of a request alone, both measured while other requests
-//! wait.
+//! Decides whether packed commands (packs) are faster on this card than ordinary transfers,
+//! separately for reads and writes. It compares the mean time of a request in packs with that of a
+//! request alone, both measured while other requests wait.
 //!
 //! The cheaper way (in packs, or alone) is used. Two in [`PROBE`] transfers use the other way, so
 //! that a change of the card is noticed. *Guarantee: of 64 transfers two use the slower way.*

@@ -12,7 +12,7 @@ const MOST_NS: u64 = 200_000;
 /// Number of announced tasks that keep a card busy while a ready one waits.
 const ENOUGH: u64 = 8;
 
-/// The measured speed of a card.
+/// How fast a card makes tasks ready, as measured, and when it is polled next.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Mean time, in ns, from the moment at which one task becomes ready to the moment at which the
