@@ -37,8 +37,8 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
-/// Settings that run on the board whose controller has its own DMA. About such a board only a
-/// single remark was published.
+/// Settings that run on the board whose controller has its own DMA. They have no published values:
+/// about such a board only a single remark was published.
 const BY_DMA: [(&str, Way); 7] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),

@@ -40,7 +40,8 @@ struct Connection {
     unflushed: Option<u64>,
     /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
-    /// Whether the connection is the heir of another one that closed before it was told of a loss.
+    /// Whether this connection will be told of a loss in place of another one, which closed before
+    /// it was told. It is then called the heir of the other one.
     heir: bool,
 }
 

@@ -384,8 +384,8 @@ mod tests {
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
     }
 
-    /// Checks that a window has the same parts if it is stored and if it is passed on during the
-    /// run.
+    /// Checks that a window is split into the same short parts if it is stored first and if it is
+    /// passed on during the run, also where the lines are idle for long.
     #[test]
     fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {
         let window = Window { start: Start::At(0), before_ns: 0, for_ns: Some(900_000_000) };

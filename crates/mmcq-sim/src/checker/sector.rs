@@ -420,9 +420,10 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// Records that a read (with the number `number`) has returned content that is older than the
-    /// entries from index `from` on. Failed requests among these are not on the card, and requests
-    /// under way must fail. A discarded sector may still be erased later.
+    /// Handles a read (with the number `number`) that has returned older content than that of the
+    /// entries from index `from` on. Removes the failed requests among these, which have not
+    /// changed the card. Marks those under way, which must fail. A discarded sector may still be
+    /// erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {

@@ -192,7 +192,8 @@ impl<const N: usize> Batch<N> {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
 
-    /// Adds the next member of a task, with its memory.
+    /// Adds the request in slot `index` to the batch of a task, behind the requests before it, with
+    /// its memory.
     pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(self.members().len(), segment);
         self.append(index, blocks);

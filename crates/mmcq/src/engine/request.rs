@@ -61,7 +61,8 @@ pub enum Kind {
         /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
         chain: bool,
     },
-    /// A change of the bus. A barrier.
+    /// A change of the bus, such as its power, clock or width. A barrier: no other request
+    /// overtakes it.
     Bus(BusOp),
     /// A pause: nothing starts for this time. A barrier.
     Pause {

@@ -20,7 +20,7 @@ use crate::host::Direction;
 pub(super) enum Case {
     /// The last request began a run: it did not continue the request before.
     First,
-    /// The last request continued a run, and the next request is not late yet.
+    /// The last request continued the one before it, and the next request is not late yet.
     Run,
     /// The next request of the run is late: four times the usual pause of this run has passed since
     /// the data ended.

@@ -49,8 +49,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes a value without completion and wakers. This is a function, because a constant (nearly
+    /// all zeros) would be copied into the firmware image.
     #[inline(always)]
     pub(super) const fn nothing() -> Seen {
         Seen { completion: None, waker: None, own: None }

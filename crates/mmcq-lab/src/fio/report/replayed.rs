@@ -8,7 +8,7 @@ use std::fmt::Write;
 pub(super) const PERCENTILES: [(f64, &str); 4] =
     [(50.0, "p50"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9")];
 
-/// A fact about a trace.
+/// One fact that a report states about a replayed trace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A fact that is a count, or a size in bytes.

@@ -143,7 +143,8 @@ impl<H> Bus<H> {
         Outcome::Again { first }
     }
 
-    /// Notes that the phase has failed, or will not be started any more.
+    /// Clears the note that the lines were in use when the phase was to start: the phase has
+    /// failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
         self.blocked = false;

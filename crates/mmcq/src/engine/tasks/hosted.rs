@@ -74,7 +74,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.leave_engine(Demotion::Engine(why));
     }
 
-    /// Sets up the controller's queue engine, if there is one for the card's queue.
+    /// Sets the limits of tasks that follow from the controller's queue engine. Gives up the queue
+    /// engine if it is of no use. Does nothing if there is none.
     pub fn equip<H: Host>(&mut self, bus: &mut Bus<H>) {
         let (Some(hosted), Some(queue)) = (self.hosted_mut(), bus.host_mut().queue()) else {
             return;

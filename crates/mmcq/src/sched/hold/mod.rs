@@ -96,7 +96,8 @@ pub(crate) struct Held {
     step_ns: u64,
     /// Number of requests that the hold waits for and that have not come yet.
     awaited: u8,
-    /// Number of requests that came during the hold and were not added to the streams yet.
+    /// Number of requests that came during the hold and that the statistics of sequential streams
+    /// do not count yet.
     joined: u8,
     /// When the first of the requests counted in `joined` came.
     joined_ns: u64,
