@@ -40,7 +40,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All lies, in the order of the enum.
+    /// All planted bugs of cards, in the order of the enum.
     pub const ALL: [Lie; 13] = [
         Lie::WritesFar,
         Lie::WritesNear,

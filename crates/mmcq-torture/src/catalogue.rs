@@ -288,7 +288,8 @@ pub fn fixed(entry: &Entry) -> String {
     format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
 }
 
-/// Text above the tables, up to the row that serves as an example.
+/// Text of the page on failures (`docs/FAILURES.md`) above its tables, up to the row that serves as
+/// an example.
 pub const INTRODUCTION: &str = "\
 # Failures that the stack lives with
 

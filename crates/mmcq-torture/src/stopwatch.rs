@@ -74,8 +74,8 @@ impl Class {
         }
     }
 
-    /// Returns the budget in ns, without the times that the card declares and without the transfer
-    /// itself ([`Outcome::allowance`]).
+    /// Returns the longest time in ns that a recovery of this class may take. The times that the
+    /// card declares, and the transfer itself, are not included ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
         match self {

@@ -90,7 +90,7 @@ pub(super) enum Event {
     Begin,
     /// A write with special rules, in this slot, is next. It is still queued.
     Write(u8),
-    /// A step has ended with this status.
+    /// A step of the request has ended; the value is the card's status after the step.
     Done(u32),
     /// The pause of a step is over.
     Woke,

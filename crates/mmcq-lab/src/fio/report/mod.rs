@@ -50,7 +50,8 @@ pub struct Context {
     pub origin: Option<Origin>,
 }
 
-/// What ran, with all that is needed to run it again from a saved report.
+/// What ran: program version, board, card, changes and load, so that a saved report is enough to
+/// run it again.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// Version of the laboratory's program.

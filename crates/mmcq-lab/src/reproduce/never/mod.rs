@@ -106,7 +106,7 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Grid of the sweep: values of each parameter of a cell.
+/// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     /// Boards on which the cells run, each with a card and the settings of Linux.

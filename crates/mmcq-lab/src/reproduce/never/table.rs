@@ -29,7 +29,8 @@ impl Summary {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts these cells by their verdicts, with `open` as the list of open losses.
+    /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
+    /// the open losses.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {

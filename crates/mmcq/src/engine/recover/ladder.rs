@@ -35,7 +35,8 @@ use crate::spec::response::R1;
 
 /// The bus is too fast if this many transfers in [`DAMAGE_WINDOW`] are damaged.
 const DAMAGES: usize = 3;
-/// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
+/// Number of transfers, counted by the engine: if [`DAMAGES`] of so many transfers were damaged on
+/// the bus, the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
 /// Shortest time between two tunings because of damage.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;

@@ -39,7 +39,7 @@ enum Act {
     /// Reads a register, and writes it with the bits under the mask changed. The value is the word
     /// for [`HAIMR`] of a write of these bits alone.
     Merge(u32),
-    /// Fails the operation unless these bits of a register are 0.
+    /// Reads a register (the address), and fails the operation unless these bits of it are 0.
     ExpectClear(u16, u8),
     /// Inverts these bits of the value of the next write if the chip has version C.
     OnVersionC(u8),

@@ -103,7 +103,8 @@ pub(crate) enum Fate {
 /// The pack in progress, and the state that outlasts a pack.
 #[derive(Debug)]
 pub struct Packs {
-    /// Most entries of a packed read, and of a packed write; 0: no packs of this direction.
+    /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
+    /// this direction.
     most: [u8; 2],
     /// Direction of the pack that the controller has.
     running: Option<Direction>,

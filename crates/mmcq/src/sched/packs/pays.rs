@@ -7,7 +7,8 @@
 
 use crate::host::Direction;
 
-/// Interval of trials, in transfers. In a trial, two transfers in a row use the other way.
+/// Number of transfers from one trial to the next. In a trial, two transfers in a row are sent in
+/// the way (packed or alone) that was slower so far.
 const PROBE: u8 = 64;
 /// Weight of a new time in the mean: one in `1 << SHARE_SHIFT`.
 const SHARE_SHIFT: u32 = 3;

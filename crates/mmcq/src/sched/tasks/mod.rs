@@ -134,7 +134,8 @@ impl Tasks {
         self.depth = 0;
     }
 
-    /// Does what [`configure`](Self::configure) does for the queue of an SD card.
+    /// Sets how many tasks the queue of an SD card has, and by which commands the card is asked to
+    /// execute them. Allows the use of the queue again. Returns false if it has too few tasks.
     pub(crate) fn configure_sd(&mut self, queue: SdTaskQueue) -> bool {
         let has = self.configure(queue.depth);
         self.dialect = Dialect::Sd(queue);
