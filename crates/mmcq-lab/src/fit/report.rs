@@ -179,7 +179,7 @@ pub struct Fit {
     pub values: Vec<Value>,
     /// Figures to which the values were fitted, beside the model's.
     pub fitted: Vec<Held>,
-    /// Figures that were held out, beside the model's.
+    /// Measured figures that were held out of the fit, to test it; each beside the model's figure.
     pub held: Vec<Held>,
     /// Standard deviation, as a share, of the measured figures around the model's figures.
     pub scale: f64,

@@ -52,7 +52,7 @@ enum Task {
 /// Round that the reader's chip executes now, or the pause after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// No round is in progress: the work item takes the next task.
+    /// The driver's item in the workqueue waits for nothing, and takes the next task.
     None,
     /// The chip executes CMD12 for a transfer that was left open.
     Close,

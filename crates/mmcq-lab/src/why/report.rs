@@ -35,7 +35,7 @@ const OF_MERGING: &str = "not merged because";
 /// Group of reasons why consecutive requests (each begins where the one before ended) did not
 /// continue the transfer of the request before.
 const OF_GOING_ON: &str = "not continued because";
-/// Group of facts about where requests spend their time.
+/// Group of facts about how long a request stays in each place, such as a queue.
 const OF_PLACES: &str = "a request";
 const EACH_REQUEST: &str = "each request";
 const EACH_MIB: &str = "each MiB";

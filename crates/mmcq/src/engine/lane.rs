@@ -41,7 +41,7 @@ pub(super) struct Lane<E, T> {
     busy: Busy,
     /// The open transfer, and the runs of sequential requests.
     streams: Streams,
-    /// The limits of the fast path.
+    /// Limits of size within which a transfer may take the fast path.
     fast_limits: FastLimits,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,

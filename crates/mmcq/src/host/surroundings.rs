@@ -159,7 +159,7 @@ pub struct Surrounded<H, S> {
     board: S,
     /// Index of the step in progress in the change of the bus; see [`Part`].
     at: u8,
-    /// Whether the step in progress was called before; if not, its next call has `first` true.
+    /// Whether the step in progress was called before. If not, its next call gets `first` = true.
     begun: bool,
     /// Time until which RST_n keeps its level, in nanoseconds.
     until_ns: u64,

@@ -196,9 +196,10 @@ impl Measured {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of mmcq
-    /// starve, the result is at least the mean, unless requests starve with all of Linux's settings
-    /// in this group, too.
+    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of a
+    /// setting of mmcq starve (a few wait much longer than all others), its mean counts instead, or
+    /// the longer latency of a request that was left out. This is not done if requests starve with
+    /// all of Linux's settings in this group, too.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));

@@ -95,8 +95,7 @@ pub(super) struct Incident {
     tunings_lost: u8,
     /// Number of failed phases in this pass.
     faults: u8,
-    /// Number of CMD12 that recovery has sent in the present pass. A pass begins with a failed
-    /// phase, and makes commands possible again.
+    /// Number of CMD12 that recovery has sent in its present attempt (pass).
     stops: u8,
     /// Whether a response is lost that may have had the status of earlier writes.
     status_lost: bool,

@@ -26,7 +26,8 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
 impl<const N: usize> Batch<N> {
-    /// Marks the earlier pieces of the writes in progress to be written once more.
+    /// Marks those writes in progress of which earlier pieces were already sent: they are written
+    /// once more from their first block.
     pub fn restart_pieces(&mut self, slots: &mut Slots<N>) {
         if self.direction() != Direction::Write {
             return;

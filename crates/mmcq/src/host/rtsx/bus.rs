@@ -134,7 +134,7 @@ pub(super) struct Bus {
 enum Wait {
     /// No operation is in progress.
     Nothing,
-    /// An earlier register access has ended.
+    /// An earlier register access has ended; only then can this operation begin.
     Free { deadline_ns: u64 },
     /// The register access of this step has ended.
     Access { act: Act, deadline_ns: u64 },

@@ -230,7 +230,8 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Returns how many requests of the run came before the last completion.
+    /// Estimates how many requests of the run came before the stream's last completion, from the
+    /// times of the first and the last request.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;

@@ -44,7 +44,7 @@ const DULL_MAX: u8 = 16;
 /// count, each time that it would not subtracts 1. So a client that leaves one request alone in
 /// every other turn still reaches the count.
 const WANTED_MIN: u8 = 3;
-/// The number that means no task, or no slot.
+/// Value of a task number or slot number that means "none".
 const NONE: u8 = u8::MAX;
 /// Most tries to switch off a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
