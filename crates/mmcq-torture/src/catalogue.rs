@@ -269,7 +269,8 @@ impl Tried {
     }
 }
 
-/// Returns the columns of an entry that need no execution of a campaign, as text.
+/// Returns those columns of a row of the page on failures that are known without running a
+/// campaign, as text.
 #[must_use]
 pub fn fixed(entry: &Entry) -> String {
     let mut proofs: Vec<String> = Vec::new();

@@ -455,7 +455,8 @@ impl Workload for Programs {
         }
     }
 
-    /// Fills in the data that the program's memory held when its write was taken from the ring.
+    /// Copies the data of a write into `data`, as the program's memory held them when the
+    /// laboratory took the write from the program's ring.
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
         let is_write = |job: &Job| job.under_way.last().is_some_and(|(_, asked)| asked.op == Op::Write);
         if self.jobs.get(&io.job).is_some_and(is_write) && data.len() == self.data.len() {

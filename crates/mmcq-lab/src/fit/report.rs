@@ -199,8 +199,8 @@ fn worst(figures: &[Held]) -> Option<&Held> {
 const ODD: f64 = 0.5;
 
 impl Fit {
-    /// Returns the mean of the absolute relative errors of the held-out figures; `None`: nothing
-    /// was held out.
+    /// Returns the mean of the absolute relative errors of those figures that were held out of the
+    /// fit to test it; `None`: nothing was held out.
     pub fn held_error(&self) -> Option<f64> {
         (!self.held.is_empty()).then(|| mean_error(&self.held))
     }

@@ -174,7 +174,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Makes an empty cell for this load, which these workers run.
+    /// Makes the results of this load, without any result yet. `workers` are those that run the
+    /// load.
     pub(super) fn new(load: &Load, workers: &[Worker]) -> Self {
         let (mut together, mut under_way) = (0_u32, 0);
         for worker in workers {

@@ -18,7 +18,7 @@ pub struct Recovered {
     pub us: Option<u64>,
     /// Whether the next event began before a request succeeded again.
     pub outlasted: bool,
-    /// Number of requests that failed from the event to the next event.
+    /// Number of requests of the guest that failed from this event of the schedule to the next one.
     pub errors: u64,
     /// Messages of the guest's kernel from the event to the next event.
     pub kernel: Vec<String>,

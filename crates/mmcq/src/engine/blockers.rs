@@ -238,8 +238,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether the scheduler works in the order of arrival, and the host continues no
-    /// transfers.
+    /// Returns whether scheduler and host allow the fast path at all: the scheduler works in the
+    /// order of arrival, and the host continues no transfers.
     pub fn may_go_fast<H: Host>(&self, host: &H) -> bool {
         let continues = H::CONTINUES && host.caps().continue_data;
         Blockers::<H, P>::FAST && self.policy().is_in_order() && !continues

@@ -374,8 +374,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Clears what the steps of the control request have left: recovery will repeat the request, or
-    /// has given the card up.
+    /// Gives up the present step of the control request: unmaps its memory and clears its state.
+    /// Recovery will repeat the request, or has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

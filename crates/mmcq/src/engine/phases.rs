@@ -97,8 +97,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the engine may send its own CMD23 before a transfer. Where only the busy
-    /// after a response ends with an interrupt, CMD12 is better for a write.
+    /// Returns whether the engine may announce the blocks of a transfer by CMD23, so that it needs
+    /// no CMD12. On a host where only the busy after a response ends with an interrupt, CMD12 is
+    /// better for a write.
     pub fn counts(&self, direction: Direction) -> bool {
         let caps = self.host().caps();
         !caps.no_count
