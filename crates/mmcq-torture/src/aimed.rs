@@ -21,7 +21,7 @@ pub const NAMES: [&str; 6] =
     ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
 /// Type of a campaign in this file. It takes the number of threads and a callback for its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
-/// All campaigns of this file.
+/// All campaigns of this file, which aim at situations that random faults seldom cause.
 pub const CAMPAIGNS: [Campaign; 6] =
     [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 

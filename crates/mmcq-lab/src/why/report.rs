@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// A fact about a run: a number, and the same number per request, per MiB or as a share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// Name of the group that the fact belongs to.
+    /// Heading in the report under which the fact is listed.
     pub group: &'static str,
     /// Name of the fact.
     pub name: String,

@@ -182,7 +182,7 @@ pub(super) struct Look {
     pub number: u32,
     /// Number of completions before the read was submitted.
     pub completions: u32,
-    /// Number of completions now, including the read's own.
+    /// Number of all completed requests now, including the read that is judged.
     pub now: u32,
     /// Whether the card has no volatile cache.
     pub write_through: bool,
@@ -250,9 +250,10 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
     }
 
-    /// Records that a flush succeeded: requests that were complete before its submission (up to
-    /// number `before`) are now on the medium. With `across`, the card lost its power after the
-    /// submission; then the success of the flush also confirms the data that seemed to be lost.
+    /// Records that a flush has succeeded: requests that were complete when it was submitted
+    /// (completion numbers up to `before`) are now on the medium. With `across`, the card lost its
+    /// power after that. Then the success of the flush also confirms the data that seemed to be
+    /// lost.
     pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {

@@ -219,7 +219,8 @@ impl Request {
         Request { urgent: true, ..self }
     }
 
-    /// Sets the request's origin.
+    /// Sets which client submits the request, and whether a client waits for the result
+    /// ([`Origin`]).
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         Request { origin, ..self }

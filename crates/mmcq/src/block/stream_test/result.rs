@@ -14,7 +14,7 @@ pub struct StreamTimes {
     pub worst_ns: u64,
 }
 
-/// What a case has shown.
+/// Result of one case of the test of open transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOutcome {

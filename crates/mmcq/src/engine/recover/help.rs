@@ -62,7 +62,7 @@ pub(in super::super) struct Helping {
     dismissed: bool,
     /// Whether the card rests; then the supervisor has to wake it.
     rest: Resting,
-    /// Whether there is a supervisor.
+    /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,
     /// Whether a card came or went, and no supervisor has been notified.
     untold: bool,

@@ -105,7 +105,8 @@ impl Client {
         self.outstanding == 1
     }
 
-    /// Returns whether the client's last requests do not make a stream.
+    /// Returns true if the client's last requests are not sequential: too few in a row began where
+    /// the one before ended.
     pub(super) fn jumps(&self) -> bool {
         self.followed < STREAM
     }

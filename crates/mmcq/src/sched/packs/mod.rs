@@ -137,7 +137,8 @@ impl Packs {
         stats: PackStats::ZERO,
     };
 
-    /// Sets how many writes and reads a pack of the card may have, and allows packs again.
+    /// Sets how many writes and how many reads one packed command for the card may have (fewer than
+    /// two: none). Allows packed commands again.
     pub(crate) fn configure(&mut self, writes: u8, reads: u8) {
         self.most = [reads, writes].map(|most| if most < 2 { 0 } else { most });
         self.stats.demoted = None;
