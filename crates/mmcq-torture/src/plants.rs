@@ -178,7 +178,7 @@ impl Campaign {
 pub struct Found {
     /// Campaign that has found the bug.
     pub campaign: Campaign,
-    /// Promise that the bug has broken.
+    /// Promise that the stack has broken because of the planted bug.
     pub violation: Violation,
     /// Real time that the search took in one thread.
     pub took: Duration,

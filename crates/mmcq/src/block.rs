@@ -359,7 +359,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (Ok(()), zeros)
     }
 
-    /// Returns the kind of erase that `choose` picks, and its unit in blocks.
+    /// Enables erases on the engine. Returns the kind of erase that `choose` picks from the card's,
+    /// and its unit in blocks.
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
         self.stack.with(|engine| {
             engine.enable_extended_ops();

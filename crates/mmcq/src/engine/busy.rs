@@ -28,7 +28,7 @@ use crate::sched::{Lanes, Profile};
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Busy {
-    /// When the busy that is watched began: the end of the data.
+    /// When the present busy began, which is when the data ended, in ns.
     since_ns: u64,
     /// Longest busy of the control request in progress.
     longest_ns: u64,

@@ -264,7 +264,9 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the phase that just ended has shown the end of the card's busy.
+    /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
+    /// so that the card need not be polled. That depends on how the controller detects the end of
+    /// busy.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {

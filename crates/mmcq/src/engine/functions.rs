@@ -51,7 +51,7 @@ impl Functions {
         self.asks
     }
 
-    /// Takes the request for attention. Returns true if there was one.
+    /// Returns whether a function of the card has requested attention, and clears this note.
     #[inline(always)]
     pub fn take_note(&mut self) -> bool {
         core::mem::take(&mut self.asks)

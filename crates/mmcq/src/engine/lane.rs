@@ -32,8 +32,8 @@ pub(super) struct Lane<E, T> {
     control: u8,
     /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// Whether the bus may be free, or the transfer has failed, and the loop (`turn.rs`) has not
-    /// handled that yet.
+    /// Whether something has happened that the loop (`turn.rs`) has not handled yet: the bus may be
+    /// free, or the transfer has failed.
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,

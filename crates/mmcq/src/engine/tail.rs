@@ -17,7 +17,7 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 /// would continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// The tail is about to come, and the engine waits for it.
+    /// Requests that continue the next transfer are about to come, and the engine waits for them.
     Awaited,
     /// No tail is awaited, and the requests of the next transfer are collected already.
     Batch,

@@ -29,7 +29,7 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// The chores and their times.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// Whether the supervisor wants to know what the exception bit means.
+    /// Whether the supervisor wants to know when a status has the exception bit set.
     listens: bool,
     /// Whether a status had the exception bit set, and the supervisor has not read the events yet.
     seen: bool,
@@ -260,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
-    /// Returns whether a request waits for the queue to continue.
+    /// Returns whether any request waits: in the queue, or as a phase of an I/O function.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
     }
