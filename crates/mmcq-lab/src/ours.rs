@@ -85,7 +85,8 @@ pub struct Ours<H: Host, const N: usize> {
     noted: bool,
     /// Latest time in ns until which the spinning job spins; `None`: no job spins.
     spinner: Option<u64>,
-    /// I/Os that the spinner will complete next, each with true if it succeeded.
+    /// I/Os that the job which polls the controller (the spinner) will complete next, each with
+    /// true if it succeeded.
     spun: Vec<(Io, bool)>,
     /// For each job, the number of its I/Os that are not complete.
     outstanding: Vec<u32>,

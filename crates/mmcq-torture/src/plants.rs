@@ -86,7 +86,7 @@ pub enum Campaign {
     Large,
     /// Random cases on controllers that take few blocks at a time.
     Narrow,
-    /// Random cases in the corners ([`super::corners`]).
+    /// Random cases with rare settings ([`super::corners`]).
     Corners,
     /// Faults of a command queue at each of their events.
     QueueSweep,

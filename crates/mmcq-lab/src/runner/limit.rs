@@ -52,7 +52,8 @@ pub(super) struct Perfect {
 }
 
 impl Perfect {
-    /// Makes the fastest form of the jobs' workers.
+    /// Makes workers that do the same work as the jobs' `workers`, in the form that is fastest for
+    /// wire and card.
     pub(super) fn of(workers: &[Worker]) -> Self {
         let mut pools: Vec<(usize, u64)> = Vec::new();
         let mut stands = Vec::new();

@@ -150,7 +150,8 @@ impl Recorder {
         !self.full && from_ns <= self.end_ns().saturating_add(SLACK_NS)
     }
 
-    /// Passes on all parts of the window that are complete.
+    /// Gives the writer all those parts of the recorded window that are complete, and removes them
+    /// from memory. Does nothing if the window is stored as a whole.
     fn hand_on(&mut self) {
         let (Some(start_ns), end_ns) = (self.start_ns, self.end_ns()) else { return };
         let Some(HandOn { slack_ns, take }) = &mut self.hand_on else { return };
@@ -175,8 +176,8 @@ impl Recorder {
         got.drop_before();
     }
 
-    /// Returns the time in ns before which events that have ended cannot belong to the window any
-    /// more.
+    /// Returns a time in ns: events that have ended before it cannot belong to the window any more,
+    /// and may be removed.
     fn horizon_ns(&self) -> u64 {
         self.start_ns.unwrap_or(self.last_ns).saturating_sub(self.window.before_ns).saturating_sub(SLACK_NS)
     }

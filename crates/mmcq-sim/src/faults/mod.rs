@@ -234,7 +234,7 @@ pub struct Plan {
     chances: Vec<Chance>,
     random: Xoshiro256PlusPlus,
     struck: Vec<Shot>,
-    /// Number of responses with the bit ERROR that did not reach the host.
+    /// Number of responses with the error bit ERROR that did not reach the host because of a fault.
     unheard: u64,
     /// Whether faults strike. While false, events are only counted.
     armed: bool,

@@ -91,7 +91,7 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// Number of the card to which commands are sent. Before the card is known, this is the number
     /// that stands for any card.
     pub card: CardNumber,
-    /// The exchange in progress, if there is one.
+    /// The exchange in progress, if there is one: a command, a bus operation or a pause.
     op: Option<RequestFuture<'a, B, N>>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,

@@ -222,7 +222,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Removes the memory of the pack's header from the segments.
+    /// Removes the header of a packed command: its memory from the segments, and its block from the
+    /// number of blocks.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);

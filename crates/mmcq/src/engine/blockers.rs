@@ -171,7 +171,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.queue_limit.into()
     }
 
-    /// Returns whether only urgent requests start.
+    /// Returns whether the engine is halted or waits for help, so that only urgent requests start.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }

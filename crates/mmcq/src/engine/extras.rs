@@ -135,8 +135,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state before any request of several steps. This is a function, because a constant
+    /// (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,
@@ -208,7 +208,7 @@ impl Memory {
         self.step = step;
     }
 
-    /// Clears the count of transfers of a partition access.
+    /// Sets the count of the transfers of a partition access to 0.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }

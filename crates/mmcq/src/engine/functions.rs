@@ -92,7 +92,8 @@ impl Functions {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Clears the count of phases of functions in a row, since a memory request is sent.
+    /// Sets to 0 the number of function phases in a row that were sent while a memory request
+    /// waited, since a memory request is sent now.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

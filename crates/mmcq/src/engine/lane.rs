@@ -92,7 +92,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Returns the state of packs; `None`: the profile sends no packs.
+    /// Returns the state of packed commands; `None`: the profile sends no packed commands.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -174,8 +174,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Clears the note that the loop has something to handle. Returns true if there was such a
-    /// note.
+    /// Returns whether the loop (`turn.rs`) has something to handle, and clears this note.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)

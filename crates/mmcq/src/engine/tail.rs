@@ -88,8 +88,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the writes in progress are complete before their transfer's end. `queued`: the
-    /// card's queue is on, so nothing is watched.
+    /// Tells [`Hold`](crate::sched::Hold) that the writes in progress were completed before the end
+    /// of their transfer. Does nothing if the card's queue is on (`queued`).
     pub fn note_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,

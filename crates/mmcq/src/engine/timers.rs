@@ -154,7 +154,8 @@ impl Timers {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
 
-    /// Returns the next deadline of the stage in progress.
+    /// Returns when the engine must be called for the stage in progress, for its next action or
+    /// because of its time limit, in ns; `None`: at no time.
     #[inline(always)]
     pub fn next_of_stage_ns(&self) -> Option<u64> {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)

@@ -147,7 +147,7 @@ impl Chains {
         self.at
     }
 
-    /// Begins another chain, which has no link yet.
+    /// Begins to describe another chain, which has no transfer (link) yet.
     pub(crate) fn begin(&mut self) {
         self.count = 0;
     }

@@ -192,7 +192,8 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns the longer 99th percentile of mmcq's two settings in us.
+    /// Returns the 99th percentile of mmcq's latency in us, in the group of compared settings in
+    /// which it is longest compared with Linux's.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }

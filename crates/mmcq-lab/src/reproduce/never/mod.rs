@@ -155,7 +155,7 @@ impl Grid {
             jitters: &[false, true],
         },
     };
-    /// The thin grid: a part of the whole grid that runs in a minute.
+    /// A part of [`FULL`](Self::FULL) that runs in a minute.
     pub const THIN: Grid = Grid {
         places: &PLACES,
         sizes: &[4 << 10, 64 << 10],

@@ -1,5 +1,5 @@
-//! Cells that unmodified Linux ran on the laboratory's controller and card (`mmcq guest`), next to
-//! the models of Linux and mmcq.
+//! Loads that unmodified Linux ran on the laboratory's controller and card (`mmcq guest`), next to
+//! the results of the models of Linux and of mmcq.
 
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;

@@ -60,7 +60,7 @@ pub(in super::super) struct Helping {
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
     /// Requests that the card needs go before.
     dismissed: bool,
-    /// Whether the card rests; then the supervisor has to wake it.
+    /// Whether the card is in a low-power state; then the supervisor has to wake it.
     rest: Resting,
     /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,

@@ -9,8 +9,8 @@
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// Number of decisions between two trials, at first. In a trial the next few decisions are taken
-/// against the prediction, so that both ways (to delay the start, to start at once) are measured.
+/// Number of decisions (to delay a start, or not) between two trials, at first. In a trial the next
+/// few decisions are the opposite of the predicted ones, so that both ways are measured.
 const DOUBTED: u16 = 128;
 /// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
 /// first. It doubles at most this often, once for each trial that begins while the measured times
@@ -27,7 +27,7 @@ pub(super) struct Measured {
     since_ns: u64,
     /// Number of blocks of the transfers that the measurement in progress has covered so far.
     blocks: u32,
-    /// Number of transfers in the measure in progress.
+    /// Number of transfers that the measurement in progress has covered so far.
     transfers: u8,
     /// Whether a start was delayed in the measure in progress.
     held: bool,

@@ -115,7 +115,7 @@ pub struct Holds {
     pub count: u64,
     /// Number of delayed starts whose tail (the missing requests of the batch) came.
     pub came: u64,
-    /// Sum of the delays, in nanoseconds.
+    /// Sum of all delays of starts, in nanoseconds.
     pub waited_ns: u64,
     /// Time gained, in nanoseconds: for each tail that came, the fixed time of a transfer minus the
     /// delay.
@@ -284,7 +284,7 @@ impl Hold {
         self.held.map(|held| held.until_ns)
     }
 
-    /// Returns the start that is held.
+    /// Returns the start of a transfer that is delayed now, if there is one.
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_mut()

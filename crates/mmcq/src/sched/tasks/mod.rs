@@ -509,7 +509,8 @@ impl Tasks {
         self.running = NONE;
     }
 
-    /// Forgets the described task: the command queue engine cannot use its memory.
+    /// Forgets the task that was being prepared, because the command queue engine cannot use its
+    /// memory.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }

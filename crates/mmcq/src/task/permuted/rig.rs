@@ -66,7 +66,7 @@ impl Signal {
         self.1.notify_one();
     }
 
-    /// Lowers the signal: its cause is over.
+    /// Clears the signal, because its cause is over.
     fn lower(&self) {
         *self.0.lock().unwrap() = false;
     }
