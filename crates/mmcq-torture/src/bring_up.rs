@@ -156,7 +156,8 @@ pub struct Row {
     pub runs: u64,
     /// Number of struck bring-ups that ended without a card.
     pub failed: u64,
-    /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
+    /// Number of bring-ups that a fault struck and that took more than [`EXTRA_NS`] longer than
+    /// without the fault.
     pub late: u64,
     /// Number of struck bring-ups that ended at a bus speed more than one step below the best.
     pub slow: u64,

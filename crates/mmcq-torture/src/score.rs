@@ -44,7 +44,7 @@ pub struct Score {
     pub longest_ns: u64,
     /// Description of the case in which this longest time occurred.
     pub longest_in: String,
-    /// Recovery steps that the stack has taken.
+    /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
     /// Number of faults that struck, by point (the place in the models) and kind.
     pub struck: BTreeMap<(Point, String), u64>,

@@ -25,7 +25,7 @@ pub struct Value {
     /// Key of the other value if the figures determine only a combination of the two values;
     /// `None`: the figures determine this value alone, or no such value is known.
     pub traded: Option<String>,
-    /// Job that would determine the value; `None`: no single job is known.
+    /// Job that would determine the value if it was measured too; `None`: no single job is known.
     pub would: Option<String>,
     steps: bool,
     /// Ends that the 95 % interval would have if the value had no bounds.

@@ -83,7 +83,8 @@ pub enum Decides<'a> {
 }
 
 impl Decides<'_> {
-    /// Returns the key of the value, or a name for the stand-ins.
+    /// Returns the key of the value that decides, or `the stand-in` if it is the difference between
+    /// Linux and its model that decides.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,

@@ -156,8 +156,9 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the next task of the work item. If a transfer is open that the task cannot continue,
-    /// closes this transfer first. Returns the operation that has ended, if any.
+    /// Begins the driver's next task: a request of the block layer, or a status poll. If a transfer
+    /// is open that the task cannot continue, closes this transfer first. Returns the operation
+    /// that has ended, if any.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),

@@ -17,8 +17,8 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
     Way::Ours { stay, own, dma, asks }
 }
 
-/// Published values of a setting: latency in us, and the rate of a counter that counts only while the
-/// CPU is idle, in thousands of cycles per second.
+/// Published values of a setting: latency in us, and the rate of a counter that counts only while
+/// the CPU is idle, in thousands of cycles per second.
 type Published = (f64, f64);
 
 /// Settings of the publication's board, with their published values.

@@ -68,7 +68,7 @@ pub struct Job {
 pub enum Message {
     /// A client has connected.
     Came(u64),
-    /// A client's job, which the disk must do.
+    /// A request of a client, which the disk must execute.
     Job(Job),
     /// The refusal that reports a loss ([`Outcome::Lost`]) has been written to a client's socket.
     RefusalWritten(u64),

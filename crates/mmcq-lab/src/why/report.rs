@@ -190,7 +190,8 @@ fn chances(all: &mut Facts<'_>) {
     }
 }
 
-/// Returns the reason why a consecutive request had to begin a new transfer.
+/// Returns the reason why a request that begins where the one before ended had to begin a new
+/// transfer.
 fn not_continued(c: &Counters) -> &'static str {
     match c.stack.keeping {
         Keeping::Cannot => "the host cannot go on without a command",

@@ -89,7 +89,8 @@ pub(super) struct Entry {
     pub number: u32,
     pub wanted: Wanted,
     pub fate: Fate,
-    /// Whether a read that was submitted after this request has returned an older content.
+    /// Whether a read that was submitted after this request has returned content from before the
+    /// request.
     passed: bool,
     /// Whether a read that was submitted after this request has returned its content, since the
     /// last loss.

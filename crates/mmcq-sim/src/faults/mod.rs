@@ -277,7 +277,8 @@ impl Plan {
         self
     }
 
-    /// Adds faults that strike once, as [`Faults::struck`] has recorded them.
+    /// Adds these faults, each of which strikes once. [`Faults::struck`] returns faults in this
+    /// form.
     #[must_use]
     pub fn shots(mut self, shots: &[Shot]) -> Self {
         self.shots.extend_from_slice(shots);

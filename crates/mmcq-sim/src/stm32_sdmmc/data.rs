@@ -406,7 +406,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Changes to the state `state` this number of clocks after the last use of the lines.
+    /// Changes to the state `state` at once, and sets the timer that ends this state: `clocks`
+    /// clocks after the last use of the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;

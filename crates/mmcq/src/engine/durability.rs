@@ -176,7 +176,8 @@ impl Durability {
         lost
     }
 
-    /// Notes that the status of complete writes will never come: they count as lost.
+    /// Notes that no status will show any more whether complete writes succeeded: they count as
+    /// lost.
     #[cold]
     pub fn lose_status(&mut self) {
         self.take_piece();

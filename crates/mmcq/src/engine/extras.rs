@@ -110,7 +110,7 @@ pub(super) struct Memory {
     page: DmaBuf,
     /// The step in progress.
     step: Step,
-    /// Status bits seen so far of the command with busy in progress.
+    /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
     /// Position of the erase in progress.
     erasing: Round,

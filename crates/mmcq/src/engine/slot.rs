@@ -300,8 +300,8 @@ impl<const N: usize> Slots<N> {
         self.free |= 1 << (index as usize % N);
     }
 
-    /// Notes that this slot's waker has to be dropped outside of the lock: nothing waits for the
-    /// end of its request any more.
+    /// Marks this slot's waker as one that is dropped without a call, outside of the lock, because
+    /// nothing waits for the end of its request any more.
     #[cold]
     pub fn leave_waker(&mut self, index: u8) {
         self.stale |= 1 << (index as usize % N);

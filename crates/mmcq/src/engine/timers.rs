@@ -30,7 +30,8 @@ pub(super) struct Timers {
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
-    /// When the card is polled for a function that requests attention.
+    /// When the card is polled next for a function that requests attention, on a host without a
+    /// card interrupt.
     look_ns: u64,
     /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
@@ -229,7 +230,8 @@ impl Timers {
         self.chain_ns = at_ns;
     }
 
-    /// Ends the reservation of the bus for a chain, which has continued or is given up.
+    /// Ends the reservation of the bus for an I/O function, whose chain of commands has continued
+    /// or is given up.
     pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
@@ -413,7 +415,7 @@ impl Timers {
         may
     }
 
-    /// Allows a power cycle at once, for a new card.
+    /// Allows the next power cycle without a pause before it, because a new card is in the slot.
     #[inline(always)]
     pub fn cycle_at_once(&mut self) {
         self.cycle_ns = 0;

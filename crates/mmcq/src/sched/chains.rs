@@ -84,7 +84,7 @@ impl Link {
 /// The states of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// The controller has no chain. The engine may be collecting one.
+    /// The controller has no chain. The engine may be collecting the transfers of the next one.
     Rest,
     /// All links of the chain are described, and the controller could not start it yet.
     Waits,

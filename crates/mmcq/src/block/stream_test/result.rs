@@ -1,4 +1,4 @@
-//! What a test of open transfers has shown.
+//! Results of a test of open transfers: of each case, and of all cases together.
 
 use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};

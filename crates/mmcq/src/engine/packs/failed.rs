@@ -96,7 +96,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Stops waiting for the status of packed writes, whose result stays unknown.
+    /// Gives up waiting for the status of packed writes. Their result stays unknown, so they are
+    /// written once more.
     pub fn doubt_settling<const N: usize, P: Profile>(
         &mut self,
         ledger: &mut Durability,

@@ -131,7 +131,8 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
-    /// Returns whether the request is for a card with a fault.
+    /// Returns whether the engine requests help because of a fault (a tuning, a slower mode, a new
+    /// initialisation or a power cycle), and not for a chore.
     fn is_for_trouble(&self) -> bool {
         matches!(
             self.asked,

@@ -41,7 +41,7 @@ enum Act {
     Merge(u32),
     /// Reads a register (the address), and fails the operation unless these bits of it are 0.
     ExpectClear(u16, u8),
-    /// Inverts these bits of the value of the next write if the chip has version C.
+    /// Inverts these bits in the value that the next step writes, if the chip has version C.
     OnVersionC(u8),
     /// Waits for this time in nanoseconds.
     Pause(u32),

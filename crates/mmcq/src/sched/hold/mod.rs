@@ -143,7 +143,7 @@ pub struct Hold {
     began_ns: u64,
     /// When the last transfer ended.
     free_ns: u64,
-    /// The last writes that were transferred, until they are complete.
+    /// The last writes that were transferred and are not complete yet; `None`: there are none.
     moved: Option<Run>,
     /// Whether the requests of the transfer in progress were completed before the transfer's end.
     told: bool,

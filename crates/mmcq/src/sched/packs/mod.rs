@@ -94,7 +94,7 @@ pub(crate) enum Step {
 pub(crate) enum Fate {
     /// The result is known, or there are no writes.
     Known,
-    /// The result is not known: the card's next status will show it.
+    /// The result of the last packed writes is not known yet: the card's next status will show it.
     Open,
     /// A status of the card, with this value, shows an error.
     Doubtful(u32),

@@ -456,7 +456,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// Removes a task from the tasks that wait on the card.
+    /// Removes a task from the set of the tasks that the card has, and from the set of ready tasks.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
