@@ -36,7 +36,8 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
 /// - `live` is a playground, a form in which the reader changes the load and runs it in the
 ///   browser; `None`: the page has none.
 ///
-/// # Errors A picture cannot be drawn.
+/// # Errors
+/// A picture cannot be drawn.
 pub fn html(
     compared: &Compared,
     report: &Report,
