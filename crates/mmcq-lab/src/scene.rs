@@ -147,7 +147,8 @@ impl Scene {
         Ok(Loaded { platform, workers: workers.to_vec(), file: JobFile::default() })
     }
 
-    /// Returns the input of [`runner::run`] for this scene and what was loaded for it.
+    /// Returns the input of [`runner::run`]: this board, card, setting and seed (the scene), and
+    /// the jobs and files that were loaded for them.
     pub fn run_of<'a>(&'a self, loaded: &'a Loaded) -> runner::Run<'a> {
         runner::Run {
             workers: &loaded.workers,

@@ -146,8 +146,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// Attaches the recorder to a machine whose load begins now. A log of I/Os that was set before
-/// stays in use.
+/// Attaches this thread's recorder of time series, if there is one, to a machine whose load begins
+/// now. A log of I/Os that was set before stays in use.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

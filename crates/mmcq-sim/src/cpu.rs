@@ -17,7 +17,7 @@ pub struct Delay {
     pub mean_ns: u64,
     /// Probability, 0 to 1, that the exponential delay is added.
     pub tail_share: f64,
-    /// Mean of the exponential delay in ns.
+    /// Mean in ns of the exponential delay that is added in rare cases.
     pub tail_ns: u64,
 }
 

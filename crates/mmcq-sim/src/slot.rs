@@ -23,7 +23,7 @@ pub(crate) struct Slot {
     card: Option<Box<dyn Card>>,
     alarms: Alarms<ALARMS>,
     now_ns: u64,
-    /// Latest time in ns that the model has given to the card; it never decreases.
+    /// Latest time in ns at which the controller model has called the card; it never decreases.
     card_ns: u64,
     faults: Faults,
     gone: bool,

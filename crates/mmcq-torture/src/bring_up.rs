@@ -66,7 +66,7 @@ pub struct Slot {
 enum Kind {
     /// The function `bring_up`.
     Any,
-    /// The function `bring_up_sd`, or `bring_up_emmc`.
+    /// The function `bring_up_sd` for an SD card, or `bring_up_emmc` for an eMMC.
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
@@ -156,7 +156,8 @@ pub struct Row {
     pub runs: u64,
     /// Number of struck bring-ups that ended without a card.
     pub failed: u64,
-    /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
+    /// Number of bring-ups that a fault struck and that took more than [`EXTRA_NS`] longer than
+    /// without the fault.
     pub late: u64,
     /// Number of struck bring-ups that ended at a bus speed more than one step below the best.
     pub slow: u64,

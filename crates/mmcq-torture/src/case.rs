@@ -130,7 +130,7 @@ pub enum Luck {
 }
 
 impl Luck {
-    /// Returns the plan of faults as the models use it.
+    /// Returns these faults as a [`Plan`], the form in which the models take them.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match self {

@@ -173,8 +173,8 @@ const PROOFS: &[(&str, Proof)] = &[
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
-/// Returns what proves that the stack survives this injection; `None` if nothing does, so that the
-/// table is not complete.
+/// Returns the test or campaign which shows that the stack survives this injected fault; `None`:
+/// there is none, and the table is not complete.
 #[must_use]
 pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
@@ -269,7 +269,8 @@ impl Tried {
     }
 }
 
-/// Returns the columns of an entry that need no execution of a campaign, as text.
+/// Returns those columns of a row of the page on failures that are known without running a
+/// campaign, as text.
 #[must_use]
 pub fn fixed(entry: &Entry) -> String {
     let mut proofs: Vec<String> = Vec::new();
@@ -288,7 +289,8 @@ pub fn fixed(entry: &Entry) -> String {
     format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
 }
 
-/// Text above the tables, up to the row that serves as an example.
+/// Text of the page on failures (`docs/FAILURES.md`) above its tables, up to the row that serves as
+/// an example.
 pub const INTRODUCTION: &str = "\
 # Failures that the stack lives with
 

@@ -77,7 +77,8 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for an operation. Returns `None` if dropped requests own all of it.
+    /// Takes memory for the data of an operation. `None`: dropped requests still own all memory.
+    /// `Some(None)`: the operation has no data.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,

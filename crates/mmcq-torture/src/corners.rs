@@ -31,8 +31,8 @@ const FEW: u32 = 80;
 const ERASES: [f64; 3] = [0.05, 0.2, 0.5];
 /// Share of a case's requests that come after a pause; each case draws one value.
 const RESTS: [f64; 3] = [0.05, 0.2, 0.6];
-/// Longest pause in microseconds; each case draws one value. An unused card goes to rest after 5
-/// ms.
+/// Longest pause in microseconds; each case draws one value. After 5 ms without a request the card
+/// goes to rest (a low-power state).
 const REST_US: [u32; 3] = [6_000, 20_000, 200_000];
 
 /// A corner: a situation that other campaigns do not test.

@@ -14,7 +14,7 @@ use mmcq_sim::world::Stream;
 /// Frequency of faults and power cuts, and mean number of requests in a case.
 const WISHES: Wishes =
     Wishes { faults: 0.002, cuts: 1.0, operations: OPERATIONS, cards: CARDS.len(), card: None };
-/// Name of a card that switches to 1.8 V, and its share of the cases.
+/// Name of a card that switches to 1.8 V, and the share of the cases that use it.
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;

@@ -98,8 +98,9 @@ impl<M: Model + 'static> Powered<M> {
         Powered { model, memory, time }
     }
 
-    /// Adds the engine. With `early`, writes are reported complete before their status. `tables` is
-    /// memory of the driver; it returns to its pool after the driver is dropped.
+    /// Adds the engine (`stack`) to controller and card. With `early`, the engine completes a write
+    /// before the card's status has been read. `tables` is memory of the driver; it returns to its
+    /// pool after the driver is dropped.
     pub fn machine<B: Platform>(self, stack: Stack<B>, early: bool, tables: impl Any) -> Machine<B> {
         let Powered { model, memory, time } = self;
         let mapped = memory.live_mappings();

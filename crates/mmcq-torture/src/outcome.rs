@@ -41,7 +41,7 @@ pub struct Outcome {
     /// For each point (a place in the models at which faults can strike), the number of its events
     /// in the whole run.
     pub points: [u64; Point::COUNT],
-    /// Recovery steps that the stack has taken.
+    /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
     /// Virtual time in ns from the first request to the last answer, or to the next power cut if
     /// that comes earlier.

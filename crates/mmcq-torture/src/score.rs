@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Largest number of failures that are stored, one of each shape ([`shape`]).
+/// Largest number of failures whose texts are stored. Texts that differ only in numbers are stored
+/// once ([`shape`]).
 const FAILURES_MAX: usize = 8;
 /// Number of broken promises at which a campaign stops.
 const BROKEN_MAX: u64 = 64;
@@ -43,7 +44,7 @@ pub struct Score {
     pub longest_ns: u64,
     /// Description of the case in which this longest time occurred.
     pub longest_in: String,
-    /// Recovery steps that the stack has taken.
+    /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
     /// Number of faults that struck, by point (the place in the models) and kind.
     pub struck: BTreeMap<(Point, String), u64>,

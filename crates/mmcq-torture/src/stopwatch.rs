@@ -74,8 +74,8 @@ impl Class {
         }
     }
 
-    /// Returns the budget in ns, without the times that the card declares and without the transfer
-    /// itself ([`Outcome::allowance`]).
+    /// Returns the longest time in ns that a recovery of this class may take. The times that the
+    /// card declares, and the transfer itself, are not included ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
         match self {
@@ -118,7 +118,7 @@ pub struct Stopwatch {
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
-    /// Time in ns and kind of the last step.
+    /// Time in ns and kind of the last recovery step.
     step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,

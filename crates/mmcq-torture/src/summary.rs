@@ -38,7 +38,7 @@ pub struct Summary {
     pub broken: BTreeMap<String, u64>,
     /// The first broken promises: seed of the case, and text.
     pub failures: Vec<(u64, String)>,
-    /// Number of recoveries that took longer than their budget.
+    /// Number of recoveries that took longer than the time allowed for their class.
     pub over_budget: u64,
 }
 

@@ -184,8 +184,9 @@ pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     picked
 }
 
-/// Returns all second faults in a recovery, at most `limit` in each stretch between two of its
-/// `marks` ([`Outcome::marks`]).
+/// Returns the second faults to try during the recovery from the fault `shot`, one after the other.
+/// The [marks](Outcome::marks) divide the recovery into stretches. For each kind of fault, at most
+/// `limit` events of each stretch are struck.
 pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Shot> {
     let mut seconds = Vec::new();
     for (point, strike) in SECONDS {

@@ -149,7 +149,7 @@ impl Class {
 /// A wait for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The class of the wait.
+    /// Kind of the event for which the engine waits, such as a command or data from the card.
     pub class: Class,
     /// Bits of the response; 0: there is none.
     pub response_bits: u8,

@@ -359,7 +359,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (Ok(()), zeros)
     }
 
-    /// Returns the kind of erase that `choose` picks, and its unit in blocks.
+    /// Enables erases on the engine. Returns the kind of erase that `choose` picks from the card's,
+    /// and its unit in blocks.
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
         self.stack.with(|engine| {
             engine.enable_extended_ops();
@@ -502,7 +503,7 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
 #[derive(Debug)]
 pub struct Bounced<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,
-    /// The copy buffer; `None` while a request has it.
+    /// The buffer through which data are copied; `None` while a request that is under way owns it.
     bounce: Option<DmaBuf>,
     claim: Claim,
 }

@@ -25,7 +25,8 @@ pub const PATH_BYTES_MAX: usize = 159;
 /// Largest number of I/Os that a job has under way. Each has a place in the job's ring, and a cell
 /// for its data.
 pub const RING: u32 = 256;
-/// Size of a cell in bytes; longer data stay in the program's memory.
+/// Size in bytes of the part of the shared memory that holds the data of one I/O (a cell); longer
+/// data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;
 /// Size in bytes of the longest I/O that a program may request.
 pub const IO_BYTES_MAX: u32 = 16 << 20;
@@ -53,7 +54,7 @@ const STATE_FREE: u32 = 0;
 const STATE_READY: u32 = 2;
 const STATE_KNOWN: u32 = 3;
 
-/// Word in the head of the shared memory, by its index.
+/// A 32-bit field in the head of the memory that the laboratory and a program share, by its index.
 #[derive(Clone, Copy)]
 pub enum Word {
     /// Counter that the program increases when a thread is ready to begin as a job.

@@ -45,7 +45,8 @@ pub struct Free {
     /// The only values that are allowed, such as powers of two; empty: all values within the
     /// bounds.
     pub steps: Vec<f64>,
-    /// Kind of the value in its file before the fit, for example `prior`.
+    /// Kind of origin of the value in its file before the fit, such as `prior` for an assumed
+    /// value.
     pub kind: String,
     whole: bool,
 }

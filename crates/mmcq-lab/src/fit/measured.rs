@@ -101,7 +101,7 @@ pub struct Load {
     pub setting: Option<String>,
     /// Seed in a sweep's row; `None`: the seed of the whole fit.
     pub seed: Option<u64>,
-    /// Figures of the load, at least one.
+    /// Measured figures of the load, such as its rate; at least one.
     pub figures: Vec<Figure>,
 }
 

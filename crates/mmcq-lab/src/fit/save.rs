@@ -12,7 +12,7 @@ const INTERVAL: &str = "interval";
 /// outside of its range, the range is removed from the file.
 const RANGE: &str = "range";
 
-/// Returns whether the ends of a range hold the fitted value.
+/// Returns whether the fitted value lies between the two ends of a range.
 fn holds(ends: &[f64], value: &Value) -> bool {
     matches!(*ends, [least, most] if (least..=most).contains(&value.after))
 }

@@ -81,8 +81,9 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the robust (Huber) sum of squares of the residuals, in units of this standard
-    /// deviation, plus the squares of the pull.
+    /// Returns the cost that the solver makes small: the robust (Huber) sum of squares of the
+    /// residuals, in units of this standard deviation, plus the squares that hold the values near
+    /// their start values.
     pub fn cost(&self, scale: f64) -> f64 {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }

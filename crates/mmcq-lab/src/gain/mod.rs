@@ -96,12 +96,13 @@ struct Place {
 }
 
 impl Question {
-    /// Runs all loads with all settings and variants. Calls `told` with the number of runs that
-    /// have finished since its last call, and with the number of all planned runs (0: the number
-    /// has not changed).
+    /// Runs all loads with all settings, and each of them also with changed values (variants).
+    /// Calls `told` with the number of runs that have finished since its last call, and with the
+    /// number of all planned runs (0: the number has not changed).
     ///
     /// # Errors
-    /// The board, the card, a load or a range is wrong, or nothing can run; the error is one line.
+    /// The board, the card, a load or a range is wrong, or nothing can run; the error is
+    /// one line.
     pub fn ask(&self, told: &mut dyn FnMut(usize, usize)) -> Result<Answer, String> {
         let of_board: Vec<String> = self.set.iter().filter(|text| !text.starts_with(JOB)).cloned().collect();
         let card = self.card.as_deref();

@@ -110,7 +110,7 @@ impl Answer {
         )
     }
 
-    /// Returns one line for each reason why something did not run.
+    /// Returns one line for each reason why a setting did not run, with the names of the settings.
     fn refused(&self) -> Vec<String> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         let ran = self.settings();

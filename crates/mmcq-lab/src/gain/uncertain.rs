@@ -60,7 +60,7 @@ pub struct Uncertain {
     pub value: f64,
     /// Low and high end of the value. No run is done with an end that equals the value.
     pub ends: [f64; 2],
-    /// Origin of the ends.
+    /// Where the low and the high end come from, such as the command line or a fit.
     pub basis: Basis,
     whole: bool,
 }

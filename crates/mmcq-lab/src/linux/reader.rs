@@ -52,7 +52,7 @@ enum Task {
 /// Round that the reader's chip executes now, or the pause after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// No round is in progress: the work item takes the next task.
+    /// The driver's item in the workqueue waits for nothing, and takes the next task.
     None,
     /// The chip executes CMD12 for a transfer that was left open.
     Close,
@@ -156,8 +156,9 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the next task of the work item. If a transfer is open that the task cannot continue,
-    /// closes this transfer first. Returns the operation that has ended, if any.
+    /// Begins the driver's next task: a request of the block layer, or a status poll. If a transfer
+    /// is open that the task cannot continue, closes this transfer first. Returns the operation
+    /// that has ended, if any.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
@@ -217,8 +218,8 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task, and returns `ended` for the caller. The work item ends too, unless an open
-    /// transfer must be closed now.
+    /// Ends the present task (one request of the block layer), and returns `ended` for the caller.
+    /// The driver's item in the workqueue ends too, unless an open transfer must be closed now.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {

@@ -4,7 +4,7 @@ use super::{Op, Record};
 use crate::fio::report::Fact;
 use std::collections::BTreeMap;
 
-/// Names of the kinds of requests, in the order in which the facts list them.
+/// Names of the kinds of requests, in the order in which the description of a trace lists them.
 const KINDS: [&str; 4] = ["reads", "writes", "flushes", "discards"];
 
 fn kind(op: Op) -> usize {

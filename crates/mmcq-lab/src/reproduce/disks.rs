@@ -124,7 +124,8 @@ fn shown(outcome: &Outcome, samples: u64) -> Shown {
     }
 }
 
-/// Runs the loop in each setting, and returns the rows.
+/// Runs the benchmark loop of GNOME Disks in each setting, with and without `fsync`, and returns
+/// the rows of the table.
 pub(super) fn rows(platform: &Platform, amount: Amount) -> Result<Vec<Row>, RunError> {
     let samples = if amount.full { 100 } else { 25 };
     // Both loops run: the limit is taken from the one without status polls, which is faster.

@@ -40,7 +40,7 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
 /// these runs.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
-/// Comparison of the model of Linux with unmodified Linux, in one cell of the table.
+/// Comparison of the model of Linux with unmodified Linux, for one load and one setting.
 #[derive(Clone, Debug)]
 pub struct Meeting {
     /// Name of the cell in the table.
@@ -65,8 +65,8 @@ impl Meeting {
     }
 }
 
-/// Returns the comparisons with unmodified Linux for these rows, which are of the experiment's own
-/// board.
+/// Returns the comparison with unmodified Linux for each load and setting. `rows` are rows of the
+/// table for the experiment's own board.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
     let both = LINUX_ITSELF

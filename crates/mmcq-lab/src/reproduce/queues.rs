@@ -108,8 +108,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     }
 }
 
-/// Returns the rows of the phone, with published rates. The setting `none` is fitted to the rates
-/// without the queue; all other rates are predicted.
+/// Runs a published benchmark of a phone, and returns rows with its published rates. The setting
+/// `none` is fitted to the rates without the queue; all other rates are predicted.
 fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let mut rows = Vec::new();
     let settings: Vec<(&str, Setting)> =

@@ -17,7 +17,8 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
     Way::Ours { stay, own, dma, asks }
 }
 
-/// Published latency in us, and published rate of the counter of idle CPU in kcycles/s.
+/// Published values of a setting: latency in us, and the rate of a counter that counts only while
+/// the CPU is idle, in thousands of cycles per second.
 type Published = (f64, f64);
 
 /// Settings of the publication's board, with their published values.
@@ -36,8 +37,8 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
-/// Settings that run on the board whose controller has its own DMA. About such a board only a
-/// single remark was published.
+/// Settings that run on the board whose controller has its own DMA. They have no published values:
+/// about such a board only a single remark was published.
 const BY_DMA: [(&str, Way); 7] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),

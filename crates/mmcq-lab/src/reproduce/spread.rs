@@ -70,8 +70,8 @@ fn changes(params: &[Param], seed: u64) -> Vec<String> {
     params.iter().filter_map(change).collect()
 }
 
-/// Runs all cells of the table. Returns mean, smallest and largest of five runs, next to those of
-/// the five published runs.
+/// Runs the benchmark of Linux's software queue (HSQ) five times for each kind of load. Returns
+/// mean, smallest and largest rate of the five runs, next to those of the five published runs.
 pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let name = hsq::BOARDS[0];
     let params = params::all(name, None, &[])?;

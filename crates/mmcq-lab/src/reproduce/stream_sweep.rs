@@ -30,7 +30,7 @@ impl Grid<'static> {
         depths: &[1, 4, 32],
         patterns: &["read", "write", "randread", "randwrite", "rw", "randrw"],
     };
-    /// Part of the grid that runs in seconds even in a build without optimisation.
+    /// Part of [`Grid::FULL`] that runs in seconds even in a build without optimisation.
     pub const THIN: Self = Grid {
         sizes: &[SIZES[0], SIZES[2], SIZES[4]],
         depths: &[1, 32],

@@ -62,8 +62,8 @@ impl Chances {
 
 struct UnderWay {
     io: Io,
-    /// Number of blocks of this I/O and of all I/Os that it could have shared a transfer with when
-    /// it arrived.
+    /// Number of blocks of this I/O, together with all I/Os under way with which it could have
+    /// shared a transfer when it arrived.
     run_blocks: u32,
 }
 

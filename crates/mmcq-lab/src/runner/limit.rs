@@ -46,12 +46,14 @@ pub(super) struct Perfect {
     /// For each worker in `workers`: how many of the jobs' own requests one request of this worker
     /// replaces.
     requests: Vec<u64>,
-    /// For each of the jobs' own workers: the index in `workers` of the worker that represents it.
+    /// For each worker that the job file describes: the index in `workers` of the fast worker that
+    /// replaces it.
     stands: Vec<usize>,
 }
 
 impl Perfect {
-    /// Makes the fastest form of the jobs' workers.
+    /// Makes workers that do the same work as the jobs' `workers`, in the form that is fastest for
+    /// wire and card.
     pub(super) fn of(workers: &[Worker]) -> Self {
         let mut pools: Vec<(usize, u64)> = Vec::new();
         let mut stands = Vec::new();
@@ -300,7 +302,8 @@ fn without_chance(profile: &CardProfile) -> Vec<String> {
     given.map(|(key, _)| format!("flash.spread.{key}=0")).collect()
 }
 
-/// Runs the workers `workers` on one lane; `None`: board and card do not have the lane.
+/// Runs the fastest form of the jobs on one lane, that is, one way to send requests (such as the
+/// command queue engine, chains or open transfers). `None`: board and card do not have it.
 fn on_lane(
     run: &Run<'_>,
     lane: Lane,

@@ -9,7 +9,8 @@ use std::rc::Rc;
 /// Number of idle periods that are stored, since a later bus event may overlap the last of them.
 const IDLES_KEPT: usize = 4;
 
-/// Measurement of the time without work in one run. All clones share one measurement.
+/// Measures how long the stack and the bus had nothing to do in one run. All clones share one
+/// measurement.
 #[derive(Clone)]
 pub struct Waiting(Rc<RefCell<State>>);
 

@@ -179,7 +179,7 @@ pub struct Run<'a> {
     pub thief: Option<Thief>,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Seed of the random numbers of CPU and other device.
+    /// Seed of the random times of the CPU and of the other device.
     pub seed: u64,
 }
 
@@ -250,8 +250,9 @@ impl Bench {
         Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }
     }
 
-    /// Runs the machine as [`measure`](Self::measure) does. `listen` makes the listener on the bus
-    /// that measures steps; it is called after the warm-up.
+    /// Runs warm-up and measurement like [`measure`](Self::measure). `listen` makes the observer of
+    /// the bus that measures the steps of a packet. It is called after the warm-up, and its
+    /// observer is returned.
     fn measure_by<L>(
         &self,
         run: &Run<'_>,

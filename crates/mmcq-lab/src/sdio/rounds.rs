@@ -62,7 +62,7 @@ struct Log {
     /// Time in ns at which the previous step ended.
     before_ns: u64,
     end_ns: u64,
-    /// For the packet under way, the times in ns of the steps that have ended.
+    /// Times in ns of those steps of the packet under way that have ended.
     round: Vec<u64>,
     between_ns: u64,
     gaps: u64,

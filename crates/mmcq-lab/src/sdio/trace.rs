@@ -94,7 +94,8 @@ impl Log {
         }
     }
 
-    /// Ends the measurement of the command that was on the bus.
+    /// Ends the measurement of the step whose command was on the bus, and adds the step's time to
+    /// its sum.
     fn close(&mut self) {
         let Some(step) = self.step.take() else { return };
         if let Some(before_ns) = self.before_ns {

@@ -314,7 +314,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
     /// Time limits that no test reaches.
     const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
-    /// Time in which only data that have already arrived can be read.
+    /// Time limit of a read that must return only what has already arrived.
     const SHORT: Duration = Duration::from_millis(1);
 
     /// Makes a client that has sent nothing yet. Also returns the thread that serves its

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Size in bytes of a piece of the map. Only a whole piece can be a hole.
+/// Size in bytes of a piece, which is the unit of the map of holes. Only a whole piece can be a
+/// hole.
 const PIECE_BYTES: u64 = 64 * 1024;
 /// Largest number of ranges in one answer to a client.
 const RANGES_MAX: usize = 4096;
@@ -19,7 +20,8 @@ const RANGES_MAX: usize = 4096;
 /// become holes.
 const UNFLUSHED_MAX: usize = 1024;
 
-/// Change of a range, from its first request to its last completion.
+/// A write or zeroing of a range that clients have requested, from its first request to the card to
+/// its last completion.
 #[derive(Debug)]
 struct Change {
     id: u64,

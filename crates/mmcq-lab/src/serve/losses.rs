@@ -40,7 +40,8 @@ struct Connection {
     unflushed: Option<u64>,
     /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
-    /// Whether the connection is the heir of another one that closed before it was told of a loss.
+    /// Whether this connection will be told of a loss in place of another one, which closed before
+    /// it was told. It is then called the heir of the other one.
     heir: bool,
 }
 
@@ -73,8 +74,8 @@ impl Losses {
         self.connections.insert(client, connection);
     }
 
-    /// Records a request of a client. The client has then read everything that was written to it
-    /// before.
+    /// Records that a client has sent a request. It has then read everything that was written to it
+    /// before, also the refusal that reports a loss.
     pub fn asked(&mut self, client: u64) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if let Some(loss) = connection.refused.filter(|_| connection.written) {

@@ -111,7 +111,8 @@ impl Cells {
         Ok(svg)
     }
 
-    /// Returns the lines above the picture.
+    /// Returns the title of the picture in lines: the value and the load, the axes with one value,
+    /// and what is drawn across and down.
     fn title(&self, load: &str, axes: &[String]) -> Vec<String> {
         let mut fixed = told::fixed(axes, self.first.as_ref());
         let shown = [&self.heat.x, &self.heat.y];

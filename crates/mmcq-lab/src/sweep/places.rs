@@ -25,7 +25,7 @@ pub(super) struct Places {
 pub(super) struct Place {
     /// Board and jobs, loaded, or the reason why they cannot be loaded.
     pub loaded: Result<Loaded, String>,
-    /// Hashes over everything that a run depends on, or an error.
+    /// Hashes that identify everything on which a run depends, or an error.
     pub configuration: Result<Configuration, String>,
 }
 

@@ -17,10 +17,12 @@ pub struct Held {
     pub gained_ns: u64,
 }
 
-/// A function that is called for each held start, when its hold ends.
+/// A function that is called for each start of a transfer that the engine held back, at the end of
+/// the hold.
 pub type HeldLog = Box<dyn FnMut(Held)>;
 
-/// The engine's counters of held starts after the previous call of the engine.
+/// Stores the engine's counters of delayed starts after each call of the engine. The difference
+/// after the next call shows whether a delay has ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldWatch {
     seen: Holds,

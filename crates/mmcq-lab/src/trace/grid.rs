@@ -24,7 +24,8 @@ pub(super) struct Anchor {
     pub at_ps: u64,
     /// Clock frequency in Hz; 0: the clock is stopped.
     pub hz: u32,
-    /// Number of whole cycles until the next anchor.
+    /// Number of whole clock cycles up to the next change of the clock's frequency or phase, which
+    /// is the next anchor.
     pub cycles: u64,
 }
 
@@ -55,7 +56,8 @@ pub(super) struct Place {
     pub event: usize,
     /// Index of the anchor from which `cycle` counts.
     pub anchor: usize,
-    /// Number of the part's first cycle, counted from the anchor.
+    /// Number of the part's first clock cycle, counted from the anchor: the last point at which the
+    /// clock changed frequency or phase.
     pub cycle: u64,
     /// Number of clock cycles of this part.
     pub cycles: u64,

@@ -84,7 +84,7 @@ impl Phases {
         }
     }
 
-    /// Returns the phases with their names, in the order of the report.
+    /// Returns the time in ns of each phase with the phase's name, in the order of the report.
     pub fn named(&self) -> [(&'static str, u64); Self::COUNT] {
         [
             ("wire, commands", self.command_ns),

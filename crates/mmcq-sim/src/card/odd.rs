@@ -39,7 +39,7 @@ const fn one() -> u64 {
     1
 }
 
-/// Kinds of wrong answers.
+/// Kinds of wrong answers of a card to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Odd {

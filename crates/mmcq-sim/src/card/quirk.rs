@@ -151,7 +151,7 @@ pub struct Quirks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beyond {
-    /// Writes are lost, and reads return zeros.
+    /// Behind the real capacity, writes are lost and reads return zeros.
     #[default]
     Limbo,
     /// Addresses start again at 0, so that old data are overwritten.

@@ -90,7 +90,8 @@ pub(super) struct Entry {
     pub number: u32,
     pub wanted: Wanted,
     pub fate: Fate,
-    /// Whether a read that was submitted after this request has returned an older content.
+    /// Whether a read that was submitted after this request has returned content from before the
+    /// request.
     passed: bool,
     /// Whether a read that was submitted after this request has returned its content, since the
     /// last loss.
@@ -183,7 +184,7 @@ pub(super) struct Look {
     pub number: u32,
     /// Number of completions before the read was submitted.
     pub completions: u32,
-    /// Number of completions now, including the read's own.
+    /// Number of all completed requests now, including the read that is judged.
     pub now: u32,
     /// Whether the card has no volatile cache.
     pub write_through: bool,
@@ -251,9 +252,10 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
     }
 
-    /// Records that a flush succeeded: requests that were complete before its submission (up to
-    /// number `before`) are now on the medium. With `across`, the card lost its power after the
-    /// submission; then the success of the flush also confirms the data that seemed to be lost.
+    /// Records that a flush has succeeded: requests that were complete when it was submitted
+    /// (completion numbers up to `before`) are now on the medium. With `across`, the card lost its
+    /// power after that. Then the success of the flush also confirms the data that seemed to be
+    /// lost.
     pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
@@ -330,8 +332,8 @@ impl Sector {
         }
     }
 
-    /// Returns whether a write was lost and no client was told: no report covers completions after
-    /// `told_before`.
+    /// Returns whether data of a completed write were lost and no client was told. `told_before`: a
+    /// report to a client has covered the completions up to this number.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
@@ -423,9 +425,10 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// Records that a read (with the number `number`) has returned content that is older than the
-    /// entries from index `from` on. Failed requests among these are not on the card, and requests
-    /// under way must fail. A discarded sector may still be erased later.
+    /// Handles a read (with the number `number`) that has returned older content than that of the
+    /// entries from index `from` on. Removes the failed requests among these, which have not
+    /// changed the card. Marks those under way, which must fail. A discarded sector may still be
+    /// erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {

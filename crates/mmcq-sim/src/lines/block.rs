@@ -161,8 +161,8 @@ impl Block {
         }
     }
 
-    /// Shows the block to the probe; its use of the lines ends at this time. `cut`: an abort
-    /// command has ended it early.
+    /// Reports the block to the probe, which observes the lines. The block uses the lines until
+    /// this time. `cut`: an abort command has ended it early.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

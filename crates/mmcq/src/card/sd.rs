@@ -52,8 +52,9 @@ pub struct Sd {
 }
 
 impl Sd {
-    /// Returns the number of restarts after which bring-up leaves out what this card does not have:
-    /// CMD6, or the SD status. 0: the card has both.
+    /// Returns the number of restarts with which a new initialisation of this card begins, so that
+    /// it leaves out at once what the card does not have (CMD6, or the SD status). 0: the card has
+    /// both.
     pub(super) fn starts(&self) -> u32 {
         match (self.switch == [0; 64], self.ssr == [0; 64]) {
             (true, true) => WITHOUT_SWITCH,

@@ -64,8 +64,8 @@ pub enum Worker {
     Supervisor,
     /// The device itself (AUTO_EN), in moments in which no request uses it.
     Device,
-    /// Neither supervisor nor device: no mode is enabled, or the operations could not be
-    /// interrupted and are not critical yet.
+    /// Background operations are not started: no mode is enabled, or the device could not interrupt
+    /// them and does not need them urgently yet.
     None,
 }
 

@@ -26,7 +26,7 @@ enum At {
     User,
     /// The card is certainly in the partition with these access bits.
     In(u8),
-    /// A switch has begun, and its end has not been seen.
+    /// It is not known: a switch to another partition has begun, and its end has not been seen.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Area {
     /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
     /// bits, so that their values are not known. Then the engine does not write these bits.
     doubt: bool,
-    /// The access bits that the switch under way writes.
+    /// The access bits that the switch of the partition under way writes.
     going: u8,
     /// Longest time of the switch in nanoseconds, from the last partition access; no card declares
     /// more than 2.55 s.
@@ -81,7 +81,8 @@ impl Area {
         self.returning = false;
     }
 
-    /// Returns whether the bits of PARTITION_CONFIG other than the access bits are not known.
+    /// Returns whether those bits of PARTITION_CONFIG are unknown that do not select the accessed
+    /// partition.
     pub fn is_doubted(&self) -> bool {
         self.doubt
     }

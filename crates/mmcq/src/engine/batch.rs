@@ -91,7 +91,7 @@ impl<const N: usize> Batch<N> {
         self.filled = 0;
     }
 
-    /// Sets the only segment.
+    /// Replaces all segments (pieces of memory) of the batch by this one.
     #[inline(always)]
     pub fn one_segment(&mut self, segment: Segment) {
         self.filled = 1;
@@ -186,12 +186,14 @@ impl<const N: usize> Batch<N> {
         self.one(index, direction, lba, blocks);
     }
 
-    /// Begins the batch of a task of the card's queue; [`add`](Self::add) adds its members.
+    /// Begins the batch of a task of the card's queue. The batch is empty: [`add`](Self::add) adds
+    /// each request that the task transfers.
     pub fn begin(&mut self, direction: Direction, lba: u64) {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
 
-    /// Adds the next member of a task, with its memory.
+    /// Adds the request in slot `index` to the batch of a task, behind the requests before it, with
+    /// its memory.
     pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(self.members().len(), segment);
         self.append(index, blocks);
@@ -220,7 +222,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Removes the memory of the pack's header from the segments.
+    /// Removes the header of a packed command: its memory from the segments, and its block from the
+    /// number of blocks.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);
@@ -259,9 +262,9 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
-    /// that may join the transfer. Of several, returns the one that fits best behind the last
-    /// member, by [`Slots::apart`].
+    /// Finds a request of `left` that may join the transfer: it begins where the transfer ends, or
+    /// ends where the transfer begins. Of several, returns the one that fits best behind the last
+    /// request of the batch, by [`Slots::apart`].
     fn neighbour(
         &self,
         slots: &Slots<N>,

@@ -74,7 +74,8 @@ const DRIVEN: u32 = 1 << 22;
 /// A cause may have begun since the parts of the engine were read.
 const UNREAD: u32 = 1 << 31;
 
-/// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
+/// The causes that the gate reads when it decides whether a request comes in. The code that begins
+/// and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
 /// Causes: transfers may be sent as tasks of the card's queue, as packs or as chains, and not only
 /// one by one. These ways have rules of their own, so the fast path leaves the request to the
@@ -170,7 +171,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.queue_limit.into()
     }
 
-    /// Returns whether only urgent requests start.
+    /// Returns whether the engine is halted or waits for help, so that only urgent requests start.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }
@@ -210,7 +211,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & GATE | found & !GATE;
     }
 
-    /// Sets [`UNREAD`]: a cause may hold from now on, so the next request leaves the fast path.
+    /// Closes the fast path for the next request, because one of the causes against it may hold
+    /// from now on. Sets [`UNREAD`]: the general path reads all causes again.
     #[inline(always)]
     pub fn close_fast(&mut self) {
         if Self::FAST {
@@ -236,8 +238,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether the scheduler works in the order of arrival, and the host continues no
-    /// transfers.
+    /// Returns whether scheduler and host allow the fast path at all: the scheduler works in the
+    /// order of arrival, and the host continues no transfers.
     pub fn may_go_fast<H: Host>(&self, host: &H) -> bool {
         let continues = H::CONTINUES && host.caps().continue_data;
         Blockers::<H, P>::FAST && self.policy().is_in_order() && !continues

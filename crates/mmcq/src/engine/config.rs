@@ -327,7 +327,8 @@ pub struct Stats {
     pub busy_polls: Count,
     /// Writes after which the engine sent an extra CMD13, only to read their status.
     pub status_asked: Count,
-    /// Starts refused because the lines were still in use, tried again later.
+    /// Starts that the driver refused because the lines were still in use; each was tried again
+    /// later.
     pub start_retries: Count,
     /// Late errors that came when no write was waiting for its status. No write had been sent, or
     /// the writes were already complete ([`Acknowledge::Transferred`], open transfers).

@@ -29,7 +29,7 @@ const PIECE: u8 = 1 << 3;
 /// Answers that the engine still owes for complete writes; the module describes them.
 #[derive(Debug)]
 pub(super) struct Durability {
-    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
+    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`] and [`PIECE`], one bit each.
     flags: u8,
     /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
@@ -103,8 +103,8 @@ impl Durability {
         self.flags |= PIECE;
     }
 
-    /// Clears the note that the status of transferred pieces is still to come. Returns true if
-    /// there was such a note.
+    /// Returns whether blocks of an unfinished write were transferred and their status has not come
+    /// yet. Clears this note.
     pub fn take_piece(&mut self) -> bool {
         let owed = self.flags & PIECE != 0;
         self.flags &= !PIECE;
@@ -177,7 +177,8 @@ impl Durability {
         lost
     }
 
-    /// Notes that the status of complete writes will never come: they count as lost.
+    /// Notes that no status will show any more whether complete writes succeeded: they count as
+    /// lost.
     #[cold]
     pub fn lose_status(&mut self) {
         self.take_piece();
@@ -233,9 +234,9 @@ impl Durability {
         blockers.close_fast();
     }
 
-    /// Returns whether the status is read as soon as no other command is sent. If all writes that
-    /// it would judge are complete already ([`Acknowledge::Transferred`]), the response of the next
-    /// command is early enough.
+    /// Returns whether CMD13 reads the status of earlier writes as soon as no other command is
+    /// sent. It does not if all these writes are complete already ([`Acknowledge::Transferred`]):
+    /// then the response of the next command shows the status early enough.
     #[inline(always)]
     pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()

@@ -22,7 +22,8 @@ const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
-/// The bits of R1 that were already handled for the transfer in progress.
+/// Those bits of R1 about earlier writes that the engine has already handled during the transfer in
+/// progress. The card may show them only once.
 #[derive(Debug)]
 pub(super) struct Early {
     told: u32,

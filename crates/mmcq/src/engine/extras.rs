@@ -42,8 +42,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state without any code for requests of several steps. This is a function, because
+    /// a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -87,11 +87,11 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 /// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request's turn has come; it is the control request in progress.
+    /// The request, a control request, has its turn, and begins with its first step.
     Begin,
     /// A write with special rules, in this slot, is next. It is still queued.
     Write(u8),
-    /// A step has ended with this status.
+    /// A step of the request has ended; the value is the card's status after the step.
     Done(u32),
     /// The pause of a step is over.
     Woke,
@@ -112,7 +112,7 @@ pub(super) struct Memory {
     page: DmaBuf,
     /// The step in progress.
     step: Step,
-    /// Status bits seen so far of the command with busy in progress.
+    /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
     /// Position of the erase in progress.
     erasing: Round,
@@ -137,8 +137,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state before any request of several steps. This is a function, because a constant
+    /// (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,
@@ -210,7 +210,7 @@ impl Memory {
         self.step = step;
     }
 
-    /// Clears the count of transfers of a partition access.
+    /// Sets the count of the transfers of a partition access to 0.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
@@ -267,7 +267,9 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the phase that just ended has shown the end of the card's busy.
+    /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
+    /// so that the card need not be polled. That depends on how the controller detects the end of
+    /// busy.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {
@@ -379,8 +381,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Clears what the steps of the control request have left: recovery will repeat the request, or
-    /// has given the card up.
+    /// Gives up the present step of the control request: unmaps its memory and clears its state.
+    /// Recovery will repeat the request, or has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

@@ -25,7 +25,7 @@ impl FastLimits {
         FastLimits { sectors, blocks, writes_end }
     }
 
-    /// Returns how the fast path may end a transfer of this direction.
+    /// Returns which kind of end of a transfer in this direction the fast path can handle.
     #[inline(always)]
     pub fn fast_kind(&self, direction: Direction) -> FastKind {
         match direction {

@@ -52,7 +52,7 @@ impl Functions {
         self.asks
     }
 
-    /// Takes the request for attention. Returns true if there was one.
+    /// Returns whether a function of the card has requested attention, and clears this note.
     #[inline(always)]
     pub fn take_note(&mut self) -> bool {
         core::mem::take(&mut self.asks)
@@ -73,8 +73,8 @@ impl Functions {
         if self.asks { self.waker.take() } else { None }
     }
 
-    /// Returns whether the last phase belonged to a function, and was sent while a memory request
-    /// waited.
+    /// Returns whether the last phase belonged to an I/O function although a read or write of the
+    /// memory part waited.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.run != 0
@@ -94,7 +94,8 @@ impl Functions {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Clears the count of phases of functions in a row, since a memory request is sent.
+    /// Sets to 0 the number of function phases in a row that were sent while a memory request
+    /// waited, since a memory request is sent now.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

@@ -32,8 +32,8 @@ pub(super) struct Lane<E, T> {
     control: u8,
     /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// Whether the bus may be free, or the transfer has failed, and the loop (`turn.rs`) has not
-    /// handled that yet.
+    /// Whether something has happened that the loop (`turn.rs`) has not handled yet: the bus may be
+    /// free, or the transfer has failed.
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
@@ -41,7 +41,7 @@ pub(super) struct Lane<E, T> {
     busy: Busy,
     /// The open transfer, and the runs of sequential requests.
     streams: Streams,
-    /// The limits of the fast path.
+    /// Limits of size within which a transfer may take the fast path.
     fast_limits: FastLimits,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
@@ -92,7 +92,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Returns the state of packs; `None`: the profile sends no packs.
+    /// Returns the state of packed commands; `None`: the profile sends no packed commands.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -174,8 +174,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Clears the note that the loop has something to handle. Returns true if there was such a
-    /// note.
+    /// Returns whether the loop (`turn.rs`) has something to handle, and clears this note.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)

@@ -12,7 +12,7 @@ use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
-/// Returns the error for written data whose status shows an error.
+/// Returns the error of a write after which the card's status shows an error.
 pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }

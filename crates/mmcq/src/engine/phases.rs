@@ -23,7 +23,7 @@ use crate::host::{Auto, BusyDetect, Direction, DmaError, Host, Phase};
 use crate::sched::{Lanes, Profile};
 use crate::spec::command::{self, Command};
 
-/// The stages of the engine's work with the controller.
+/// What the engine waits for on the bus: a command of the present request, or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing is in progress.
@@ -97,8 +97,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the engine may send its own CMD23 before a transfer. Where only the busy
-    /// after a response ends with an interrupt, CMD12 is better for a write.
+    /// Returns whether the engine may announce the blocks of a transfer by CMD23, so that it needs
+    /// no CMD12. On a host where only the busy after a response ends with an interrupt, CMD12 is
+    /// better for a write.
     pub fn counts(&self, direction: Direction) -> bool {
         let caps = self.host().caps();
         !caps.no_count

@@ -61,7 +61,8 @@ pub enum Kind {
         /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
         chain: bool,
     },
-    /// A change of the bus. A barrier.
+    /// A change of the bus, such as its power, clock or width. A barrier: no other request
+    /// overtakes it.
     Bus(BusOp),
     /// A pause: nothing starts for this time. A barrier.
     Pause {
@@ -218,7 +219,8 @@ impl Request {
         Request { urgent: true, ..self }
     }
 
-    /// Sets the request's origin.
+    /// Sets which client submits the request, and whether a client waits for the result
+    /// ([`Origin`]).
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         Request { origin, ..self }

@@ -94,7 +94,8 @@ impl Run {
     }
 }
 
-/// The runs of one direction: the run of the last request, and another run, which may continue.
+/// The last two runs (sequential requests) of one direction: the run of the last request, and
+/// another one, which may continue.
 #[derive(Clone, Copy, Debug)]
 struct Runs {
     last: Run,

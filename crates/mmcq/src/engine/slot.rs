@@ -169,7 +169,8 @@ pub(super) struct Slots<const N: usize> {
     /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
     /// queue's list.
     ios: SlotSet,
-    /// A bit for each slot of `ios` whose request may start while the engine is stopped.
+    /// A bit for each slot with a waiting phase of an I/O function that may start even while the
+    /// engine is stopped.
     urgents: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],
@@ -300,8 +301,8 @@ impl<const N: usize> Slots<N> {
         self.free |= 1 << (index as usize % N);
     }
 
-    /// Notes that this slot's waker has to be dropped outside of the lock: nothing waits for the
-    /// end of its request any more.
+    /// Marks this slot's waker as one that is dropped without a call, outside of the lock, because
+    /// nothing waits for the end of its request any more.
     #[cold]
     pub fn leave_waker(&mut self, index: u8) {
         self.stale |= 1 << (index as usize % N);

@@ -58,7 +58,7 @@ pub enum Close {
     End,
     /// The transfer has reached the end of the card.
     Edge,
-    /// The platform has suspended or halted the engine.
+    /// An open transfer is closed because the platform has suspended or halted the engine.
     Stop,
     /// The controller asked for a new tuning.
     Retune,
@@ -237,8 +237,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.clear();
     }
 
-    /// Handles a failed phase. Returns true if the phase should have continued a transfer; its
-    /// requests are then tried again with a new command.
+    /// Handles the failure of a phase. Returns true if the phase was to continue an open transfer
+    /// without a new command; its requests are then tried again with a command.
     pub fn continue_failed<H: Host>(&mut self, bus: &Bus<H>, record: &mut Record, error: Error) -> bool {
         if !H::CONTINUES {
             return false;

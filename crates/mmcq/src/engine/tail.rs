@@ -17,7 +17,7 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 /// would continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// The tail is about to come, and the engine waits for it.
+    /// Requests that continue the next transfer are about to come, and the engine waits for them.
     Awaited,
     /// No tail is awaited, and the requests of the next transfer are collected already.
     Batch,
@@ -69,8 +69,8 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Notes that the clients of the last writes may have their results now, if no write waits for
-    /// a status any more.
+    /// Tells [`Hold`](crate::sched::Hold) that the clients of the last writes may have their
+    /// results now. Does nothing while a write still waits for a status.
     pub fn note_results<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
         if !slots.is_settling()
             && let Some(hold) = self.tails_mut().filter(|hold| hold.watches())
@@ -88,8 +88,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the writes in progress are complete before their transfer's end. `queued`: the
-    /// card's queue is on, so nothing is watched.
+    /// Tells [`Hold`](crate::sched::Hold) that the writes in progress were completed before the end
+    /// of their transfer. Does nothing if the card's queue is on (`queued`).
     pub fn note_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -107,7 +107,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
-    /// is over belonged to that transfer. `queued`: the card's queue is on, so nothing is watched.
+    /// has just ended belonged to that transfer. Does nothing if the card's queue is on (`queued`).
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -277,7 +277,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides whether the next run is delayed for its tail.
+    /// Decides whether the start of the next transfer is delayed for its tail: requests that are
+    /// about to come and would continue it.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {

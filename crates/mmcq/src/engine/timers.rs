@@ -30,7 +30,8 @@ pub(super) struct Timers {
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
-    /// When the card is polled for a function that requests attention.
+    /// When the card is polled next for a function that requests attention, on a host without a
+    /// card interrupt.
     look_ns: u64,
     /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
@@ -92,7 +93,7 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// Clears the time limit of the stage: it has ended, or is never given up.
+    /// Sets no time limit for the stage: it has ended, or may last for any time.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -156,7 +157,8 @@ impl Timers {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
 
-    /// Returns the next deadline of the stage in progress.
+    /// Returns when the engine must be called for the stage in progress, for its next action or
+    /// because of its time limit, in ns; `None`: at no time.
     #[inline(always)]
     pub fn next_of_stage_ns(&self) -> Option<u64> {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
@@ -224,12 +226,14 @@ impl Timers {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
 
-    /// Reserves the bus for a chain of an I/O function until that time.
+    /// Reserves the bus for an I/O function until this time in ns, so that the next command of its
+    /// chain (commands without another request between them) can follow.
     pub fn chain_until(&mut self, at_ns: u64) {
         self.chain_ns = at_ns;
     }
 
-    /// Ends the reservation of the bus for a chain, which has continued or is given up.
+    /// Ends the reservation of the bus for an I/O function, whose chain of commands has continued
+    /// or is given up.
     pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
@@ -413,7 +417,7 @@ impl Timers {
         may
     }
 
-    /// Allows a power cycle at once, for a new card.
+    /// Allows the next power cycle without a pause before it, because a new card is in the slot.
     #[inline(always)]
     pub fn cycle_at_once(&mut self) {
         self.cycle_ns = 0;

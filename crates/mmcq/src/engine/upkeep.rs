@@ -29,7 +29,7 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// The chores and their times.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// Whether the supervisor wants to know what the exception bit means.
+    /// Whether the supervisor wants to know when a status has the exception bit set.
     listens: bool,
     /// Whether a status had the exception bit set, and the supervisor has not read the events yet.
     seen: bool,
@@ -146,7 +146,8 @@ impl Supervisor {
         }
     }
 
-    /// Sets the time from which on all requests wait for a chore, from the times of all chores.
+    /// Sets from when on all requests wait for one of the supervisor's chores (exception events,
+    /// tuning, rest): the time at which the first of them is due.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
     }
@@ -260,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
-    /// Returns whether a request waits for the queue to continue.
+    /// Returns whether any request waits: in the queue, or as a phase of an I/O function.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
     }
@@ -270,8 +271,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// Ends the card's rest. The next rest begins, at the earliest, when no request has come for a
-    /// whole pause again.
+    /// Ends the card's rest: the low-power state in which it was because no request came. The next
+    /// rest begins, at the earliest, when no request has come for a whole pause again.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;

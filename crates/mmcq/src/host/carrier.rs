@@ -13,7 +13,8 @@ use crate::spec::response::{R1, State};
 const SELECT_CARD: u8 = 7;
 const SEND_STATUS: u8 = 13;
 
-/// State for sending carriers: the card's address, and errors that the engine has not seen yet.
+/// State of a driver that sends writes as the data of a CMD13 (carriers; the module describes
+/// them).
 #[derive(Debug)]
 pub(super) struct Carrier {
     /// Argument of the CMD7 that selected the card; 0 if no card is selected.

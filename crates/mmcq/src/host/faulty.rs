@@ -37,7 +37,7 @@ use core::ops::Range;
 pub enum Point {
     /// The engine starts a phase.
     Start,
-    /// The driver reports the end of a phase.
+    /// The driver reports the end of a phase, and a fault can change that report.
     End,
     /// The engine reads the driver's events (a poll).
     Ack,

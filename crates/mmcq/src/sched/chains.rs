@@ -84,7 +84,7 @@ impl Link {
 /// The states of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// The controller has no chain. The engine may be collecting one.
+    /// The controller has no chain. The engine may be collecting the transfers of the next one.
     Rest,
     /// All links of the chain are described, and the controller could not start it yet.
     Waits,
@@ -147,7 +147,7 @@ impl Chains {
         self.at
     }
 
-    /// Begins another chain, which has no link yet.
+    /// Begins to describe another chain, which has no transfer (link) yet.
     pub(crate) fn begin(&mut self) {
         self.count = 0;
     }
@@ -164,8 +164,8 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether some link overlaps these blocks, and that link or the given direction
-    /// writes.
+    /// Returns whether some transfer of the chain overlaps these blocks, and that transfer or the
+    /// given direction writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;

@@ -81,8 +81,8 @@ impl Default for DeadlineConfig {
     }
 }
 
-/// The last pick, stored until the engine sends its request. A pick that is not sent changes
-/// nothing else.
+/// The request that the scheduler has picked, stored until the engine sends it. A picked request
+/// that is not sent changes nothing else.
 #[derive(Clone, Copy, Debug)]
 struct Proposal {
     index: u8,

@@ -119,8 +119,8 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// Returns whether the waiting thread should poll the stack after this sleep: false once after
-    /// a call of [`skip_turn`](Self::skip_turn).
+    /// Returns whether the waiting thread should poll the stack after this sleep. After a call of
+    /// [`skip_turn`](Self::skip_turn) the result is false one time.
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()
     }

@@ -12,7 +12,7 @@ pub(super) enum At {
     Before(Request),
     /// The request is in this slot.
     In(SlotId),
-    /// The result has been returned.
+    /// The request has ended, and the future has returned its result.
     After,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Look {
     Waits,
     /// The request waits, and the task's waker has to be set.
     Unknown,
-    /// The call came from inside another one.
+    /// The call came from inside another call of the same stack, and nothing was done.
     Nested,
     /// The request was not accepted yet, and has to be submitted once more.
     Again,
@@ -41,15 +41,16 @@ pub(super) enum Look {
 /// The values that go in and out of a check under the lock.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
-    /// The task's waker that is to be set; afterwards the waker that is no longer used.
+    /// Before the check: the task's waker, which the slot is to store. After the check: the waker
+    /// that is not used any more.
     pub(super) waker: Option<Waker>,
     /// The waker that the slot of the completed request had.
     pub(super) own: Option<Waker>,
 }
 
 impl Seen {
-    /// Returns an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes a value without completion and wakers. This is a function, because a constant (nearly
+    /// all zeros) would be copied into the firmware image.
     #[inline(always)]
     pub(super) const fn nothing() -> Seen {
         Seen { completion: None, waker: None, own: None }

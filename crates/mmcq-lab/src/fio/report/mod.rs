@@ -50,7 +50,8 @@ pub struct Context {
     pub origin: Option<Origin>,
 }
 
-/// What ran, with all that is needed to run it again from a saved report.
+/// What ran: program version, board, card, changes and load, so that a saved report is enough to
+/// run it again.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// Version of the laboratory's program.
@@ -184,7 +185,7 @@ pub struct Report {
     pub context: Context,
     /// Numbers of threads and of processes that were started.
     pub started: Started,
-    /// Entries in the order of the workers.
+    /// Entries in the order of the workers: each is one worker, or all workers of a group together.
     pub entries: Vec<Entry>,
     /// Use of the disks during the run.
     pub disks: Vec<DiskUtil>,

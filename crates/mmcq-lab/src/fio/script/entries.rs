@@ -9,7 +9,7 @@ const OP_BITS: u32 = 3;
 /// Number of bits for the time code in an element of `places`, above those for the operation. The
 /// block number is above both.
 const WHEN_BITS: u32 = 2;
-/// Operation code of a request that is stored in `odd`.
+/// Operation code of a request that does not fit the compact form, and is stored whole in `odd`.
 const ODD: u64 = 7;
 /// Value of an element of `dues` that means "no time".
 const NONE: u64 = u64::MAX;

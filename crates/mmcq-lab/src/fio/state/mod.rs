@@ -105,7 +105,7 @@ pub struct Times {
 enum Phase {
     /// The worker's start delay (`startdelay=`) is not over.
     Waiting,
-    /// The worker issues the transfers of a pass.
+    /// The worker issues the transfers of a pass, which is one of its `loops=`.
     Pass,
     /// All transfers of the pass are issued, and the worker waits until outstanding ones complete.
     Draining,
@@ -241,7 +241,8 @@ impl JobState {
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
     }
 
-    /// Returns whether the worker is in a pass, so that it may issue another transfer.
+    /// Returns whether the worker may issue another transfer: it is in one of its passes
+    /// (`loops=`), and was not stopped.
     pub fn is_passing(&self) -> bool {
         self.phase == Phase::Pass && !self.stop
     }

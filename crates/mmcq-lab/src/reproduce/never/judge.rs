@@ -1,4 +1,5 @@
-//! Computes the verdict on a cell from its figures.
+//! Computes the verdict on a cell (board, card and load) from its figures: whether mmcq is faster
+//! or slower there than Linux.
 
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
@@ -98,7 +99,8 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns the group of compared settings in which mmcq gains least.
+    /// Returns that group of compared settings (some of mmcq, some of Linux) in which mmcq gains
+    /// least.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
@@ -160,13 +162,14 @@ impl Measured {
 
     /// Returns how much faster mmcq is than the best setting of Linux, in percent.
     ///
-    /// The slower of mmcq's two settings counts, in the group of compared settings in which mmcq
-    /// gains least.
+    /// Settings are compared in groups: some of mmcq with some of Linux. The result is that of the
+    /// group in which mmcq gains least, for the slower one of mmcq's settings.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of the slower of mmcq's two settings.
+    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the group of compared
+    /// settings in which mmcq gains least.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -190,14 +193,16 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns the longer 99th percentile of mmcq's two settings in us.
+    /// Returns the 99th percentile of mmcq's latency in us, in the group of compared settings in
+    /// which it is longest compared with Linux's.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of mmcq
-    /// starve, the result is at least the mean, unless requests starve with all of Linux's settings
-    /// in this group, too.
+    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of a
+    /// setting of mmcq starve (a few wait much longer than all others), its mean counts instead, or
+    /// the longer latency of a request that was left out. This is not done if requests starve with
+    /// all of Linux's settings in this group, too.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));

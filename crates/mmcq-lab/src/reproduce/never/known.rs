@@ -1,8 +1,9 @@
-//! Open losses: cells in which mmcq is below the best of Linux, with the known reason.
+//! Open losses: combinations of board, card and load (cells) in which mmcq is slower than the best
+//! setting of Linux, with the known reason.
 //!
-//! Each open loss is printed with its figures. The sweep fails if a cell that is not in the list is
-//! below. It also fails if a cell in the list is not below any more: that cell must then be removed
-//! from the list.
+//! Each open loss is printed with its figures. The sweep fails if mmcq is slower in a cell that is
+//! not in the list. It also fails if mmcq is not slower any more in a cell of the list: that cell
+//! must then be removed from the list.
 
 use super::{Cell, Load};
 
@@ -22,7 +23,7 @@ pub struct Known {
     pub jobs: u32,
     /// Time in microseconds to wake a thread in the cell.
     pub wake_us: u32,
-    /// Reason why mmcq is below Linux in this cell.
+    /// Reason why mmcq is slower than Linux with this board, card and load.
     pub reason: &'static str,
 }
 

@@ -30,7 +30,8 @@ impl Summary {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts these cells by their verdicts, with `open` as the list of open losses.
+    /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
+    /// the open losses.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -181,7 +182,8 @@ fn against_best(one: &Measured) -> String {
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())
 }
 
-/// Returns as text the shortest 99th percentile of Linux in a cell, and how much longer mmcq's is.
+/// Returns as text the shortest 99th percentile of latency that a setting of Linux has in this
+/// cell, and by how many percent mmcq's is longer.
 fn against_shortest(one: &Measured) -> String {
     let (best, us) = one.shortest();
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))

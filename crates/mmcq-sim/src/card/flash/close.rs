@@ -75,7 +75,7 @@ impl Gc {
 pub(super) struct Runs {
     /// Byte address at which the last write command ended.
     end: Option<u64>,
-    /// Length in bytes of the run to which the last write command belongs.
+    /// Length in bytes of the sequential run of write commands to which the last one belongs.
     bytes: u64,
     /// Number of written bytes so far that count as not sequential: of each run the first
     /// [`Gc::run_bytes`] bytes.

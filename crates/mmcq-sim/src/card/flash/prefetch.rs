@@ -68,8 +68,8 @@ impl Flash {
         Some(there_ns.max(now_ns.saturating_add(prefetch.hit_ns)))
     }
 
-    /// Returns the time in ns at which the 4 KiB unit at byte address `at` is fetched. The read
-    /// must continue the run.
+    /// Returns the time in ns at which the card has fetched the 4 KiB unit at byte address `at`
+    /// from the flash. The read must continue the card's present run of consecutive reads.
     pub(crate) fn fetched_ns(&mut self, at: u64, now_ns: u64) -> u64 {
         let (Some(prefetch), Some(run)) = (self.timing.prefetch, &mut self.run) else { return now_ns };
         run.advance(&prefetch, now_ns);

@@ -46,7 +46,7 @@ pub struct IoQuirks {
 pub struct CisBytes {
     /// Function that the chain belongs to; 0 is the card itself.
     pub function: u8,
-    /// Index in the chain of the first replaced byte.
+    /// Index of the first replaced byte in the function's tuple chain (its CIS).
     pub at: usize,
     /// Values of the replacement bytes.
     pub bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What a test of open transfers has shown.
+//! Results of a test of open transfers: of each case, and of all cases together.
 
 use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};
@@ -14,7 +14,7 @@ pub struct StreamTimes {
     pub worst_ns: u64,
 }
 
-/// What a case has shown.
+/// Result of one case of the test of open transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOutcome {

@@ -104,7 +104,7 @@ impl<H> Bus<H> {
         self.phase = phase;
     }
 
-    /// Notes what the driver has returned from a start.
+    /// Handles the driver's answer to the start of a phase: the phase was started, or refused.
     #[inline(always)]
     pub fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) -> Outcome {
         match result {
@@ -143,7 +143,8 @@ impl<H> Bus<H> {
         Outcome::Again { first }
     }
 
-    /// Notes that the phase has failed, or will not be started any more.
+    /// Clears the note that the lines were in use when the phase was to start: the phase has
+    /// failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
         self.blocked = false;
@@ -154,7 +155,7 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Returns whether the controller has a phase with data. The caller knows that a transfer is in
+    /// Returns whether the controller has a phase with data. Call it only while a transfer is in
     /// progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {

@@ -4,7 +4,7 @@
 /// The kind of the step in progress, with its place in the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
-    /// A command without busy.
+    /// A command after which the card is not busy.
     Command(Place),
     /// A command with busy.
     Order(Place),

@@ -76,7 +76,7 @@ pub(in super::super) struct Trace {
     at_ns: [u64; Trace::LENGTH],
     status: [u32; Trace::LENGTH],
     step: [RecoveryStep; Trace::LENGTH],
-    /// Number of steps since the engine was made; it wraps.
+    /// Number of recovery steps since the engine was made, modulo 2^32.
     count: u32,
 }
 

@@ -21,7 +21,7 @@ pub trait Handshake {
     #[must_use = "to be woken or dropped outside of any lock"]
     fn take_service_waker(&mut self) -> Option<Waker>;
 
-    /// Reports the result of the help.
+    /// Reports to the engine the result of the help that it requested.
     fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64);
 }
 

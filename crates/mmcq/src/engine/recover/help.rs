@@ -60,9 +60,9 @@ pub(in super::super) struct Helping {
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
     /// Requests that the card needs go before.
     dismissed: bool,
-    /// Whether the card rests; then the supervisor has to wake it.
+    /// Whether the card is in a low-power state; then the supervisor has to wake it.
     rest: Resting,
-    /// Whether there is a supervisor.
+    /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,
     /// Whether a card came or went, and no supervisor has been notified.
     untold: bool,
@@ -131,7 +131,8 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
-    /// Returns whether the request is for a card with a fault.
+    /// Returns whether the engine requests help because of a fault (a tuning, a slower mode, a new
+    /// initialisation or a power cycle), and not for a chore.
     fn is_for_trouble(&self) -> bool {
         matches!(
             self.asked,
@@ -144,8 +145,8 @@ impl Helping {
         )
     }
 
-    /// Forgets the open request to the supervisor. A dismissal stays until the supervisor knows of
-    /// it.
+    /// Drops the engine's request to the supervisor, if there is one. Only a request that the
+    /// supervisor shall end (a dismissal) stays.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);
@@ -197,7 +198,7 @@ impl Helping {
 enum Resting {
     No,
     Yes,
-    /// The rest has to end: a request waits, or the supervisor is to end.
+    /// The card has to leave its low-power state: a request waits, or the supervisor shall end.
     Over,
 }
 

@@ -35,7 +35,8 @@ use crate::spec::response::R1;
 
 /// The bus is too fast if this many transfers in [`DAMAGE_WINDOW`] are damaged.
 const DAMAGES: usize = 3;
-/// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
+/// Number of transfers, counted by the engine: if [`DAMAGES`] of so many transfers were damaged on
+/// the bus, the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
 /// Shortest time in ns between two tunings because of damaged data or responses.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
@@ -291,8 +292,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Makes the requests of the failed transfer the oldest again; requests that cannot be repeated
-    /// end.
+    /// Puts the requests of the failed transfer back to the front of the queue. Requests that must
+    /// not be repeated end with the error.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;

@@ -95,7 +95,7 @@ pub(super) struct Incident {
     tunings_lost: u8,
     /// Number of failed phases in this pass.
     faults: u8,
-    /// Number of CMD12 that recovery has sent in this pass.
+    /// Number of CMD12 that recovery has sent in its present attempt (pass).
     stops: u8,
     /// Whether a response is lost that may have had the status of earlier writes.
     status_lost: bool,
@@ -285,9 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the longest time in ns for which the card may still work when a request's deadline
-    /// has passed. For an erase in progress that is its longest time, for another control request
-    /// the longest time of a flush.
+    /// Returns for how long in ns the card may still be busy after a request has missed its
+    /// deadline. For an erase in progress this is the longest time of the erase, for another
+    /// control request the longest time of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

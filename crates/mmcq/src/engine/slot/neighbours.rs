@@ -44,8 +44,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
-    /// False means that this is not known.
+    /// Returns true if this queued read or write is known to be ordinary, and no other queued
+    /// request is known that it continues or that continues it. False: this is not known.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0

@@ -128,7 +128,8 @@ impl Slot {
         self.kind = kind;
     }
 
-    /// Makes the request a write that sends the same buffer of zeroes repeatedly.
+    /// Makes the request a write of zeroes of this kind. Its data are the same buffer of zeroes,
+    /// sent as often as needed; the used length of the buffer becomes a whole number of blocks.
     pub fn set_zeroes(&mut self, kind: Kind) {
         (self.kind, self.solo) = (kind, true);
         self.rules.set(Rules::ZERO, true);
@@ -194,7 +195,8 @@ impl Slot {
         self.rules.set(Rules::FLUSH_AFTER, false);
     }
 
-    /// Prevents merging of the request from now on, if `alone`.
+    /// If `alone` is true, the request is never merged with other requests from now on. False
+    /// changes nothing.
     pub fn forbid_merge(&mut self, alone: bool) {
         self.solo |= alone;
     }

@@ -74,7 +74,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.leave_engine(Demotion::Engine(why));
     }
 
-    /// Sets up the controller's queue engine, if there is one for the card's queue.
+    /// Sets the limits of tasks that follow from the controller's queue engine. Gives up the queue
+    /// engine if it is of no use. Does nothing if there is none.
     pub fn equip<H: Host>(&mut self, bus: &mut Bus<H>) {
         let (Some(hosted), Some(queue)) = (self.hosted_mut(), bus.host_mut().queue()) else {
             return;
@@ -272,7 +273,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Rings the tasks that may be sent now, by one write of the doorbell.
+    /// Gives the tasks that may be sent now to the command queue engine, by one write of its
+    /// doorbell register.
     #[inline]
     fn ring_all(&mut self, now_ns: u64) -> Turn {
         let mut rung = 0u32;

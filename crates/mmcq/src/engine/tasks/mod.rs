@@ -44,7 +44,7 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// Action that the loop takes after it has called the code for the card's queue.
+/// What the engine's loop does next, after it has called the code for the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: transfers are sent one at a time, without the queue.
@@ -58,7 +58,7 @@ pub(super) enum Turn {
 /// The result of choosing the next task of the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
-    /// No task can be chosen now.
+    /// No waiting request can be sent as a task now.
     Nothing,
     /// Something else has to be done before a task is chosen.
     Turn(Turn),

@@ -39,9 +39,9 @@ enum Act {
     /// Reads a register, and writes it with the bits under the mask changed. The value is the word
     /// for [`HAIMR`] of a write of these bits alone.
     Merge(u32),
-    /// Fails the operation unless these bits of a register are 0.
+    /// Reads a register (the address), and fails the operation unless these bits of it are 0.
     ExpectClear(u16, u8),
-    /// Inverts these bits of the value of the next write if the chip has version C.
+    /// Inverts these bits in the value that the next step writes, if the chip has version C.
     OnVersionC(u8),
     /// Waits for this time in nanoseconds.
     Pause(u32),
@@ -134,7 +134,7 @@ pub(super) struct Bus {
 enum Wait {
     /// No operation is in progress.
     Nothing,
-    /// An earlier register access has ended.
+    /// An earlier register access has ended; only then can this operation begin.
     Free { deadline_ns: u64 },
     /// The register access of this step has ended.
     Access { act: Act, deadline_ns: u64 },

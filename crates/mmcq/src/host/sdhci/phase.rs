@@ -380,7 +380,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether a command without data ends with Transfer Complete.
+    /// Returns whether the controller signals the end of this command, which has no data, by
+    /// Transfer Complete.
     fn ends_with_transfer(&self, command: &Command) -> bool {
         command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt
             || command.index == STOP_TRANSMISSION && self.config.quirks.has(SdhciQuirks::STOP_WITH_TC)

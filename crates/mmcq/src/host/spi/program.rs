@@ -335,7 +335,7 @@ impl Program {
         Ok(None)
     }
 
-    /// Sends CMD59 once more.
+    /// Sends CMD59, which switches CRC on, and counts the attempt.
     #[inline(never)]
     fn send_crc_on<P: Port>(&mut self, line: &mut Line<P>) -> Turn {
         line.send_frame(CRC_ON_OFF, 1, 0);

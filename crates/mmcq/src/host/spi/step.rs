@@ -25,7 +25,7 @@ pub(super) enum Step {
     Tail(u8),
     /// Waits for the R1 of CMD58 after ACMD41.
     Ocr,
-    /// Waits for the R1 of CMD59 after CMD0.
+    /// Waits for the R1 of CMD59, which switches CRC on and follows CMD0.
     CrcOn,
     /// Receives a register of 16 bytes, after its token.
     Register,

@@ -77,7 +77,7 @@ use crate::host::Direction;
 use client::Client;
 use gain::Gain;
 
-/// The queue that has the turn.
+/// The turn in progress: the queue that has it, and what the turn has used so far.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     slot: u8,
@@ -89,7 +89,7 @@ struct Turn {
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Time up to which `used_ns` includes the card time.
+    /// Time in ns up to which the time of the card is already included in `used_ns`.
     counted_ns: u64,
     /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
     /// idle.
@@ -103,8 +103,8 @@ pub struct Fair<const CLIENTS: usize = 8> {
     config: FairConfig<CLIENTS>,
     clients: [Client; CLIENTS],
     turn: Option<Turn>,
-    /// Number of synchronous turns that went before waiting asynchronous requests, since the last
-    /// asynchronous request was sent.
+    /// Number of turns of synchronous requests that were given while asynchronous requests waited,
+    /// since the last asynchronous request was sent.
     passed: u8,
     /// Number of requests on the card.
     flying: u8,

@@ -9,11 +9,12 @@
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// Number of decisions between two trials, at first. In a trial the next few decisions are taken
-/// against the prediction, so that both ways (to delay the start, to start at once) are measured.
+/// Number of decisions (to delay a start, or not) between two trials, at first. In a trial the next
+/// few decisions are the opposite of the predicted ones, so that both ways are measured.
 const DOUBTED: u16 = 128;
-/// Most times that the number of decisions between two trials doubles. It doubles with each trial
-/// that begins while the measured times of the two ways clearly differ.
+/// Limit of the doubling of the interval between two trials, which is [`DOUBTED`] decisions at
+/// first. It doubles at most this often, once for each trial that begins while the measured times
+/// of the two ways clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.
@@ -24,9 +25,9 @@ pub(super) struct Measured {
     took: [u32; 2],
     /// Time in ns at which the measurement in progress began; it covers several transfers.
     since_ns: u64,
-    /// Number of blocks in the measure in progress.
+    /// Number of blocks of the transfers that the measurement in progress has covered so far.
     blocks: u32,
-    /// Number of transfers in the measure in progress.
+    /// Number of transfers that the measurement in progress has covered so far.
     transfers: u8,
     /// Whether a start was delayed in the measurement in progress, which covers several transfers.
     held: bool,
@@ -139,7 +140,8 @@ impl Measured {
         self.last.unwrap_or(better)
     }
 
-    /// Stores the decision, and notes it in the present measure.
+    /// Stores whether a start is delayed (`holds`), and counts this decision in the measurement in
+    /// progress.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {

@@ -67,8 +67,8 @@ const DULL_MAX: u8 = 32;
 /// requests of the batch go in the next transfer.
 const CUT_EVERY: u8 = 16;
 
-/// The waiting requests, which continue each other and can start as one transfer. The engine makes
-/// this value only if all waiting requests are such a run; otherwise it holds no start.
+/// All waiting requests, if they have one direction and contiguous blocks, so that one transfer can
+/// serve them. Otherwise the engine does not make this value, and delays no start of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     /// The requests together: direction, first block and end, and clients.
@@ -96,7 +96,8 @@ pub(crate) struct Held {
     step_ns: u64,
     /// Number of requests that the hold waits for and that have not come yet.
     awaited: u8,
-    /// Number of requests that came during the hold and were not added to the streams yet.
+    /// Number of requests that came during the hold and that the statistics of sequential streams
+    /// do not count yet.
     joined: u8,
     /// When the first of the requests counted in `joined` came.
     joined_ns: u64,
@@ -114,7 +115,7 @@ pub struct Holds {
     pub count: u64,
     /// Number of delayed starts whose tail (the missing requests of the batch) came.
     pub came: u64,
-    /// Sum of the delays, in nanoseconds.
+    /// Sum of all delays of starts, in nanoseconds.
     pub waited_ns: u64,
     /// Time gained, in nanoseconds: for each tail that came, the fixed time of a transfer minus the
     /// delay.
@@ -142,7 +143,7 @@ pub struct Hold {
     began_ns: u64,
     /// When the last transfer ended.
     free_ns: u64,
-    /// The last writes that were transferred, until they are complete.
+    /// The last writes that were transferred and are not complete yet; `None`: there are none.
     moved: Option<Run>,
     /// Whether the requests of the transfer in progress were completed before the transfer's end.
     told: bool,
@@ -284,7 +285,7 @@ impl Hold {
         self.held.map(|held| held.until_ns)
     }
 
-    /// Returns the start that is held.
+    /// Returns the start of a transfer that is delayed now, if there is one.
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_mut()
@@ -306,9 +307,10 @@ impl Hold {
         self.end(now_ns);
     }
 
-    /// Returns whether the engine may leave the end of this run to the next transfer. The run must
-    /// have all requests that the stream's clients keep in flight, and the engine must not have
-    /// done this in the last [`CUT_EVERY`] transfers.
+    /// Returns whether a transfer may leave out the last requests of a stream's batch, which the
+    /// next transfer then takes. `end`: the block after the batch. The batch must have all requests
+    /// that the stream's clients keep in flight. The engine must not have done this in the last
+    /// [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)

@@ -4,7 +4,7 @@
 use super::costs::Costs;
 use crate::host::Direction;
 
-/// Most streams that are known at a time.
+/// Number of sequential streams that the engine can follow at the same time.
 const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.
@@ -69,8 +69,8 @@ pub(super) struct Stream {
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.
     missed: u8,
-    /// Whether the requests that were sent when the engine gave up its wait for the missing ones
-    /// are complete.
+    /// Whether the requests are complete that the engine has sent without the missing ones, after
+    /// it gave up waiting for them.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
@@ -233,7 +233,8 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Returns how many requests of the run came before the last completion.
+    /// Estimates how many requests of the run came before the stream's last completion, from the
+    /// times of the first and the last request.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;
@@ -278,7 +279,7 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that more requests of the stream have come.
+    /// Notes that further requests of the stream have come, and learns from their times.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);

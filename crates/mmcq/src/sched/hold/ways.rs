@@ -25,8 +25,8 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// The two ways to transfer each request of a [`Loop`] once, with the time of each: all in one
-/// transfer (`whole_ns`), or in two (`parts_ns`).
+/// The two ways to transfer each request of a [`Loop`] once, with the time of each in ns: all
+/// requests in one transfer (`whole_ns`), or in two transfers (`parts_ns`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     whole_ns: u64,

@@ -56,7 +56,7 @@ pub struct PackStats {
     /// Packed writes with a late error for which the card named no entry: all their writes were
     /// sent again, one at a time.
     pub suspected: u32,
-    /// Why packs are not used any more; `None`: they were not given up.
+    /// Why the engine does not use packed commands any more; `None`: it has not given them up.
     pub demoted: Option<Demotion>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Step {
 pub(crate) enum Fate {
     /// The result is known, or there are no writes.
     Known,
-    /// The result is not known: the card's next status will show it.
+    /// The result of the last packed writes is not known yet: the card's next status will show it.
     Open,
     /// A status of the card, with this value, shows an error.
     Doubtful(u32),
@@ -103,7 +103,8 @@ pub(crate) enum Fate {
 /// The pack in progress, and the state that outlasts a pack.
 #[derive(Debug)]
 pub struct Packs {
-    /// Most entries of a packed read, and of a packed write; 0: no packs of this direction.
+    /// Largest number of entries of a packed read, and of a packed write; 0: no packed commands in
+    /// this direction.
     most: [u8; 2],
     /// Direction of the pack that the controller has.
     running: Option<Direction>,
@@ -136,7 +137,8 @@ impl Packs {
         stats: PackStats::ZERO,
     };
 
-    /// Sets how many writes and reads a pack of the card may have, and allows packs again.
+    /// Sets how many writes and how many reads one packed command for the card may have (fewer than
+    /// two: none). Allows packed commands again.
     pub(crate) fn configure(&mut self, writes: u8, reads: u8) {
         self.most = [reads, writes].map(|most| if most < 2 { 0 } else { most });
         self.stats.demoted = None;
@@ -169,7 +171,8 @@ impl Packs {
         self.most != [0; 2] && self.stats.demoted.is_none()
     }
 
-    /// Returns the most entries of a pack of this direction; fewer than two: no packs.
+    /// Returns the largest number of transfers in one packed command of this direction. Below two,
+    /// packed commands are not used.
     pub(crate) fn most(&self, direction: Direction) -> usize {
         let [reads, writes] = self.most;
         let most = if direction == Direction::Write { writes } else { reads };
@@ -180,8 +183,8 @@ impl Packs {
         &self.stats
     }
 
-    /// Decides whether a transfer of this direction, which begins while others wait, is a pack.
-    /// `ended_ns`: when the transfer before ended.
+    /// Decides whether a transfer of this direction, which begins while other requests wait, is
+    /// sent as a packed command. `ended_ns`: when the transfer before ended, in ns.
     pub(crate) fn would_pay(&mut self, direction: Direction, ended_ns: u64) -> bool {
         !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
@@ -199,7 +202,8 @@ impl Packs {
         self.pays.reset_timing();
     }
 
-    /// Makes the next transfer a single one, not a pack.
+    /// Makes the next transfer an ordinary one, since the header of a packed command could not be
+    /// mapped for DMA.
     pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }

@@ -1,13 +1,14 @@
-//! Decides whether packs pay on this card, separately for reads and writes. It compares the mean
-//! time of a request in packs with that of a request alone, both measured while other requests
-//! wait.
+//! Decides whether packed commands (packs) are faster on this card than ordinary transfers,
+//! separately for reads and writes. It compares the mean time of a request in packs with that of a
+//! request alone, both measured while other requests wait.
 //!
 //! The cheaper way (in packs, or alone) is used. Two in [`PROBE`] transfers use the other way, so
 //! that a change of the card is noticed. *Guarantee: of 64 transfers two use the slower way.*
 
 use crate::host::Direction;
 
-/// Interval of trials, in transfers. In a trial, two transfers in a row use the other way.
+/// Number of transfers from one trial to the next. In a trial, two transfers in a row are sent in
+/// the way (packed or alone) that was slower so far.
 const PROBE: u8 = 64;
 /// Weight of a new time in the mean: one in `1 << SHARE_SHIFT`.
 const SHARE_SHIFT: u32 = 3;

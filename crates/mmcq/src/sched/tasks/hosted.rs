@@ -36,7 +36,8 @@ pub(crate) enum At {
 pub(crate) enum Why {
     /// The command queue engine reports a fault.
     Fault(QueueFault),
-    /// No task has ended within the longest time of any task, or the memory is needed.
+    /// No task has ended within the longest time that any task may take, or the engine needs the
+    /// memory of the tasks back.
     Silent,
     /// The card is gone.
     Removed,

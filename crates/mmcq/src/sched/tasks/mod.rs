@@ -44,7 +44,7 @@ const DULL_MAX: u8 = 16;
 /// to the count; each other decision subtracts 1. So the queue is also switched on for a client
 /// that in every other decision has only one request waiting.
 const WANTED_MIN: u8 = 3;
-/// The number that means no task, or no slot.
+/// Value of a task number or slot number that means "none".
 const NONE: u8 = u8::MAX;
 /// Most tries to switch off a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
@@ -135,7 +135,8 @@ impl Tasks {
         self.depth = 0;
     }
 
-    /// Does what [`configure`](Self::configure) does for the queue of an SD card.
+    /// Sets how many tasks the queue of an SD card has, and by which commands the card is asked to
+    /// execute them. Allows the use of the queue again. Returns false if it has too few tasks.
     pub(crate) fn configure_sd(&mut self, queue: SdTaskQueue) -> bool {
         let has = self.configure(queue.depth);
         self.dialect = Dialect::Sd(queue);
@@ -228,8 +229,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
-    /// while the command ran; the result of the command is then ignored.
+    /// Takes the command for the card's queue that has ended. The flag is true if the engine took
+    /// all tasks back while the command ran; the result of the command is then ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -458,7 +459,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// Removes a task from the tasks that wait on the card.
+    /// Removes a task from the set of the tasks that the card has, and from the set of ready tasks.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -511,7 +512,8 @@ impl Tasks {
         self.running = NONE;
     }
 
-    /// Forgets the described task: the command queue engine cannot use its memory.
+    /// Forgets the task that was being prepared, because the command queue engine cannot use its
+    /// memory.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }

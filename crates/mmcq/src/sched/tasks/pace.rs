@@ -13,7 +13,7 @@ const MOST_NS: u64 = 200_000;
 /// execution.
 const ENOUGH: u64 = 8;
 
-/// The measured speed of a card.
+/// How fast a card makes tasks ready, as measured, and when it is polled next.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Mean time, in ns, from the moment at which one task becomes ready to the moment at which the

@@ -63,7 +63,7 @@ pub struct TaskStats {
     pub asked_in_vain: u32,
     /// How many times the queue was switched on.
     pub entered: u32,
-    /// Failures of a command or task while the queue was on.
+    /// Number of commands and tasks that failed while the queue was on.
     pub failures: u32,
     /// Late errors for which several writes were suspects.
     pub suspected: u32,

@@ -18,7 +18,7 @@ pub(crate) struct Task {
     pub(super) announced_ns: u64,
 }
 
-/// No task: it has no blocks.
+/// Value of a place that holds no task: it has no blocks.
 pub(super) const NO_TASK: Task =
     Task { direction: Direction::Read, start: 0, end: 0, first: NONE, reliable: false, announced_ns: 0 };
 
