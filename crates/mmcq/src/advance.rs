@@ -299,7 +299,8 @@ impl WaitStrategy {
         &self.costs
     }
 
-    /// Sets the settings of the bus. Measured delays of the card stay valid.
+    /// Sets the bus settings (width, clock, double data rate), for the estimate of the transfer
+    /// times. The delays of the card that were measured before stay valid.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,

@@ -492,7 +492,7 @@ fn whole_blocks(bytes: usize) -> Result<u32, Error> {
     Ok(given / BLOCK_BYTES)
 }
 
-/// Returns the number of bytes of the whole blocks in a buffer.
+/// Returns how many bytes of a copy buffer are usable: its length, rounded down to whole blocks.
 fn bounce_bytes(buf: &DmaBuf) -> usize {
     (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
 }

@@ -25,7 +25,8 @@ use crate::platform::{ControllerConfig, Files, JOB, Platform};
 use crate::runner::{self, Run, RunError, Setting};
 use mmcq_sim::parallel;
 
-/// Largest number of runs for the answer to one question.
+/// Largest number of simulated runs of one [`Question::ask`]: the number of loads, times settings,
+/// times variants of the board.
 const RUNS_MAX: usize = 100_000;
 
 /// Settings that are compared if the user names none, in order. The first one that runs is the

@@ -85,8 +85,8 @@ impl Functions {
         self.run < in_a_row_max
     }
 
-    /// Counts a phase of a function that is sent while a memory request waits (`memory_waits`).
-    /// Otherwise clears the count.
+    /// Updates the count of phases of functions that were sent in a row although a memory request
+    /// waited: adds 1 if one waits now (`memory_waits`), otherwise sets 0.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };

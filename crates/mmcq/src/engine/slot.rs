@@ -340,8 +340,8 @@ impl<const N: usize> Slots<N> {
         self.writes
     }
 
-    /// Returns the queued reads or writes that may join the head's transfer: none from behind a
-    /// barrier.
+    /// Returns the queued requests of this direction that may join the transfer of the oldest
+    /// request. Requests behind a barrier may not join.
     pub fn mergeable(&self, direction: Direction) -> SlotSet {
         let all = match direction {
             Direction::Read => self.reads,

@@ -97,8 +97,8 @@ impl Ranks {
     }
 }
 
-/// Scatters a rank by a multiplication with the golden ratio; the caller takes the result modulo
-/// the number of blocks.
+/// Returns a pseudo-random number for a rank (a number that the distribution has drawn). It is a
+/// multiplication with the golden ratio; the caller takes the result modulo the number of blocks.
 fn scatter(rank: u64) -> u64 {
     rank.wrapping_mul(0x61c8_8646_80b5_83eb)
 }

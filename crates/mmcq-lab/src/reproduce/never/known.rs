@@ -9,7 +9,8 @@ use super::{Cell, Load};
 /// An open loss: a cell in which mmcq is below the best of Linux for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Names of the cell's board and card.
+    /// Names of the board and the card of the cell (one combination of board, card and load in the
+    /// sweep).
     pub place: (&'static str, &'static str),
     /// Load of the cell's jobs.
     pub load: Load,

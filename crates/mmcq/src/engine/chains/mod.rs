@@ -139,9 +139,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Collects the request `next` and the requests that continue it. Returns true if none of them
-    /// is cut, and their transfer may be the next link (transfer) of the chain. `blocks` and
-    /// `members`: how many blocks and requests the chain has already.
+    /// Collects into `part` the request `next` and the requests that continue it. Returns true if
+    /// their transfer may be the next link (transfer) of the chain; it may not if a request does
+    /// not fit into it as a whole. `blocks` and `members`: number of blocks and of requests that
+    /// the chain has already.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());

@@ -31,8 +31,8 @@ impl Card {
         !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
-    /// Returns the time limit of a flush of the card's cache, in ns, if the failed request is a
-    /// control request (`of_control`); otherwise 0.
+    /// Returns the time limit in ns of a flush of the eMMC's cache, if the failed request is a
+    /// control request (`of_control`), since this may have been a flush; otherwise 0.
     pub fn flush_ns(&self, of_control: bool) -> u64 {
         match self.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,

@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub requests: u8,
     /// The client of the last request.
     pub client: u8,
-    /// When the first request of the run came.
+    /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
     /// When the last request of the run came.
     pub last_ns: u64,

@@ -62,7 +62,8 @@ pub enum CisFault {
     Short {
         /// Number of bytes in the body.
         bytes: u8,
-        /// Number of bytes that the fields need.
+        /// Smallest number of bytes in the body that contains all fields of this tuple that are
+        /// read.
         needed: u8,
     },
     /// The largest block size of the function is 0.
