@@ -74,7 +74,7 @@ pub struct Times {
     pub longest_ns: u64,
     /// Name of the fault before the longest recovery, as in the catalogue.
     pub after: String,
-    /// Number of recoveries of the class that have a budget (a longest allowed time).
+    /// Number of these recoveries that have a budget (a longest allowed time).
     pub judged: u64,
     /// Number of recoveries that took longer than their budget.
     pub over: u64,

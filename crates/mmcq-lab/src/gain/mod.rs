@@ -81,7 +81,8 @@ pub struct Question {
     pub threads: usize,
 }
 
-/// A board with all values as they are in the files, or with one value at one of its ends.
+/// A board with all values as they are in its files, or with one value changed to the low or high
+/// end of the value's range.
 struct Variant {
     platform: Platform,
     /// Index of the changed value, and 0 or 1 for its low or high end; `None`: no value is changed.

@@ -124,7 +124,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.fast_kind
     }
 
-    /// Sets or clears a cause of the gate.
+    /// Sets (`holds`) or clears the bit of one cause of `GATE`; other causes are not changed.
     pub fn set(&mut self, cause: u32, holds: bool) {
         let cause = cause & GATE;
         self.word = if holds { self.word | cause } else { self.word & !cause };

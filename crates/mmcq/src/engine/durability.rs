@@ -88,8 +88,9 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the note that the status of complete writes is still to come: it has come, or another
-    /// part of the engine waits for it. Returns true if there was such a note.
+    /// Clears the flag that complete writes still wait for the status that shows their result.
+    /// Called when this status has come, or when another part of the engine waits for it. Returns
+    /// whether the flag was set.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;

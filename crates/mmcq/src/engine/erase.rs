@@ -216,7 +216,8 @@ impl Erasing {
         declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, how.longest_ns())
     }
 
-    /// Returns the blocks of the next piece: up to the end of this many units.
+    /// Returns the number of blocks of the next piece of an erase. The piece begins at block `at`,
+    /// and ends with the last of `units` erase units, or after `rest` blocks.
     fn piece_blocks(&self, at: u64, rest: u32, units: u32) -> u32 {
         let unit = u64::from(self.unit_blocks.max(1));
         let end = (at / unit).saturating_add(u64::from(units.max(1))).saturating_mul(unit);

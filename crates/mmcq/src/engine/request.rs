@@ -303,7 +303,7 @@ pub enum Error {
     OutOfRange {
         /// First block of the request.
         lba: u64,
-        /// Blocks on the card.
+        /// Number of blocks of 512 bytes that the card has.
         sectors: u64,
     },
     /// The buffer is shorter than the data.

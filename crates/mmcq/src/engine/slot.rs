@@ -322,7 +322,7 @@ impl<const N: usize> Slots<N> {
         if self.stale == 0 { None } else { Some(self.stale.trailing_zeros() as u8) }
     }
 
-    /// Returns the span of a queued read or write.
+    /// Returns direction and block range of the queued read or write in this slot.
     pub fn span(&self, index: u8) -> &Span {
         &self.spans[index as usize % N]
     }

@@ -125,7 +125,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl Streams {
-    /// Notes the run of the collected transfer, which is about to begin with this request.
+    /// Records the start of the collected transfer, for the decision whether to keep it open.
+    /// `first` is the slot of its first request.
     pub fn note_run<H: Host, const N: usize>(
         &mut self,
         batch: &Batch<N>,
@@ -261,8 +262,8 @@ impl<E, T: Lanes> Lane<E, T> {
         true
     }
 
-    /// Clears the open transfer after a recovery. Returns true if writes of it were completed
-    /// before their status was known; the status is read now.
+    /// Clears the open transfer after a recovery. Returns true if the status that shows the result
+    /// of complete writes is still to come: the caller reads it now.
     pub fn recovered_run<H: Host>(&mut self, ledger: &mut Durability) -> bool {
         let exposed = H::CONTINUES && self.streams_mut().take_open().is_some_and(|open| open.owes());
         // Complete writes of the open transfer are among those that a later error may belong to.

@@ -322,7 +322,7 @@ impl Timers {
         self.chore_ns != NEVER
     }
 
-    /// Sets until when the incident may last.
+    /// Sets the time limit of the recovery that is running (the incident).
     #[inline(always)]
     pub fn incident_until(&mut self, at_ns: u64) {
         self.incident_ns = at_ns;

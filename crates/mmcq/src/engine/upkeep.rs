@@ -81,7 +81,8 @@ impl Upkeep {
         }
     }
 
-    /// Returns the mode of a card that was initialised again since its bring-up.
+    /// Returns timing, width and clock of a card that was initialised again since its bring-up;
+    /// `None` if the card was not.
     pub fn mode(&self) -> Option<Mode> {
         (self.clock_hz != 0).then_some((self.timing, self.width, self.clock_hz))
     }
@@ -220,7 +221,8 @@ impl Supervisor {
         ]
     }
 
-    /// Returns when a chore is due, or a rest begins, if no request waits until then.
+    /// Returns the time in ns of the next chore, or at which the card is to be put to rest (clock
+    /// off or sleep), if no request comes before. [`NEVER`]: none is planned.
     pub fn quiet_chore_ns<H, P: Profile>(&self, bus: &Bus<H>, timers: &Timers, record: &Record) -> u64 {
         if !P::RECOVERS || !timers.chore_is_planned() || !self.helping().has_supervisor() {
             return NEVER;
@@ -276,8 +278,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Requests a chore that is due. `quiet`: no request waits, and a chore that will be due is
-    /// requested too. Returns true if a chore was requested; then the engine is stopped.
+    /// Asks the supervisor for a chore that is due. `quiet`: no request waits, so an early tuning
+    /// or a rest of the card may begin, too. Returns true if a chore was requested: requests wait
+    /// until it is done.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {

@@ -29,7 +29,8 @@ pub struct Known {
 /// All open losses in the cells of the thin grid.
 pub const KNOWN: &[Known] = &[];
 
-/// Returns the open loss in a list that is this cell; `None`: the cell is not in the list.
+/// Returns the entry of a list of open losses that describes this cell; `None`: the cell is not in
+/// the list.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

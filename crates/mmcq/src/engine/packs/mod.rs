@@ -393,7 +393,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Handles the response of a command for the pack that has no data of requests.
+    /// Handles the response of a command that belongs to a pack but transfers no data of its
+    /// requests, such as the CMD23 before the header.
     #[inline(never)]
     pub(super) fn pack_event(&mut self, event: Event, now_ns: u64) {
         let Event::Done(status) = event else { return };

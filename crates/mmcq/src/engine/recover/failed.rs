@@ -41,7 +41,7 @@ impl Failed {
         self.error
     }
 
-    /// Takes the error that the requests get if recovery can do no more.
+    /// Takes the error with which the requests end if recovery does not succeed.
     #[inline(always)]
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()

@@ -88,8 +88,8 @@ pub(super) struct Incident {
     /// Whether the failed phase should have continued an open transfer. Its requests are then tried
     /// again with a new command, and the failure does not count as a try.
     again: bool,
-    /// Whether the tuning was requested because the card did not even return its status: then
-    /// nothing can continue without the tuning.
+    /// Whether the tuning was requested because the card did not even respond to CMD13. Then
+    /// recovery cannot continue before the tuning.
     unheard: bool,
     /// Number of resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,

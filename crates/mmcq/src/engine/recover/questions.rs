@@ -42,8 +42,9 @@ impl Card {
 }
 
 impl Incident {
-    /// Returns the most polls for the card's state. An erase or a flush may take much longer than
-    /// the controller's own timer.
+    /// Returns how often recovery polls the card's state (CMD13) before it takes the next step.
+    /// `order_ns`: longest time in ns for which the card may still work. For an erase or a flush
+    /// this may be much longer than the time limit of the controller.
     pub fn questions_max<P: Profile>(&self, order_ns: u64) -> u32 {
         let asked = (order_ns / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // The card gets that time once: after a reset of the controller it has had the time.

@@ -93,9 +93,9 @@ impl<E, T: Lanes> Lane<E, T> {
         driver.map_or(most, |hosted| most.min(hosted.limits().0))
     }
 
-    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent
-    /// once more as a whole.
+    /// Returns whether the blocks from `start` up to `end` overlap those of a task, unless both
+    /// only read. Also true if they overlap a write whose status is not known. All blocks of such a
+    /// write count, since it may have to be sent once more as a whole.
     pub fn meets_task<const N: usize>(
         &self,
         slots: &Slots<N>,

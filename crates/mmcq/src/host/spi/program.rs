@@ -140,7 +140,8 @@ impl Program {
         matches!(self.step, Step::Said | Step::Unheard)
     }
 
-    /// Abandons the program in its present step, and updates the state of the card.
+    /// Abandons the program in its present step. Records in `card` what the card may be left with:
+    /// an unfinished block, or an open transfer.
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();

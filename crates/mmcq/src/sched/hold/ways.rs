@@ -1,5 +1,5 @@
-//! Predicts the time of a closed loop (clients that send the next request when one is complete) in
-//! one transfer, and in two transfers that alternate.
+//! Predicts how long a closed loop (clients that send the next request when one is complete) takes
+//! if its requests go in one transfer, and if they go in two transfers that alternate.
 
 use super::costs::Costs;
 use super::streams::Stream;

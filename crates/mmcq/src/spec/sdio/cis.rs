@@ -162,7 +162,7 @@ pub struct VersionTexts {
 }
 
 impl VersionTexts {
-    /// Returns the raw bytes after the revision.
+    /// Returns the undecoded bytes of the tuple CISTPL_VERS_1 after the two bytes of its revision.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(2..usize::from(self.len)).unwrap_or(&[])
     }
