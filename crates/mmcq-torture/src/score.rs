@@ -109,7 +109,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Returns the median and the longest of the extra times in ns.
+    /// Returns the median and the longest of the extra times in ns that runs with this fault took.
     #[must_use]
     pub fn p50_p100_ns(&self) -> (u64, u64) {
         let mut times = self.times_ns.clone();

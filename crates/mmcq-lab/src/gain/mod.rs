@@ -89,7 +89,7 @@ struct Variant {
     of: Option<(usize, usize)>,
 }
 
-/// A run of a question: index of the load, setting, and index of the variant.
+/// One simulated run of a [`Question`]: index of the load, setting, and index of the variant.
 #[derive(Clone, Copy)]
 struct Place {
     load: usize,

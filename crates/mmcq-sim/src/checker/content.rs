@@ -39,7 +39,7 @@ pub enum Seen {
     Elsewhere {
         /// Number of the sector to which the data were written.
         lba: u64,
-        /// Version of the data.
+        /// Number of the write (its version) that had these data.
         version: u32,
     },
     /// The sector, or a piece of it, was written for another card.

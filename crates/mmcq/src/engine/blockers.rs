@@ -118,7 +118,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.fast_kind = kind;
     }
 
-    /// Returns how the fast path may end the phase that the controller has.
+    /// Returns which kind of phase the controller has whose end the fast path may handle.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind

@@ -155,7 +155,8 @@ impl Durability {
         self.lost
     }
 
-    /// Takes the late error, for the one flush that reports it.
+    /// Takes the status bits of a late error (an error of a write that was complete already), for
+    /// the one flush that reports it; `None`: there is none.
     pub fn take_late(&mut self) -> Option<u32> {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
     }

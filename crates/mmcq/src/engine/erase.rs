@@ -116,7 +116,7 @@ setters!(Erasing {
 });
 
 impl Erasing {
-    /// The bit of [`Erase::SecureErase`].
+    /// The bit for [`Erase::SecureErase`] in the set of kinds of erase that a card has.
     pub const SECURE_ERASE: u8 = 8;
     /// The bit of [`Erase::SecureTrim`].
     pub const SECURE_TRIM: u8 = 16;

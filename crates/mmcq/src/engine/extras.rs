@@ -243,7 +243,7 @@ impl Memory {
         self.pieces
     }
 
-    /// Sets the result of the earlier pieces of the write in progress.
+    /// Records whether the earlier pieces of the write in progress are known to be on the medium.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }

@@ -22,7 +22,7 @@ impl Functions {
         Functions { asks: false, heard: false, waker: None, run: 0 }
     }
 
-    /// Notes that a function requests attention, or perhaps requests it.
+    /// Notes that a function of the I/O card has raised the card interrupt, or may have.
     #[inline(always)]
     pub fn ask(&mut self) {
         self.asks = true;

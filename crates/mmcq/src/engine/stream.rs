@@ -115,8 +115,8 @@ impl<const N: usize> Batch<N> {
         u32::try_from(left.saturating_sub(self.end())).unwrap_or(0)
     }
 
-    /// Returns whether the host can keep the collected transfer open, with its memory. Called when
-    /// that memory is mapped.
+    /// Returns whether the host can keep the collected transfer open. That may depend on the memory
+    /// of the requests, so this is called when the memory is mapped.
     pub fn goes_on_in<H: Host>(&self, host: &H) -> bool {
         let (blocks, direction) = (self.blocks(), self.direction());
         let asks = |segment: &Segment| host.goes_on_with(segment, blocks, direction);

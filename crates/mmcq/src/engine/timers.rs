@@ -46,7 +46,7 @@ pub(super) struct Timers {
     idle_ns: u64,
     /// From when on all requests wait for a chore of the card.
     chore_ns: u64,
-    /// When the time of the incident is over.
+    /// Time in ns at which the recovery that is running (the incident) has reached its time limit.
     incident_ns: u64,
     /// When the engine gives up waiting for help.
     help_ns: u64,

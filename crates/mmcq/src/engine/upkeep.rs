@@ -26,7 +26,8 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Shortest time until the next read of the exception events, if the last read found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
-/// The chores and their times.
+/// The chores for which the engine asks the supervisor, and their times: tuning, reading the
+/// exception events, background operations, and putting the card to rest.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     /// Whether the supervisor wants to know what the exception bit means.
@@ -256,7 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.plan_chores(&mut self.timers);
     }
 
-    /// Returns whether background operations begin although requests wait.
+    /// Returns whether background operations have waited so long that they begin although requests
+    /// wait.
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }

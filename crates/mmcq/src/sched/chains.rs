@@ -118,7 +118,8 @@ impl Chains {
         stats: ChainStats::ZERO,
     };
 
-    /// Sets which chains the controller executes, and allows them again.
+    /// Sets which chains the controller executes, and allows chains again if they were given up
+    /// after failures.
     pub(crate) fn configure(&mut self, caps: ChainCaps) {
         self.caps = caps;
         self.stats.demoted = None;

@@ -29,8 +29,8 @@ enum Law {
 }
 
 impl Ranks {
-    /// Makes the generator for a file with this number of blocks. `None`: the distribution has no
-    /// ranks.
+    /// Makes the generator for a file with this number of blocks. `None`: the distribution draws
+    /// offsets without ranks (places of blocks in the order of popularity).
     pub(super) fn new(distribution: &Distribution, blocks: u64, seed: u32) -> Option<Self> {
         let mut stream = Taus88::new(seed);
         let mut ranks = |center: Option<f64>, law| {

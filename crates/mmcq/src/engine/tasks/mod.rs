@@ -60,7 +60,7 @@ pub(super) enum Turn {
 enum Chosen {
     /// No task can be chosen now.
     Nothing,
-    /// Something else has to be done before a task is chosen.
+    /// No task is chosen; the loop continues with this action first.
     Turn(Turn),
     /// A task was chosen: its requests are collected, and their memory is mapped.
     Task,

@@ -36,7 +36,7 @@ const REFUSED: u8 = 0x7c;
 /// Size of CID and CSD in bytes.
 const REGISTER_BYTES: usize = 16;
 
-/// The program of the phase in progress.
+/// The program: the sequence of byte exchanges that carries out the phase in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub index: u8,

@@ -32,9 +32,11 @@ pub(super) struct Measured {
     held: bool,
     /// Whether a start was not delayed in the measure in progress.
     went: bool,
-    /// Number of decisions since the last trial.
+    /// Number of decisions since the last trial (some decisions against the prediction, to measure
+    /// both ways).
     chances: u16,
-    /// Number of transfers until the present trial ends.
+    /// Number of transfers until the trial in progress ends; a trial takes some decisions against
+    /// the prediction, to measure both ways.
     trying: u8,
     /// Number of trials in a row that began while the measured times of the two ways clearly
     /// differed. Each one doubles the interval to the next trial.

@@ -117,8 +117,8 @@ pub struct Holds {
     pub came: u64,
     /// Sum of the delays, in nanoseconds.
     pub waited_ns: u64,
-    /// Time gained, in nanoseconds: for each tail that came, the fixed time of a transfer minus the
-    /// delay.
+    /// Time gained, in nanoseconds. For each delayed start whose missing requests came, this is the
+    /// fixed time of a transfer minus the delay.
     pub gained_ns: u64,
 }
 

@@ -413,8 +413,8 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether no request of another stream has come since the completion before this
-    /// stream's last one.
+    /// Returns whether this stream has the card alone: since its last completion but one, no
+    /// request of another stream has come.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)

@@ -64,7 +64,8 @@ impl Pays {
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Clears the last begin: something else begins, so the time of the last transfer is not known.
+    /// Forgets the start of the last transfer, so that no time is learned from it. Called when
+    /// something other than a transfer begins.
     pub(super) fn reset_timing(&mut self) {
         self.began = None;
     }

@@ -175,7 +175,7 @@ impl VersionTexts {
     }
 }
 
-/// Contents of a chain that the walker stores.
+/// Contents of a tuple chain, as far as [`Walker`] stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cis {
     /// Manufacturer and product (CISTPL_MANFID), if the chain has them.
