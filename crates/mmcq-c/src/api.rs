@@ -179,8 +179,9 @@ impl Place {
 
     /// Takes the buffer into which registers of a card (such as EXT_CSD) are read.
     ///
-    /// # Errors [`Error::Full`]: another call uses it. [`Error::Dead`]: a controller that cannot be
-    /// stopped has memory of the library.
+    /// # Errors
+    /// [`Error::Full`]: another call uses it. [`Error::Dead`]: a controller that cannot be stopped
+    /// has memory of the library.
     pub fn take_scratch(&self, stack: &Stack) -> Result<DmaBuf, Error> {
         let scratch = stack.with(|_| self.scratch_buf.take());
         scratch.ok_or(if self.ahead.has_kept() { Error::Dead } else { Error::Full })

@@ -88,7 +88,8 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.
     Begin,
-    /// A write with special rules, in this slot, is next. It is still queued.
+    /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
+    /// example). The write is still queued.
     Write(u8),
     /// A step has ended with this status.
     Done(u32),
