@@ -8,8 +8,8 @@ const SPINS: u32 = 3000;
 /// credit by two; a wait in which a poll finds the action increases it by one. At 0, a wait polls
 /// only once before it sleeps.
 const LUCK: u32 = 8;
-/// Number of waits without credit after which one wait polls as long as a wait with credit, to find
-/// out whether polling pays again.
+/// One of this many waits polls as long as with credit even if there is no credit, to find out
+/// whether polling pays again.
 const RETRY: u32 = 64;
 
 /// Record of whether polling was worth its CPU time in earlier waits. A poll costs less than a

@@ -68,7 +68,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Requests that the card is initialised again, or power-cycled, although it has not lost its
     /// state. Only that initialisation loses the data in the card's cache. So they do not count as
-    /// lost yet, as they do in [`recover_lost_card`](Self::recover_lost_card).
+    /// lost yet; in [`recover_lost_card`](Self::recover_lost_card) they do.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();

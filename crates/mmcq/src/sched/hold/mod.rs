@@ -117,7 +117,7 @@ pub struct Holds {
     pub came: u64,
     /// Sum of the delays, in nanoseconds.
     pub waited_ns: u64,
-    /// Time gained, in nanoseconds. For each delayed start whose missing requests came, this is the
+    /// Sum of the gains, in nanoseconds: for each delayed start whose missing requests came, the
     /// fixed time of a transfer minus the delay.
     pub gained_ns: u64,
 }

@@ -20,7 +20,8 @@ pub(super) struct Pays {
     /// The last begin, if nothing else has begun since: its two indices in `times_ns`, its number
     /// of requests, and its time.
     began: Option<(usize, usize, u32, u64)>,
-    /// Number of transfers since the last trial of the other way began, for reads and for writes.
+    /// Number of transfers since the last trial of the slower way (in packs, or alone) began, for
+    /// reads and for writes.
     turns: [u8; 2],
 }
 
