@@ -50,7 +50,7 @@ pub enum When {
     AfterEnd(u32, u64),
 }
 
-/// A request of a script.
+/// A request of a script (a list of requests to replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Operation of the request.

@@ -72,7 +72,7 @@ struct Open {
     next_lba: u64,
 }
 
-/// Model of Linux's driver for the card reader.
+/// Model of Linux's driver for Realtek's card reader chip.
 pub struct Reader<H: Host> {
     raw: Raw<H>,
     target: CardParams,

@@ -33,7 +33,7 @@ pub(super) struct Plan {
 enum Ends {
     /// The controller ends no transfer by itself.
     Open,
-    /// The controller sends CMD23 before the data.
+    /// The controller sends CMD23 by itself, before the command with data.
     Counted,
     /// The controller sends CMD12 after the data.
     Stopped,

@@ -42,7 +42,7 @@ pub(super) struct Upkeep {
     work_by_ns: u64,
     /// Interval of tunings in nanoseconds; 0: the card is never tuned by time.
     tune_every_ns: u64,
-    /// When the card was tuned last.
+    /// Time in ns at which the card was last tuned.
     tuned_ns: u64,
     /// Number of transfers that the engine had counted when the card was tuned last.
     tuned_transfers: Count,

@@ -20,7 +20,7 @@ pub struct Relay {
     pub reliable: bool,
     /// Whether one more frame is sent, in a write of its own: the request for the result.
     pub ask: bool,
-    /// Number of frames that are read last.
+    /// Number of frames that are read from the card after all frames were sent.
     pub back: u16,
 }
 

@@ -58,7 +58,7 @@ const FAULTS_MAX: u8 = 4;
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 that recovery sends in one pass.
+/// Most CMD12 that recovery sends after a failed phase, before it takes a stronger measure.
 const STOPS_MAX: u8 = 3;
 
 /// The failure that recovery handles now, and the state of the ladder.

@@ -30,7 +30,7 @@ pub(crate) struct Run {
     pub client: u8,
     /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// When the last request of the run came.
+    /// Time in ns at which the last of these requests came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,

@@ -217,7 +217,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Notes which command for the queue is sent now.
+    /// Notes which command for the card's queue (such as CMD44 or CMD13) is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
