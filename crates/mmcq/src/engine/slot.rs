@@ -94,7 +94,8 @@ impl Slot {
         next: NONE,
     };
 
-    /// Returns direction, first block and blocks still to transfer, of a read or write.
+    /// Returns direction, first block and number of blocks of what a read or write has still to
+    /// transfer.
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = self.kind.span()?;
         Some((

@@ -202,7 +202,7 @@ impl Streams {
         direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }
 
-    /// Returns the reason to close an open transfer whose time is over.
+    /// Returns the reason to close an open transfer that was kept open as long as allowed.
     pub fn held_out(&self, config: &Config, now_ns: u64) -> Close {
         let owed = self.open().is_some_and(|open| open.owed_by_ns(config.owed_ns) <= now_ns);
         if owed { Close::Owed } else { Close::Idle }

@@ -78,7 +78,7 @@ impl Failed {
         }
     }
 
-    /// Returns whether the card may be busy with the command, as far as is known.
+    /// Returns whether the card may be busy with the failed command, as far as is known.
     pub fn may_be_in_busy(&self) -> bool {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
