@@ -177,7 +177,7 @@ impl Place {
         self.card.set(card.into());
     }
 
-    /// Takes the memory for registers of a card.
+    /// Takes the buffer into which registers of a card (such as EXT_CSD) are read.
     ///
     /// # Errors
     /// [`Error::Full`]: another call uses it. [`Error::Dead`]: a controller that cannot be stopped

@@ -66,7 +66,7 @@ const ROOM_BYTES: usize = larger(
 enum State {
     /// The controller has no supervisor's future.
     Away = 0,
-    /// The controller has a future, and no call polls it now.
+    /// The controller has a supervisor's future, and no call polls it now.
     There,
     /// A call polls the future now.
     Polled,

@@ -125,7 +125,7 @@ pub struct Quantity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
-    /// Names that numbers in the table may have.
+    /// Names that the entries of the table may have; another name is an error.
     known: Vec<&'static str>,
 }
 

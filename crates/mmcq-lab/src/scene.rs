@@ -132,8 +132,8 @@ impl Scene {
         self.load_workers_on(workers, changes, |of_board| Platform::load_with(&self.platform, of_board))
     }
 
-    /// Loads as [`load_workers`](Self::load_workers) does, with a board that `board` reads after
-    /// the changes.
+    /// Loads the board and these workers. `board` gets the changes of the board's values, and
+    /// returns the changed board.
     pub(crate) fn load_workers_on(
         &self,
         workers: &[Worker],

@@ -70,8 +70,8 @@ impl Series {
         self.end_ns / (self.ios as u64).max(1)
     }
 
-    /// Returns the time in ns of the first submission in the step that is nearest to the middle of
-    /// the run and has one; `None`: no step has one.
+    /// Returns the time in ns of the first submission of an I/O in one time step of the run: of the
+    /// steps with a submission, the one nearest to the middle. `None`: no I/O was submitted.
     pub fn middle_ns(&self) -> Option<u64> {
         let middle = self.steps.len() / 2;
         let comes = self.steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.first_ns?)));

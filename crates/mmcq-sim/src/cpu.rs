@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 pub struct Delay {
     /// Mean of the gamma distribution in ns.
     pub mean_ns: u64,
-    /// Probability, 0 to 1, that the exponential delay is added.
+    /// Probability, 0 to 1, that the exponential delay (the tail) is added to the gamma
+    /// distribution.
     pub tail_share: f64,
     /// Mean in ns of the exponential delay that is added in rare cases.
     pub tail_ns: u64,

@@ -116,7 +116,7 @@ struct Window {
 }
 
 impl Window {
-    /// Writes data of a device into the window.
+    /// Writes data that come from a device into this window of bus addresses, from offset `at` on.
     fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         if at == self.fresh.start && end <= self.fresh.end {

@@ -63,7 +63,7 @@ impl Line {
         self.high
     }
 
-    /// Makes a fault hold the line low until [`forgive`](Self::forgive).
+    /// Makes a fault hold the interrupt line low until [`forgive`](Self::forgive).
     pub fn lose(&mut self) {
         self.lost = true;
     }

@@ -17,7 +17,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Largest number of old slot names that are stored and tried again.
+/// Largest number of [`SlotId`]s of ended requests that are stored, to try whether the engine still
+/// accepts one.
 const STALE_MAX: usize = 8;
 
 /// How a client waits for its answer.

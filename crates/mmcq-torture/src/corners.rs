@@ -55,7 +55,8 @@ pub enum Corner {
 }
 
 impl Corner {
-    /// All corners, in the order of the seeds.
+    /// All corners (special kinds of cards and uses that other campaigns do not test). A case's
+    /// seed modulo the length of this list selects its corner.
     pub const ALL: [Corner; 7] = [
         Corner::Sduc,
         Corner::Ones,

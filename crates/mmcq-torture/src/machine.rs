@@ -243,7 +243,8 @@ pub enum Keeps {
     Luck(u64),
 }
 
-/// Returns all results that a power cut can have for one version of a sector at stake.
+/// Returns the results that a power cut can have for one written version of a sector that is not
+/// yet safe in the flash.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],

@@ -22,7 +22,8 @@ impl<H: Host> Meddled<H> {
         Meddled { host, every, calls: 0 }
     }
 
-    /// Counts an ordinary call. Every `every` calls makes the further calls, and returns true.
+    /// Counts an ordinary call by the engine. After every `every` calls also calls a group of other
+    /// methods of the wrapped driver, and returns true.
     fn meddle(&mut self) -> bool {
         if self.every == 0 {
             return false;

@@ -75,7 +75,7 @@ pub struct Times {
     pub longest_ns: u64,
     /// Name of the fault before the longest recovery, as in the catalogue.
     pub after: String,
-    /// Number of recoveries of the class that have a budget (a longest allowed time).
+    /// Number of these recoveries that have a budget (a longest allowed time).
     pub judged: u64,
     /// Number of recoveries that took longer than their budget.
     pub over: u64,
@@ -111,7 +111,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Returns the median and the longest of the extra times in ns.
+    /// Returns the median and the longest of the extra times in ns that runs with this fault took.
     #[must_use]
     pub fn p50_p100_ns(&self) -> (u64, u64) {
         let mut times = self.times_ns.clone();

@@ -58,8 +58,8 @@ impl Class {
         Class::Whole,
     ];
 
-    /// Returns the class of a recovery step; `None` if the step has no own budget. `next` is the
-    /// step after it.
+    /// Returns the class (with a time budget) to which a step of recovery belongs; `None` if the
+    /// step has no budget of its own. `next` is the step after it.
     fn of(step: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
         match step {
             RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {

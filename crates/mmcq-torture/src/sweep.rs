@@ -164,8 +164,9 @@ const SECONDS: [(Point, Strike); 12] = [
 /// together. If the recovery has so many events that this is not enough, only some events of each
 /// stretch (the time between two recovery steps) are struck.
 const EVENTS_MAX: u64 = 400_000;
-/// Smallest limit for the number of events of a stretch at which a second fault strikes. It holds
-/// even if all runs together then have more controller events than [`EVENTS_MAX`].
+/// Smallest limit for the number of events in a stretch (the time between two recovery steps) at
+/// which a second fault strikes. The limit is not made smaller, even if all runs together then have
+/// more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
 /// Returns the numbers of the events that are struck in a stretch of recovery (the time between two

@@ -194,8 +194,8 @@ impl Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
 
-    /// Returns how many clocks the wait takes on the wire, with the shortest usual delays of a card
-    /// [SD 4.12].
+    /// Returns how many bus clocks the waited-for command, data and response take, with the
+    /// shortest usual delays of a card [SD 4.12].
     fn clocks(&self, bus: Bus) -> u64 {
         /// Length of a command's token, in bits.
         const TOKEN: u64 = 48;
@@ -247,7 +247,8 @@ const UNKNOWN: i32 = i32::MIN;
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
-    /// Measured costs of leaving, by context, where the platform does not give them.
+    /// Measured CPU costs of leaving a context and being called again, one for each context. Used
+    /// where the platform does not give the cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
     /// Time that phases take more (or less) than their bits on the wire, by class.
     delays_ns: [AtomicI32; Class::COUNT],
@@ -299,7 +300,8 @@ impl WaitStrategy {
         &self.costs
     }
 
-    /// Sets the settings of the bus. Measured delays of the card stay valid.
+    /// Sets the bus settings (width, clock, double data rate), for the estimate of the transfer
+    /// times. The delays of the card that were measured before stay valid.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,

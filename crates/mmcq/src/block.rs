@@ -128,8 +128,9 @@ impl From<BlockError> for Error {
 pub struct BlockDevice<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     card: CardNumber,
-    /// Number of losses that this handle's flushes have reported, or that happened before the
-    /// handle was made.
+    /// The engine's count of losses of complete writes
+    /// ([`Engine::losses`](crate::engine::Engine::losses)), as it was when this handle was made or
+    /// when one of its flushes last reported a loss.
     losses: AtomicU8,
 }
 
@@ -493,7 +494,7 @@ fn whole_blocks(bytes: usize) -> Result<u32, Error> {
     Ok(given / BLOCK_BYTES)
 }
 
-/// Returns the number of bytes of the whole blocks in a buffer.
+/// Returns how many bytes of a copy buffer are usable: its length, rounded down to whole blocks.
 fn bounce_bytes(buf: &DmaBuf) -> usize {
     (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
 }

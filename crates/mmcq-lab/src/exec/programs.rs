@@ -97,7 +97,7 @@ pub struct Programs {
     waiting: Waiting,
     steady: Steady,
     luck: Luck,
-    /// Data of the write that was taken last from a ring.
+    /// Data of the write that was last taken from a job's ring of requested I/Os.
     data: Vec<u8>,
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Largest number of paths of the card that a program may have.
 pub const FILES_MAX: usize = 64;
-/// Length in bytes of the longest path of the card that a program may have.
+/// Largest length in bytes of a path under which a program may open the card.
 pub const PATH_BYTES_MAX: usize = 159;
 /// Largest number of I/Os that a job has under way. Each has a place in the job's ring, and a cell
 /// for its data.

@@ -172,7 +172,7 @@ pub enum ExitWhat {
     Group,
     /// All running workers end.
     Stonewall,
-    /// All other workers end, including those that have not begun.
+    /// All other workers end. Workers that have not begun do not begin any more.
     All,
 }
 

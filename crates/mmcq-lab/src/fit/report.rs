@@ -6,7 +6,7 @@ use super::solve::DETERMINED;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
-/// Result for one free value.
+/// Result of the fit for one free value (a value that the fit may change).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// Key of the value, as in `--set`.

@@ -193,7 +193,8 @@ impl Problem<'_> {
         self.residuals(figures).map(|residual| huber(residual, scale)).sum::<f64>() + self.pull(at)
     }
 
-    /// Returns the sum of the squares of the pull that holds each value near its start value.
+    /// Returns the penalty for values that have moved away from their start values: the sum of the
+    /// squared distances, each divided by `PULL`.
     fn pull(&self, at: &[f64]) -> f64 {
         at.iter().zip(self.before).map(|(x, from)| ((x - from) / PULL).powi(2)).sum()
     }

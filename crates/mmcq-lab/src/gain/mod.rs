@@ -25,7 +25,8 @@ use crate::platform::{ControllerConfig, Files, JOB, Platform};
 use crate::runner::{self, Run, RunError, Setting};
 use mmcq_sim::parallel;
 
-/// Largest number of runs for the answer to one question.
+/// Largest number of simulated runs of one [`Question::ask`]: the number of loads, times settings,
+/// times variants of the board.
 const RUNS_MAX: usize = 100_000;
 
 /// Settings that are compared if the user names none, in order. The first one that runs is the
@@ -80,14 +81,15 @@ pub struct Question {
     pub threads: usize,
 }
 
-/// A board with all values as they are in the files, or with one value at one of its ends.
+/// A board with all values as they are in its files, or with one value changed to the low or high
+/// end of the value's range.
 struct Variant {
     platform: Platform,
     /// Index of the changed value, and 0 or 1 for its low or high end; `None`: no value is changed.
     of: Option<(usize, usize)>,
 }
 
-/// A run of a question: index of the load, setting, and index of the variant.
+/// One simulated run of a [`Question`]: index of the load, setting, and index of the variant.
 #[derive(Clone, Copy)]
 struct Place {
     load: usize,

@@ -72,7 +72,7 @@ struct Open {
     next_lba: u64,
 }
 
-/// Model of Linux's driver for the card reader.
+/// Model of Linux's driver for Realtek's card reader chip.
 pub struct Reader<H: Host> {
     raw: Raw<H>,
     target: CardParams,
@@ -196,8 +196,8 @@ impl<H: Host> Reader<H> {
         self.start(sys, Round::Data, phase, timeout_ns);
     }
 
-    /// Handles the end of the round that transfers data. Returns the operation that has ended, if
-    /// any.
+    /// Handles the end of the round (one command list of the chip) that transfers data. Returns the
+    /// operation that has ended, if any.
     fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
         let Some(Task::Transfer(request)) = &self.task else { return None };
         self.ok = well(&completion);

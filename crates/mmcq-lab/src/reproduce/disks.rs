@@ -18,8 +18,8 @@ use crate::runner::{Outcome, Run, RunError, Setting, run};
 use mmcq_sim::parallel;
 use std::sync::Arc;
 
-/// Settings of the loop with `fsync` (a status poll), then of the loop without it. The physical
-/// limit comes first.
+/// Settings in which the benchmark loop runs: first those with `fsync`, which polls the card's
+/// status, then those without. The physical limit comes first in each.
 const SETTINGS: [[Setting; 5]; 2] = [
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn],
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::MmcqEarly, Setting::MmcqEarlyOwn],

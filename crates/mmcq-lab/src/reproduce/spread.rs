@@ -1,5 +1,5 @@
-//! Spread of the five runs in each cell of HSQ: as published, and in a model whose board and card
-//! differ a little in each run.
+//! Spread of the five runs that were published for each load of the experiment HSQ, without and
+//! with the queue: as published, and in a model whose board and card differ a little in each run.
 //!
 //! The differences are assumed. Wake-ups take up to a quarter longer or shorter, as in the board's
 //! file (15 to 25 us, about 20). Each request of a batch costs its job 2.9 to 4.7 us, also as in

@@ -82,8 +82,8 @@ impl Perfect {
         Perfect { workers: workers.to_vec(), requests: vec![1; count], stands: (0..count).collect() }
     }
 
-    /// Returns whether the workers of this form are the jobs' own workers, so that no requests were
-    /// joined into batches.
+    /// Returns whether each worker is one of the jobs' own workers, so that no requests were joined
+    /// into batches.
     fn is_plain(&self, workers: &[Worker]) -> bool {
         let mut pairs = self.workers.iter().zip(workers);
         self.workers.len() == workers.len() && pairs.all(|(made, old)| Arc::ptr_eq(&made.job, &old.job))

@@ -20,7 +20,8 @@ struct State {
     idle_from_ns: u64,
     /// Last periods in which the stack had no request: start and end in ns.
     idles: VecDeque<(u64, u64)>,
-    /// Periods in which wires were in use and which a later idle period may overlap.
+    /// Periods in which command or data lines were in use: start and end in ns. A period stays here
+    /// as long as it may overlap an idle period that is not yet recorded.
     bus: VecDeque<(u64, u64)>,
     waited_ns: u64,
     /// Total time in ns in which the stack had no request so far.

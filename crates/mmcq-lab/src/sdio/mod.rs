@@ -87,7 +87,7 @@ pub enum Way {
     Linux(Advance),
     /// mmcq's engine starts the steps of a packet.
     Ours {
-        /// What the interrupt handler may wait for instead of leaving.
+        /// Events for which the interrupt handler may wait, instead of leaving the interrupt.
         stay: Stay,
         /// Whether the engine has its own CPU costs (its path lengths) instead of Linux's costs.
         own: bool,

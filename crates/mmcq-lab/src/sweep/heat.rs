@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Columns of the rows that a picture shows.
+/// The three columns of a sweep's rows that a heat map shows: two axes and a colour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heat {
     /// Column whose values are on the horizontal axis.

@@ -20,7 +20,7 @@ pub(super) struct Places {
     known: Known<Key, Arc<Place>>,
 }
 
-/// Part that points share if they differ only in setting and seed.
+/// What points of the grid share if they differ only in setting and seed: board, card and jobs.
 #[derive(Debug)]
 pub(super) struct Place {
     /// Board and jobs, loaded, or the reason why they cannot be loaded.

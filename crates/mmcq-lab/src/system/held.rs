@@ -6,7 +6,7 @@ use mmcq::sched::Holds;
 /// A start of a transfer that the engine held back for the rest of a batch (its tail).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Time in ns at which the hold began.
+    /// Time in ns at which the engine began to hold the start back.
     pub from_ns: u64,
     /// Time in ns at which the hold ended.
     pub to_ns: u64,

@@ -132,7 +132,8 @@ const DRAIN_NS: u64 = 20_000_000;
 /// Journal of the written sectors that are not yet safe in the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
-    /// Whether the journal also tracks writes that bypass the cache.
+    /// Whether the journal also tracks writes that bypass the cache, and not only those in the
+    /// cache.
     pub(crate) follow: bool,
     /// Whether the card's volatile write cache is on.
     pub(crate) volatile: bool,
@@ -154,8 +155,8 @@ pub(crate) struct Journal {
     seq: u64,
     /// Number of the first version that the present write command brought.
     open: u64,
-    /// Time in ns at which all versions with a number below `open` are safe; `u64::MAX` if some
-    /// wait for a flush.
+    /// Time in ns at which all versions with a number below `open` (those of earlier write
+    /// commands) are safe; `u64::MAX` if some of them wait for a flush.
     all_safe_ns: u64,
     /// Number of entries at which [`Journal::tidy`] next removes the safe ones.
     tidy_at: usize,

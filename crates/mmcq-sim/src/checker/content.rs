@@ -39,14 +39,14 @@ pub enum Seen {
     Elsewhere {
         /// Number of the sector to which the data were written.
         lba: u64,
-        /// Version of the data.
+        /// Number of the write (its version) that had these data.
         version: u32,
     },
     /// The data of the sector, or of a part of it, were written for another card.
     OtherCard {
         /// Number of the card that the data belong to.
         card: u16,
-        /// Number of the sector on that card to which the data were written.
+        /// Number of the sector on that other card to which the data were written.
         lba: u64,
     },
     /// The sector has bytes that no request wrote.

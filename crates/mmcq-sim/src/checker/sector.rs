@@ -61,7 +61,8 @@ pub(super) enum Fate {
     /// has these data or the content before. The loss need not be reported, but a later flush
     /// without an error confirms the data. The first read, flush or cut ends this state.
     ///
-    /// Two kinds of requests get this state at any loss of power:
+    /// Two kinds of requests get this state at any loss of power (P2 and P8 are promises of the
+    /// [checker](super)):
     ///
     /// - Writes that were under way at the loss, once they are answered. The card may have received
     ///   all of their data before. P8 covers only writes that were acknowledged before the loss,

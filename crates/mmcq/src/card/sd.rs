@@ -30,7 +30,7 @@ const POWER_UP_POLLS: u32 = (5 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 const VOLTAGE_SWITCHES: u32 = 2;
 /// Number of restarts after which bring-up continues without SD status.
 pub(super) const WITHOUT_STATUS: u32 = 2;
-/// Number of restarts after which bring-up continues without CMD6 as well.
+/// Number of restarts after which bring-up continues without CMD6, and without SD status.
 pub(super) const WITHOUT_SWITCH: u32 = 3;
 /// CSD command class 10, switch (CMD6).
 const CLASS_SWITCH: u8 = 10;

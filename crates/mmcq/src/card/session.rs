@@ -160,7 +160,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Err(Failed)
     }
 
-    /// Ends a step like [`fail`](Self::fail), because card or host violates the protocol.
+    /// Ends a step with an error, because card or host has violated the protocol as `breach` says.
     #[inline(always)]
     pub fn refuse<T>(&mut self, breach: Breach) -> Result<T, Failed> {
         self.note_refused(breach);

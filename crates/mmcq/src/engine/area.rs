@@ -18,7 +18,7 @@ use crate::spec::ext_csd::index;
 
 /// The access bits of PARTITION_CONFIG [eMMC 7.4.69].
 const ACCESS: u8 = 7;
-/// Most attempts to switch back before the card is initialised again.
+/// Most attempts to switch the card back to its user area, before the card is initialised again.
 const TRIES_MAX: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

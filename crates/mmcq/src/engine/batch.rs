@@ -100,7 +100,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Sets the next segment, which is the memory of the member in this place.
+    /// Sets segment number `place`: the memory of member number `place`. Called in order.
     #[inline(always)]
     pub fn fill(&mut self, place: usize, segment: Segment) {
         if let Some(free) = self.segments.get_mut(place) {

@@ -119,13 +119,13 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.fast_kind = kind;
     }
 
-    /// Returns how the fast path may end the phase that the controller has.
+    /// Returns which kind of phase the controller has whose end the fast path may handle.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind
     }
 
-    /// Sets or clears a cause of the gate.
+    /// Sets (`holds`) or clears the bit of one cause of `GATE`; other causes are not changed.
     pub fn set(&mut self, cause: u32, holds: bool) {
         let cause = cause & GATE;
         self.word = if holds { self.word | cause } else { self.word & !cause };

@@ -106,7 +106,7 @@ impl DmaBuf {
         DmaBuf { ptr, len: whole.len - bytes, skipped: bytes | whole.skipped }
     }
 
-    /// Returns all of the memory again, after [`after`](Self::after).
+    /// Undoes [`after`](Self::after): returns the buffer with its full length, from its first byte.
     pub(crate) fn whole(self) -> Self {
         let bytes = self.skipped & !LENT;
         // SAFETY: `after` has moved the pointer forward by exactly this many bytes.

@@ -38,7 +38,7 @@ pub(super) struct Concurrent<E> {
     allowed: bool,
     /// The command on the CMD line.
     line: OnLine,
-    /// The code that does the work. A pointer, so that firmware that never
+    /// The code that handles commands during data. A pointer, so that firmware that never
     /// [allows](Engine::set_concurrent_commands) such commands does not contain that code.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }

@@ -11,7 +11,7 @@ use crate::sched::{Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns how long the transfer of reads or writes in progress may take, in nanoseconds.
-    /// `None`: something else is in progress, which the controller is not polled for before its
+    /// `None`: the phase in progress is another one; then the controller is not polled before the
     /// deadline.
     pub fn patience_ns<H, const N: usize, P: Profile>(
         &self,

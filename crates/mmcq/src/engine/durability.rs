@@ -89,8 +89,9 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the note that the status of complete writes is still to come: it has come, or another
-    /// part of the engine waits for it. Returns true if there was such a note.
+    /// Clears the flag that complete writes still wait for the status that shows their result.
+    /// Called when this status has come, or when another part of the engine waits for it. Returns
+    /// whether the flag was set.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
@@ -155,7 +156,8 @@ impl Durability {
         self.lost
     }
 
-    /// Takes the late error, for the one flush that reports it.
+    /// Takes the status bits of a late error (an error of a write that was complete already), for
+    /// the one flush that reports it; `None`: there is none.
     pub fn take_late(&mut self) -> Option<u32> {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
     }

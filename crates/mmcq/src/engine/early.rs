@@ -37,7 +37,8 @@ impl Early {
         self.told = 0;
     }
 
-    /// Notes which bits of this R1 were handled.
+    /// Notes that the bits of this early R1 about earlier writes were handled. The R1 at the
+    /// transfer's end repeats them.
     pub fn note_told(&mut self, status: u32) {
         self.told = status & TOLD;
     }

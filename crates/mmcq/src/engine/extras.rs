@@ -89,7 +89,8 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 pub(super) enum Event {
     /// The request, a control request, has its turn, and begins with its first step.
     Begin,
-    /// A write with special rules, in this slot, is next. It is still queued.
+    /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
+    /// example). The write is still queued.
     Write(u8),
     /// A step of the request has ended; the value is the card's status after the step.
     Done(u32),
@@ -246,7 +247,7 @@ impl Memory {
         self.pieces
     }
 
-    /// Sets the result of the earlier pieces of the write in progress.
+    /// Records whether the earlier pieces of the write in progress are known to be on the medium.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }

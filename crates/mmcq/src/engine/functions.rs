@@ -23,7 +23,7 @@ impl Functions {
         Functions { asks: false, heard: false, waker: None, run: 0 }
     }
 
-    /// Notes that a function requests attention, or perhaps requests it.
+    /// Notes that a function of the I/O card has raised the card interrupt, or may have.
     #[inline(always)]
     pub fn ask(&mut self) {
         self.asks = true;
@@ -87,8 +87,8 @@ impl Functions {
         self.run < in_a_row_max
     }
 
-    /// Counts a phase of a function that is sent while a memory request waits (`memory_waits`).
-    /// Otherwise clears the count.
+    /// Updates the count of phases of functions that were sent in a row although a memory request
+    /// waited: adds 1 if one waits now (`memory_waits`), otherwise sets 0.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };

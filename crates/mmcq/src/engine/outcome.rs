@@ -334,7 +334,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settle(status);
     }
 
-    /// Gives all earlier writes their result, by this status of the card.
+    /// Ends the writes that waited for a status of the card: `status` says whether they succeeded.
     pub(super) fn settle(&mut self, status: u32) {
         // The test uses one mask, so a status without errors and events takes no more than that
         // test.

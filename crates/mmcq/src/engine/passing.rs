@@ -1,5 +1,5 @@
 //! Requests that may go before the oldest one: those that continue an open transfer, or those of a
-//! longer run.
+//! longer run (a sequence of contiguous requests).
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
 //! by age, short runs stay short. A run is sent when its oldest request becomes the oldest of all,

@@ -33,7 +33,7 @@ pub(super) struct Plan {
 enum Ends {
     /// The controller ends no transfer by itself.
     Open,
-    /// The controller sends CMD23 before the data.
+    /// The controller sends CMD23 by itself, before the command with data.
     Counted,
     /// The controller sends CMD12 after the data.
     Stopped,
@@ -45,7 +45,8 @@ pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card, in ns.
     pub timeout_ns: u64,
-    /// Time after which the engine itself gives up, without [`SLACK_NS`](super::bus::SLACK_NS).
+    /// Time in ns after which the engine treats the phase as failed, if the controller has reported
+    /// no end. The engine adds [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,
 }
 

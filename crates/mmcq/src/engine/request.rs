@@ -305,7 +305,7 @@ pub enum Error {
     OutOfRange {
         /// First block of the request.
         lba: u64,
-        /// Blocks on the card.
+        /// Number of blocks of 512 bytes that the card has.
         sectors: u64,
     },
     /// The buffer is shorter than the data.
@@ -341,7 +341,7 @@ pub enum Error {
     /// The card can only erase whole groups of this many blocks, and blocks outside of the request
     /// would be erased too.
     Unaligned {
-        /// Blocks in a group.
+        /// Number of blocks in an erase group.
         group_blocks: u32,
     },
     /// The card lost power, and with it complete writes in its cache that were not yet flushed.

@@ -335,8 +335,8 @@ impl Streams {
         (self.began_ns, self.ending) = (None, None);
     }
 
-    /// Returns whether the host still counts as able to continue a transfer: too many failures in a
-    /// row end that.
+    /// Returns whether the engine may continue a transfer on this host: false after too many
+    /// failures in a row.
     #[inline(always)]
     pub fn may_continue(&self) -> bool {
         !self.lost

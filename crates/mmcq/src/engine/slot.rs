@@ -94,7 +94,8 @@ impl Slot {
         next: NONE,
     };
 
-    /// Returns direction, first block and blocks still to transfer, of a read or write.
+    /// Returns direction, first block and number of blocks of what a read or write has still to
+    /// transfer.
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = self.kind.span()?;
         Some((
@@ -324,7 +325,7 @@ impl<const N: usize> Slots<N> {
         if self.stale == 0 { None } else { Some(self.stale.trailing_zeros() as u8) }
     }
 
-    /// Returns the span of a queued read or write.
+    /// Returns direction and block range of the queued read or write in this slot.
     pub fn span(&self, index: u8) -> &Span {
         &self.spans[index as usize % N]
     }
@@ -342,8 +343,8 @@ impl<const N: usize> Slots<N> {
         self.writes
     }
 
-    /// Returns the queued reads or writes that may join the head's transfer: none from behind a
-    /// barrier.
+    /// Returns the queued requests of this direction that may join the transfer of the oldest
+    /// request. Requests behind a barrier may not join.
     pub fn mergeable(&self, direction: Direction) -> SlotSet {
         let all = match direction {
             Direction::Read => self.reads,

@@ -188,7 +188,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
     }
 
-    /// Sends blocks of one request, without any other request.
+    /// Starts a transfer of blocks of one request, into which no other request is merged.
     fn send_alone(
         &mut self,
         index: u8,

@@ -19,7 +19,8 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 pub(super) enum Tail {
     /// Requests that continue the next transfer are about to come, and the engine waits for them.
     Awaited,
-    /// No tail is awaited, and the requests of the next transfer are collected already.
+    /// The engine does not wait for further requests, and the requests of the next transfer are
+    /// collected already.
     Batch,
     Unknown,
 }

@@ -40,14 +40,14 @@ pub(super) struct Timers {
     alarm_ns: u64,
     /// Until when an open transfer waits for a request.
     hold_ns: u64,
-    /// Until when the bus is reserved for the next phase of an I/O function's chain; 0: the bus is
-    /// free.
+    /// Time until which the bus is reserved for the next command of an I/O function whose client
+    /// announced one; 0: the bus is not reserved.
     chain_ns: u64,
     /// Until when the policy may keep the controller idle; 0: the policy does not keep it idle.
     idle_ns: u64,
     /// From when on all requests wait for a chore of the card.
     chore_ns: u64,
-    /// When the time of the incident is over.
+    /// Time in ns at which the recovery that is running (the incident) has reached its time limit.
     incident_ns: u64,
     /// When the engine stops waiting for the supervisor, which it has asked for help with a
     /// failure.
@@ -134,8 +134,8 @@ impl Timers {
         now_ns >= self.wake_ns
     }
 
-    /// Clears the time of the stage's next turn, if that time has come. Returns whether it had
-    /// come.
+    /// Returns whether the time `wake_ns` for the next step of the stage in progress has come, and
+    /// clears it if so.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -328,7 +328,7 @@ impl Timers {
         self.chore_ns != NEVER
     }
 
-    /// Sets until when the incident may last.
+    /// Sets the time limit of the recovery that is running (the incident).
     #[inline(always)]
     pub fn incident_until(&mut self, at_ns: u64) {
         self.incident_ns = at_ns;
@@ -353,7 +353,7 @@ impl Timers {
         self.help_ns = at_ns;
     }
 
-    /// Lets the engine wait for help as long as the incident may last.
+    /// Sets the end of the wait for the supervisor's help to the time limit of the whole recovery.
     #[inline(always)]
     pub fn help_until_incident(&mut self) {
         self.help_ns = self.incident_ns;

@@ -26,7 +26,8 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Shortest time until the next read of the exception events, if the last read found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
-/// The chores and their times.
+/// The chores for which the engine asks the supervisor, and their times: tuning, reading the
+/// exception events, background operations, and putting the card to rest.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     /// Whether the supervisor wants to know when a status has the exception bit set.
@@ -41,7 +42,7 @@ pub(super) struct Upkeep {
     work_by_ns: u64,
     /// Interval of tunings in nanoseconds; 0: the card is never tuned by time.
     tune_every_ns: u64,
-    /// When the card was tuned last.
+    /// Time in ns at which the card was last tuned.
     tuned_ns: u64,
     /// Number of transfers that the engine had counted when the card was tuned last.
     tuned_transfers: Count,
@@ -81,7 +82,8 @@ impl Upkeep {
         }
     }
 
-    /// Returns the mode of a card that was initialised again since its bring-up.
+    /// Returns timing, width and clock of a card that was initialised again since its bring-up;
+    /// `None` if the card was not.
     pub fn mode(&self) -> Option<Mode> {
         (self.clock_hz != 0).then_some((self.timing, self.width, self.clock_hz))
     }
@@ -222,7 +224,8 @@ impl Supervisor {
         ]
     }
 
-    /// Returns when a chore is due, or a rest begins, if no request waits until then.
+    /// Returns the time in ns of the next chore, or at which the card is to be put to rest (clock
+    /// off or sleep), if no request comes before. [`NEVER`]: none is planned.
     pub fn quiet_chore_ns<H, P: Profile>(&self, bus: &Bus<H>, timers: &Timers, record: &Record) -> u64 {
         if !P::RECOVERS || !timers.chore_is_planned() || !self.helping().has_supervisor() {
             return NEVER;
@@ -256,7 +259,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.plan_chores(&mut self.timers);
     }
 
-    /// Returns whether background operations begin although requests wait.
+    /// Returns whether background operations have waited so long that they begin although requests
+    /// wait.
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
@@ -278,8 +282,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Requests a chore that is due. `quiet`: no request waits, and a chore that will be due is
-    /// requested too. Returns true if a chore was requested; then the engine is stopped.
+    /// Asks the supervisor for a chore that is due. `quiet`: no request waits, so an early tuning
+    /// or a rest of the card may begin, too. Returns true if a chore was requested: requests wait
+    /// until it is done.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {

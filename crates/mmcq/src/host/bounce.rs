@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 /// Largest number of pieces in a pool.
 const PIECES_MAX: usize = 64;
 
-/// A mapping that uses the pool.
+/// State of one piece of the pool: the mapping that begins at this piece, if there is one.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     /// Bus address of the mapping.

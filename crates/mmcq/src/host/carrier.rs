@@ -62,8 +62,8 @@ impl Carrier {
         Ok(Done::default())
     }
 
-    /// Adds the collected errors of the carriers to `done`, the end of a CMD12 or CMD13, and clears
-    /// them.
+    /// Adds the error bits from the responses of earlier carriers to the response in `done`, and
+    /// clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine sent.
     pub fn tell(&mut self, done: &mut Done) {
         done.response.words[0] |= core::mem::take(&mut self.told);
     }

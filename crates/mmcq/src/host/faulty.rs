@@ -190,7 +190,7 @@ impl<H, const M: usize> Faulty<H, M> {
         free.map(|place| *place = Some(shot)).is_some()
     }
 
-    /// Removes all shots. Events continue to be counted.
+    /// Removes all faults that were added. Events continue to be counted.
     pub fn clear(&mut self) {
         self.shots = [None; M];
     }

@@ -43,8 +43,8 @@ pub enum RpmbError {
     NoKey,
     /// The write counter has reached its end: the area can only be read.
     Expired,
-    /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. No
-    /// write was counted.
+    /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. The
+    /// card has not counted a write: its write counter has not changed.
     Forged,
     /// The write was not done, because of this error. It may be tried again.
     NotWritten(engine::Error),

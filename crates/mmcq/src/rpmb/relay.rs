@@ -20,7 +20,7 @@ pub struct Relay {
     pub reliable: bool,
     /// Whether one frame follows that requests the result; it is sent in a write of its own.
     pub ask: bool,
-    /// Number of frames that are read last.
+    /// Number of frames that are read from the card after all frames were sent.
     pub back: u16,
 }
 

@@ -118,7 +118,8 @@ impl Chains {
         stats: ChainStats::ZERO,
     };
 
-    /// Sets which chains the controller executes, and allows them again.
+    /// Sets which chains the controller executes, and allows chains again if they were given up
+    /// after failures.
     pub(crate) fn configure(&mut self, caps: ChainCaps) {
         self.caps = caps;
         self.stats.demoted = None;
@@ -178,7 +179,7 @@ impl Chains {
         self.at = ChainAt::Waits;
     }
 
-    /// Notes that the controller has the chain.
+    /// Notes that the chain was given to the controller, which executes it now.
     pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);

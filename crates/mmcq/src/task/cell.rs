@@ -49,7 +49,7 @@ pub(super) struct Locked<T> {
 enum Inside {
     Nothing,
     Call,
-    /// A call is inside, and at least one call from inside it was refused.
+    /// A call is inside, and has itself tried to make at least one further call, which was refused.
     Missed,
 }
 

@@ -65,8 +65,8 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// ```
 #[derive(Debug)]
 pub struct Idle {
-    /// Whether the next turn is left out. The address of this struct is the call's mark: no two
-    /// calls under way have the same address.
+    /// Whether the blocking call leaves out its next [`turn`](super::Stack::turn). The address of
+    /// this field identifies the call: no two calls under way have the same address.
     skips: Cell<bool>,
 }
 

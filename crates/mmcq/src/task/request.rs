@@ -113,8 +113,9 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
         matches!(&self.at, At::Before(request) if request.place != 0)
     }
 
-    /// Ends the request with its refusal, for a call from inside another one: nothing was
-    /// submitted.
+    /// Ends a request that was made from inside another call of the stack, with
+    /// [`Error::Reentered`]: nothing was submitted. `None`: the request is submitted, complete, or
+    /// waits for a slot.
     #[cold]
     pub(super) fn turned_away(&mut self) -> Option<Completion> {
         let At::Before(request) = &mut self.at else { return None };

@@ -32,8 +32,9 @@ pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) 
     });
 }
 
-/// Calls `f` with `inputs` random inputs of `bytes` bytes each, which are the same in every run,
-/// also if the other tests search with new inputs. For tests that must reach a certain case.
+/// Calls `f` with `inputs` random inputs of `bytes` bytes each. The inputs are the same in every
+/// run, also where `MMCQ_FUZZ_MS` makes [`fuzz`] use new ones. For tests that must reach a certain
+/// case.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     for seed in 1..=inputs {
         arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();

@@ -198,7 +198,7 @@ pub struct GroupDir {
     pub bytes: u64,
     /// Run time in ms of the entry of the group that ran shortest.
     pub min_run_ms: u64,
-    /// Run time in ms of the entry of the group that ran longest; 0: nothing was transferred.
+    /// Run time in ms of the job (or group of jobs) that ran longest; 0: nothing was transferred.
     pub max_run_ms: u64,
     /// Rate in bytes per second of the slowest entry of the group.
     pub min_bw: u64,

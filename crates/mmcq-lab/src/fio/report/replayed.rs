@@ -97,7 +97,8 @@ impl Program {
         all
     }
 
-    /// Returns the program's kinds of requests by fio's names, with their figures.
+    /// Returns the figures of each kind of request of the program. The kinds have fio's names:
+    /// read, write, trim, sync.
     pub fn figures(&self) -> Vec<(&'static str, Figures)> {
         let [reads, writes] = &self.stats.dirs;
         let kinds = [

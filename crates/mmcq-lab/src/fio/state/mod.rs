@@ -393,7 +393,8 @@ impl JobState {
         Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
     }
 
-    /// Begins the phase that follows a pass, when all transfers of the pass have completed.
+    /// Ends the pass whose transfers have all completed, and begins the next phase: the flush for
+    /// `end_fsync=`, or what comes after it.
     fn after_pass(&mut self) {
         self.end_phase(self.last_ns);
         self.phase = if self.stop {

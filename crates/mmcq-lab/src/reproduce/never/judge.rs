@@ -47,7 +47,7 @@ impl Figures {
     }
 }
 
-/// A cell with the figures of all its settings.
+/// Result of one cell (a board, a card and a load): the figures of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Board, card and load that were measured.

@@ -11,7 +11,8 @@ use super::{Cell, Load};
 /// than the best of Linux, or has a longer 99th percentile, for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Names of the cell's board and card.
+    /// Names of the board and the card of the cell (one combination of board, card and load in the
+    /// sweep).
     pub place: (&'static str, &'static str),
     /// Load of the cell's jobs.
     pub load: Load,
@@ -31,7 +32,8 @@ pub struct Known {
 /// have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
-/// Returns the open loss in a list that is this cell; `None`: the cell is not in the list.
+/// Returns the entry of a list of open losses that describes this cell; `None`: the cell is not in
+/// the list.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

@@ -29,7 +29,8 @@ use super::Flash;
 pub struct Close {
     /// Busy time in ns at the end of a write command, after all its data are in the flash.
     pub close_ns: u64,
-    /// Extra busy time of a command that continues a long run; `None`: no extra time.
+    /// Extra busy time at the end of a write command that continues a long sequence of contiguous
+    /// writes; `None`: no extra time.
     pub reopen: Option<Reopen>,
     /// Stalls of writes for garbage collection; `None`: no stalls.
     pub gc: Option<Gc>,

@@ -77,8 +77,8 @@ impl Flash {
         run.there_ns(&prefetch, unit_end(at)).max(now_ns)
     }
 
-    /// Records that a read command ended at this address. `on`: the command had continued the run
-    /// of reads.
+    /// Records that a read command ended at byte address `at`. `on`: the command continued the
+    /// sequence of reads in which each begins where the last one ended.
     pub(crate) fn read_to(&mut self, at: u64, on: bool, now_ns: u64) {
         let Some(prefetch) = self.timing.prefetch else { return };
         match &mut self.run {

@@ -85,7 +85,7 @@ pub struct StreamResult {
     pub case: StreamCase,
     /// Times with each transfer closed.
     pub closed: StreamTimes,
-    /// Times with transfers kept open.
+    /// Times of the run in which transfers were kept open.
     pub open: StreamTimes,
     /// Number of transfers that continued an open one.
     pub continued: u32,

@@ -132,16 +132,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
-    /// Returns whether a chain may begin now, by the card, the controller and the blockers.
+    /// Returns whether a chain may begin now: the card ends transfers by itself, its addresses have
+    /// no more than 32 bits, and no cause forbids at present to collect requests.
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Collects the request `next` and the requests that continue it. Returns true if none of them
-    /// is cut, and their transfer may be the next link (transfer) of the chain. `blocks` and
-    /// `members`: how many blocks and requests the chain has already.
+    /// Collects into `part` the request `next` and the requests that continue it. Returns true if
+    /// their transfer may be the next link (transfer) of the chain; it may not if a request does
+    /// not fit into it as a whole. `blocks` and `members`: number of blocks and of requests that
+    /// the chain has already.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());

@@ -10,7 +10,7 @@ pub(in super::super) enum Step {
     Order(Place),
     /// A command that writes data, after which the card's status is read.
     Data(Place),
-    /// CMD13 after busy.
+    /// CMD13, which polls for the end of busy after the command at this place.
     Status(Place),
     /// A pause.
     Pause(Place),

@@ -41,7 +41,7 @@ impl Failed {
         self.error
     }
 
-    /// Takes the error that the requests get if recovery can do no more.
+    /// Takes the error with which the requests end if recovery does not succeed.
     #[inline(always)]
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
@@ -78,7 +78,7 @@ impl Failed {
         }
     }
 
-    /// Returns whether the card may be busy with the command, as far as is known.
+    /// Returns whether the card may be busy with the failed command, as far as is known.
     pub fn may_be_in_busy(&self) -> bool {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }

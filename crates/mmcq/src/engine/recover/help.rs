@@ -99,7 +99,8 @@ impl Helping {
         waker: None,
     };
 
-    /// Returns whether a request to the supervisor is open, taken or not.
+    /// Returns whether the engine waits for help from the supervisor, which may or may not have
+    /// begun.
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }

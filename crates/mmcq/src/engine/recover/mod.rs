@@ -58,7 +58,7 @@ const FAULTS_MAX: u8 = 4;
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 that recovery sends in one pass.
+/// Most CMD12 that recovery sends after a failed phase, before it takes a stronger measure.
 const STOPS_MAX: u8 = 3;
 
 /// The failure that recovery handles now, and the measures that recovery has taken for it.
@@ -88,8 +88,8 @@ pub(super) struct Incident {
     /// Whether the failed phase should have continued an open transfer. Its requests are then tried
     /// again with a new command, and the failure does not count as a try.
     again: bool,
-    /// Whether the tuning was requested because the card did not even return its status: then
-    /// nothing can continue without the tuning.
+    /// Whether the tuning was requested because the card did not even respond to CMD13. Then
+    /// recovery cannot continue before the tuning.
     unheard: bool,
     /// Number of resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
@@ -246,9 +246,9 @@ impl Incident {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the request's client handles the failure, and not the ladder. This holds for
-    /// raw phases (of the recovery itself, say), phases of I/O functions, changes of the bus and
-    /// pauses, and for all requests while no card is known.
+    /// Returns whether the request's client handles the failure, and not the engine's recovery.
+    /// This holds for raw phases (of the recovery itself, say), phases of I/O functions, changes of
+    /// the bus and pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });

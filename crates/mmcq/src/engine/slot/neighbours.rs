@@ -51,7 +51,8 @@ impl<const N: usize> Slots<N> {
         self.lone >> (index as usize % N) & 1 != 0
     }
 
-    /// Forgets which waiting requests are without a neighbour.
+    /// Forgets the result of the last search for waiting requests without a neighbour (a request
+    /// that begins where they end, or ends where they begin).
     pub fn clear_lone(&mut self) {
         self.lone = 0;
     }

@@ -189,7 +189,7 @@ impl Slot {
         self.state = State::Kept;
     }
 
-    /// Marks a write as waiting, outside of the queue, until it is queued to be written again.
+    /// Marks a write as waiting, outside of the queue, until the engine queues it to be sent again.
     pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);

@@ -134,7 +134,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         taken != 0
     }
 
-    /// Handles the interrupt of the command queue engine, while nothing special is going on.
+    /// Handles the interrupt of the command queue engine in the usual state: it is on, and is
+    /// neither halting nor being stopped.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };

@@ -1,5 +1,5 @@
 //! Stopping the controller's command queue engine: it halts, drops its tasks, and stops using
-//! memory. Then one request is blamed, and the others wait again.
+//! memory. Then one request counts as failed and goes to recovery, and the others wait again.
 //!
 //! `hosted.rs` has the order of these steps, and how long each may take.
 

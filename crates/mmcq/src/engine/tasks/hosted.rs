@@ -384,8 +384,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Handles the queue engine's interrupt, while it has the lines. Returns false if there was no
-    /// event.
+    /// Handles the interrupt of the controller's command queue engine (CQE), while the CQE controls
+    /// CMD and DAT. Returns false if there was no event.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };

@@ -60,7 +60,7 @@ pub(super) enum Turn {
 enum Chosen {
     /// No waiting request can be sent as a task now.
     Nothing,
-    /// Something else has to be done before a task is chosen.
+    /// No task is chosen; the loop continues with this action first.
     Turn(Turn),
     /// A task was chosen: its requests are collected, and their memory is mapped.
     Task,
@@ -93,9 +93,9 @@ impl<E, T: Lanes> Lane<E, T> {
         driver.map_or(most, |hosted| most.min(hosted.limits().0))
     }
 
-    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent
-    /// once more as a whole.
+    /// Returns whether the blocks from `start` up to `end` overlap those of a task, unless both
+    /// only read. Also true if they overlap a write whose status is not known. All blocks of such a
+    /// write count, since it may have to be sent once more as a whole.
     pub fn meets_task<const N: usize>(
         &self,
         slots: &Slots<N>,

@@ -167,7 +167,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_step(Step::Discard, discard, now_ns);
     }
 
-    /// Sends CMD13 after a command for the queue that has busy.
+    /// Sends CMD13 to poll for the end of busy, after a command for the card's queue.
     fn look(&mut self, after: After, now_ns: u64) {
         self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
     }

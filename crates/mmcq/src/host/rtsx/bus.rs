@@ -31,7 +31,7 @@ const ACTS_PER_CALL: usize = 16;
 /// Largest number of steps in a script; the power-on of an RTS5249 is the longest.
 const ACTS: usize = 32;
 
-/// A step of a script.
+/// A step of an operation's script: one register access or one pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     /// Writes a register; the value is the word for [`HAIMR`].
@@ -353,7 +353,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.bus.wait = Wait::Access { act, deadline_ns: now_ns.saturating_add(ACCESS_NS) };
     }
 
-    /// Makes the script of an operation; returns false if the operation is not supported.
+    /// Starts an operation: writes the list of its register accesses (the script). Returns false if
+    /// the operation is not supported.
     fn begin(&mut self, op: BusOp) -> bool {
         match op {
             BusOp::PowerOff | BusOp::PowerOn => {

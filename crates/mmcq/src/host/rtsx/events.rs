@@ -182,7 +182,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Returns the stage at which a list without an error of the command has stopped.
+/// Returns the stage in which the phase's command list has stopped, if the chip reports no error of
+/// the command itself.
 fn late(active: &Active) -> Stage {
     match active.work {
         Work::Command if active.command.resp == Resp::R1b => Stage::Busy,

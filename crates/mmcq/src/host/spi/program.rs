@@ -36,7 +36,7 @@ const REFUSED: u8 = 0x7c;
 /// Size of CID and CSD in bytes.
 const REGISTER_BYTES: usize = 16;
 
-/// The program of the phase in progress.
+/// The program: the sequence of byte exchanges that carries out the phase in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub index: u8,
@@ -141,7 +141,8 @@ impl Program {
         matches!(self.step, Step::Said | Step::Unheard)
     }
 
-    /// Abandons the program in its present step, and updates the state of the card.
+    /// Abandons the program in its present step. Records in `card` what the card may be left with:
+    /// an unfinished block, or an open transfer.
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();

@@ -173,8 +173,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Its blocks were charged as they were sent; `end` adds the part of the charge
-    /// for time that exceeds them.
+    /// Ends the turn. Its blocks were charged to its client as they were sent. If the charge for
+    /// the card time of the turn is larger, `end` adds the difference.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);

@@ -33,9 +33,11 @@ pub(super) struct Measured {
     held: bool,
     /// Whether a start was not delayed in the measure in progress.
     went: bool,
-    /// Number of decisions since the last trial.
+    /// Number of decisions since the last trial (some decisions against the prediction, to measure
+    /// both ways).
     chances: u16,
-    /// Number of transfers until the present trial ends.
+    /// Number of transfers until the trial in progress ends; a trial takes some decisions against
+    /// the prediction, to measure both ways.
     trying: u8,
     /// Number of trials in a row that began while the measured times with and without a delayed
     /// start clearly differed. Each such trial doubles the interval to the next trial.
@@ -134,8 +136,9 @@ impl Measured {
         holds
     }
 
-    /// Returns the last decision; if there is none, `better`. The caller uses this if both ways are
-    /// equally good: changing between them costs more than either way.
+    /// Returns the last decision (true: delay the start); if there is none, `better`. The caller
+    /// uses it if delaying and not delaying take about the same time, since a change of the
+    /// decision costs more than either.
     pub fn again(&self, better: bool) -> bool {
         self.last.unwrap_or(better)
     }
@@ -159,9 +162,9 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// Runs a closed loop of batches of 8 blocks, and returns how many of them were not delayed.
-    /// The costs call both ways equal. A whole batch takes 88 us; a batch that was not delayed goes
-    /// in two parts, which take 160 us.
+    /// Runs a closed loop of batches of 8 blocks, and returns how many of them were not delayed. By
+    /// the predicted costs (`by_costs`) both decisions are close, so the measured times decide: 88
+    /// us for a batch in one transfer, 160 us for a batch that was not delayed and goes in two.
     fn not_held(batches: u32, by_costs: bool) -> u32 {
         let mut measured = Measured::NEW;
         let (mut now_ns, mut went) = (0, 0);

@@ -55,8 +55,9 @@ use ways::{Loop, Ways};
 
 /// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
-/// engine loses when a client that has always sent its next request stops.
+/// Largest balance of the account that pays for holds, in multiples of the fixed time of a
+/// transfer. It limits what the engine loses when a client stops that has always sent its next
+/// request.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: the account gets the time of each transfer divided by `SHARE`.
 const SHARE: u64 = 256;
@@ -88,7 +89,7 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time at which the held start must begin, in ns.
+    /// Latest time in ns until which the start may be held back.
     last_ns: u64,
     /// Fixed time of a transfer, without the time of its blocks.
     fixed_ns: u64,
@@ -117,8 +118,8 @@ pub struct Holds {
     pub came: u64,
     /// Sum of all delays of starts, in nanoseconds.
     pub waited_ns: u64,
-    /// Time gained, in nanoseconds: for each tail that came, the fixed time of a transfer minus the
-    /// delay.
+    /// Sum of the gains, in nanoseconds: for each delayed start whose missing requests came, the
+    /// fixed time of a transfer minus the delay.
     pub gained_ns: u64,
 }
 

@@ -9,8 +9,8 @@ const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row: if the next request has come this often in less than half of the mean
-/// time, the stream counts as faster, and the new time replaces the mean.
+/// Number of times in a row. If the next request of a stream has come this often within half of the
+/// mean time, the stream counts as faster: the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -28,9 +28,9 @@ pub(crate) struct Run {
     pub requests: u8,
     /// The client of the last request.
     pub client: u8,
-    /// When the first request of the run came.
+    /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// When the last request of the run came.
+    /// Time in ns at which the last of these requests came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
@@ -194,7 +194,8 @@ impl Stream {
         if self.gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.gap_ns.into()) }
     }
 
-    /// Returns how many requests are expected to come back, when this many wait.
+    /// Returns how many requests of the stream are complete and expected to be followed by new
+    /// ones, when `waiting` requests of the stream wait.
     pub fn away(&self, waiting: u8) -> u8 {
         self.depth.saturating_sub(waiting)
     }
@@ -269,8 +270,8 @@ impl Stream {
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// Notes that this many requests have come back, `earlier` of them before the last completion.
-    /// `of_before`: all of them belong to the group before the last one.
+    /// Notes that `requests` requests have come back, `earlier` of them before the last completion.
+    /// `of_before`: all of them belong to the requests completed before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -419,8 +420,8 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether no request of another stream has come since the completion before this
-    /// stream's last one.
+    /// Returns whether this stream has the card alone: since its last completion but one, no
+    /// request of another stream has come.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)

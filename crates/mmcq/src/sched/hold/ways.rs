@@ -1,5 +1,5 @@
-//! Predicts the time of a closed loop (clients that send the next request when one is complete) in
-//! one transfer, and in two transfers that alternate.
+//! Predicts how long a closed loop (clients that send the next request when one is complete) takes
+//! if its requests go in one transfer, and if they go in two transfers that alternate.
 
 use super::costs::Costs;
 use super::streams::Stream;
@@ -10,10 +10,10 @@ const CLOSE: u64 = 8;
 /// Two predicted times are close if they differ by less than this, in ns; then both ways are tried.
 /// It is the time of a wake-up: the learned times of streams may be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
-/// Two ways are level if their times differ by less than 1 / `LEVEL`: then the last decision is
-/// repeated.
+/// One transfer and two are level if their times differ by less than 1 / `LEVEL`: then the last
+/// decision is repeated.
 const LEVEL: u64 = 48;
-/// A hold is chosen only if it saves more than 1 / `MARGIN` of the time.
+/// The engine waits for further requests only if it saves more than 1 / `MARGIN` of the time.
 const MARGIN: u64 = 128;
 
 /// The requests of a closed loop: how many wait in the engine (`here`), how many are complete and

@@ -250,7 +250,7 @@ impl Packs {
         self.fate
     }
 
-    /// Sets whether the result of the pack's writes is known.
+    /// Records whether it is known which writes of the pack have succeeded.
     pub(crate) fn set_fate(&mut self, fate: Fate) {
         self.fate = fate;
     }

@@ -21,7 +21,8 @@ pub(super) struct Pays {
     /// The last begin, if nothing else has begun since: its two indices in `times_ns`, its number
     /// of requests, and its time.
     began: Option<(usize, usize, u32, u64)>,
-    /// Number of transfers since the last trial began, for reads and for writes.
+    /// Number of transfers since the last trial of the slower way (in packs, or alone) began, for
+    /// reads and for writes.
     turns: [u8; 2],
 }
 
@@ -65,7 +66,8 @@ impl Pays {
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Clears the last begin: something else begins, so the time of the last transfer is not known.
+    /// Forgets the start of the last transfer, so that no time is learned from it. Called when
+    /// something other than a transfer begins.
     pub(super) fn reset_timing(&mut self) {
         self.began = None;
     }

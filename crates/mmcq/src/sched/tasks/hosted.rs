@@ -20,7 +20,7 @@ const STALE_MAX: u8 = 4;
 pub(crate) enum At {
     /// The command queue engine is off: the lines are free, and it uses no memory.
     Off,
-    /// The command queue engine is on: tasks can be rung.
+    /// The command queue engine is on: the driver may start tasks by their doorbells.
     On,
     /// The command queue engine was requested to halt, because something failed.
     Halting,

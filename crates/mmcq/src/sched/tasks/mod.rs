@@ -219,7 +219,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Notes which command for the queue is sent now.
+    /// Notes which command for the card's queue (such as CMD44 or CMD13) is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -301,7 +301,8 @@ impl Tasks {
         &self.tasks[usize::from(id % DEPTH_MAX)]
     }
 
-    /// Returns whether a task on the card overlaps these blocks, and one of the two writes.
+    /// Returns whether the blocks from `start` up to `end` overlap those of a task on the card,
+    /// unless both only read.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         // A read does not conflict with another read.
         let rivals = if direction == Direction::Write { u32::MAX } else { self.writes };

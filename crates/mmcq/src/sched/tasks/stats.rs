@@ -65,7 +65,7 @@ pub struct TaskStats {
     pub entered: u32,
     /// Number of commands and tasks that failed while the queue was on.
     pub failures: u32,
-    /// Late errors for which several writes were suspects.
+    /// Number of late errors (reported after the data) that could belong to several writes.
     pub suspected: u32,
     /// Tasks rung for the controller's command queue engine; they count as announced and executed,
     /// too.

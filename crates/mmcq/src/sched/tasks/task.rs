@@ -8,7 +8,7 @@ use crate::host::Direction;
 pub(crate) struct Task {
     pub direction: Direction,
     pub start: u64,
-    /// The end: the block after the last.
+    /// The block after the last block of the task.
     pub end: u64,
     /// The slot of the task's first request.
     pub first: u8,

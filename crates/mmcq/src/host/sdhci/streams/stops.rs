@@ -27,7 +27,7 @@ const COUNT: u32 = 65_535;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stops {
     direction: Direction,
-    /// Bytes from one boundary to the next.
+    /// Bytes from one SDMA buffer boundary in memory to the next: the controller stops at each.
     step: u32,
     /// Blocks that are left in the Block Count register.
     left: u32,
@@ -43,7 +43,8 @@ impl Stops {
     }
 }
 
-/// The phase in progress of a transfer that uses stops.
+/// State of the phase in progress, in a transfer that the controller stops at each boundary of
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Whether CMD18 or CMD25 was sent before the data, and its response was not received yet.
