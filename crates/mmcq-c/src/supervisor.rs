@@ -80,7 +80,8 @@ pub(crate) struct Supervisor {
     host: Cell<usize>,
     /// Whether the future must be polled: its waker was called, or it has just begun.
     called: AtomicBool,
-    /// Memory for registers, while the future does not use it.
+    /// Memory for register data (such as EXT_CSD) that the supervisor's future uses. `None` while
+    /// the future has it.
     pub scratch: Cell<Option<DmaBuf>>,
 }
 

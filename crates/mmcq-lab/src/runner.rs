@@ -291,7 +291,7 @@ pub enum RunError {
         card: String,
         /// Name of the setting.
         setting: &'static str,
-        /// What the card or the controller has instead.
+        /// What the card or the controller has instead of what the setting needs.
         found: String,
     },
     /// The board's controller cannot execute chains (ADMA3), which the setting needs.

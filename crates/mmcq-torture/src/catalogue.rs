@@ -247,9 +247,9 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// Returns two figures of an injection (a way to cause a failure): the number of tries, and the
-    /// longest extra time in ns that a try took. First as a fault that strikes once, then as a
-    /// lasting fault.
+    /// Returns the results of an injection (a way to cause a failure): first of the runs in which
+    /// the fault strikes once, then of the runs in which it lasts. Each result has the number of
+    /// tries, and the longest extra time in ns that a try took.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {

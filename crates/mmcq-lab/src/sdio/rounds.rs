@@ -1,4 +1,5 @@
-//! Finds in the bus events the steps of each packet of a user's own function.
+//! Finds the steps (commands) of each packet in the events on the bus, and measures their times.
+//! The packet belongs to an I/O function whose commands the user has described.
 
 use super::load::Load;
 use super::model::Model;

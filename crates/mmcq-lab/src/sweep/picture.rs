@@ -26,13 +26,14 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 struct Cell {
     /// Name of the line or of the bar that the cell belongs to.
     of: String,
-    /// Value of the cell on the horizontal axis; empty for a bar.
+    /// Value of this point on the horizontal axis; empty for a bar.
     at: String,
-    /// Sum of the rates in MiB/s of the rows in this cell, and number of these rows.
+    /// Sum of the rates in MiB/s of the rows that belong to this point or bar, and number of these
+    /// rows.
     rate: (f64, u32),
     /// Largest limit in MiB/s of the rows in this cell: what wire and card allow.
     limit: Option<f64>,
-    /// Largest 99th percentile in us of the latencies in the rows of this cell.
+    /// Largest 99th percentile of the latency, in us, of the rows that belong to this point or bar.
     p99_us: f64,
 }
 

@@ -53,7 +53,7 @@ impl Anchor {
 pub(super) struct Place {
     /// Index in the capture of the event that is the token or block.
     pub event: usize,
-    /// Index of the anchor from which `cycle` counts.
+    /// Index of the [`Anchor`] (a time at which a clock cycle starts) from which `cycle` counts.
     pub anchor: usize,
     /// Number of the part's first cycle, counted from the anchor.
     pub cycle: u64,

@@ -190,8 +190,9 @@ impl Durability {
         self.losses
     }
 
-    /// Forgets the status that is owed and the late error: firmware whose profile does not recover
-    /// reports no losses.
+    /// Clears two facts: that the card's status must be read after writes, and the error of an
+    /// earlier write. Called in firmware whose profile has no recovery, and so reports no lost
+    /// writes.
     pub fn forget(&mut self) {
         self.note_status();
         self.late = 0;

@@ -242,8 +242,8 @@ pub(super) struct Round {
     piece_blocks: u32,
     /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
-    /// Whether the piece in progress does not reach the end of the erase, because [`Self::units`]
-    /// has limited it.
+    /// Whether the piece in progress has as many units as [`Self::units`] allows, and so ends
+    /// before the end of the erase.
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,

@@ -122,7 +122,7 @@ pub(super) struct Memory {
     moves: u8,
     /// The memory that is mapped for the transfer in progress of the partition access.
     mapped: Option<(Segment, Direction)>,
-    /// The result of the earlier pieces of the write in progress.
+    /// Whether the earlier pieces of the write in progress are known to be on the medium.
     pieces: Pieces,
 }
 

@@ -278,7 +278,8 @@ impl Streams {
         runs.hold_ns(limit_ns)
     }
 
-    /// Returns whether the client of the last run of this direction pauses between its requests.
+    /// Returns whether the client pauses between its requests, as seen in the last run (contiguous
+    /// requests) of this direction.
     pub fn pauses(&self, direction: Direction) -> bool {
         let [reads, writes] = &self.runs;
         let runs = if direction == Direction::Read { reads } else { writes };

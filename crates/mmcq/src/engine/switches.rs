@@ -1,10 +1,10 @@
-//! Calls for the platform:
+//! Methods of the engine for the program and its platform:
 //!
-//! - suspend and halt;
-//! - whether anything is under way;
-//! - the interrupt of an I/O card;
-//! - the phase for which waiting code waits;
-//! - the wakers of requests.
+//! - suspend and halt the card;
+//! - find out whether a request or command is in progress;
+//! - handle the interrupt of an I/O card;
+//! - find out for which phase a waiting caller waits;
+//! - store the wakers of requests.
 //!
 //! The engine only stores wakers. It does not wake, clone or drop one, since each of these may run
 //! any code.

@@ -291,8 +291,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Tail::Batch
     }
 
-    /// Lets a queued request join the delayed transfer, if it continues that transfer; the transfer
-    /// then waits longer or starts. Returns false if nothing was done yet.
+    /// Lets a new request join the transfer whose start is delayed, if it continues that transfer.
+    /// The transfer then waits longer or starts. Returns false if the request did not join, so that
+    /// the caller must handle it.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();

@@ -219,7 +219,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Begins the card's rest: requests wait from now on until the supervisor has woken it.
+    /// Begins a rest of the card: its clock stops, or the card sleeps. From now on requests wait
+    /// until the supervisor has woken the card.
     pub(crate) fn begin_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         self.supervisor.note_rest(&mut self.timers);

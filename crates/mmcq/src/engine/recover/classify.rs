@@ -34,7 +34,7 @@ pub enum RecoveryStep {
 }
 
 impl RecoveryStep {
-    /// Number of steps of the ladder.
+    /// Number of steps that recovery knows, from the weakest to the strongest.
     pub const COUNT: usize = 11;
 
     /// All steps of the ladder, in the order of

@@ -55,7 +55,7 @@ pub enum ServiceRequest {
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
-    /// Whether the supervisor has taken the open request.
+    /// Whether the supervisor has taken the request in `asked`.
     taken: bool,
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
     /// Requests that the card needs go before.

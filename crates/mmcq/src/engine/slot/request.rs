@@ -28,7 +28,8 @@ told! {
     orphan: bool;
     /// Returns whether the request is never merged again.
     solo: bool;
-    /// Returns whether the request is marked to be written a second time, or was.
+    /// Returns whether the request's data must be, or were, written a second time because the first
+    /// write may be lost.
     redone: bool;
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;

@@ -44,7 +44,8 @@ pub const HAIMR_WRITE: u32 = 1 << 30;
 pub const BIPR: u16 = 0x14;
 /// Interrupt enable register: which bits of [`BIPR`] raise the interrupt.
 pub const BIER: u16 = 0x18;
-/// [`BIPR`]: the list of operations has ended.
+/// [`BIPR`]: the chip has executed its list of register operations, which is how this chip gets a
+/// command.
 pub const INT_COMMAND: u32 = 1 << 31;
 /// [`BIPR`]: the DMA of the scatter/gather table has ended.
 pub const INT_DATA: u32 = 1 << 30;

@@ -297,8 +297,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Returns whether the controller keeps its power on: only a reset leads out of the power-on
-    /// state, and the board made none.
+    /// Returns whether the power register is still in the power-on state after a reset. Only a
+    /// reset leads out of this state, so the board has then no reset of the controller.
     fn stays_on(&self) -> bool {
         let power = self.regs.read32(POWER);
         power != u32::MAX && power & POWER_STATE == POWER_ON

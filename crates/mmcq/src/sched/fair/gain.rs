@@ -24,7 +24,8 @@ impl Gain {
     pub(super) const UNKNOWN: Gain =
         Gain { sent_ns: None, end: 0, follows: false, blocks: 0, follow_ns: 0, jump_ns: 0 };
 
-    /// Notes a request that goes to the card. `alone`: the card has no other request.
+    /// Notes a request that goes to the card. `reads`: the request is a read. `alone`: the card has
+    /// no other request.
     pub(super) fn sent(&mut self, request: &Waiting, reads: bool, alone: bool, now_ns: u64) {
         let first = request.lba as u32;
         self.follows = self.end == first;

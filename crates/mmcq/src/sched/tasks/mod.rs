@@ -73,7 +73,8 @@ pub struct Tasks {
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
-    /// For each slot of a task, the slot of the task's next request, or [`NONE`].
+    /// Links the requests of each task in their order: for the slot of a request, the slot of the
+    /// next request in the same task, or [`NONE`].
     behind: [u8; SLOTS_MAX],
     /// Number of tries so far to switch off a queue whose state is not known.
     cleanings: u8,
