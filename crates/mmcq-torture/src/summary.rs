@@ -1,5 +1,5 @@
-//! Summary of a share of a random campaign: a line of JSON. Summaries of several shares can be
-//! added up.
+//! Summary of a part (share) of a random campaign, as a line of JSON. If several computers run one
+//! part each, their summaries can be added.
 
 use super::score::Score;
 use super::spread::Share;
@@ -183,7 +183,8 @@ impl Summary {
         Ok(())
     }
 
-    /// Returns the numbers of the shares that are missing in this summary.
+    /// Returns the numbers, from 1, of the parts of the campaign that were not added to this
+    /// summary.
     pub fn missing(&self) -> Vec<usize> {
         (1..=self.of).filter(|share| !self.shares.contains(share)).collect()
     }

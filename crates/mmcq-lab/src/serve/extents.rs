@@ -108,7 +108,8 @@ impl Extents {
         self.last_id
     }
 
-    /// Ends the change with the number `id` of [`begins`](Self::begins).
+    /// Ends the change that [`begins`](Self::begins) has given this number, and records what its
+    /// range of the card may now contain.
     pub fn ends(&mut self, id: u64, how: Ended) {
         let Some(index) = self.changes.iter().position(|change| change.id == id) else { return };
         let Change { from, to, zeros, disturbed, .. } = self.changes.swap_remove(index);

@@ -31,7 +31,8 @@ struct Cell {
     /// Sum of the rates in MiB/s of the rows that belong to this point or bar, and number of these
     /// rows.
     rate: (f64, u32),
-    /// Largest limit in MiB/s of the rows in this cell: what wire and card allow.
+    /// Largest limit in MiB/s (what wire and card allow) of the rows that belong to this point or
+    /// bar.
     limit: Option<f64>,
     /// Largest 99th percentile of the latency, in us, of the rows that belong to this point or bar.
     p99_us: f64,

@@ -175,7 +175,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word & (HALTED | HELP) != 0
     }
 
-    /// Returns whether some requests are refused, or must start alone.
+    /// Returns whether some requests are not accepted or must be sent alone: the card is suspended,
+    /// was given up, or has a quirk.
     pub fn is_barred(&self) -> bool {
         self.word & (SUSPENDED | DEAD | QUIRK) != 0
     }

@@ -342,8 +342,8 @@ impl Streams {
         !self.lost
     }
 
-    /// Notes that the host has continued a transfer, so that no failure in a row is counted any
-    /// more.
+    /// Notes that the controller has continued an open transfer, which ends the count of failures
+    /// in a row.
     #[inline(always)]
     pub fn continued(&mut self) {
         self.faults = 0;

@@ -42,7 +42,8 @@ pub(super) struct Timers {
     /// Until when the bus is reserved for the next phase of an I/O function's chain; 0: the bus is
     /// free.
     chain_ns: u64,
-    /// Until when the policy may keep the controller idle; 0: the policy does not keep it idle.
+    /// Latest time until which the scheduler may keep the controller idle although requests wait;
+    /// 0: the scheduler does not do so now.
     idle_ns: u64,
     /// From when on all requests wait for a chore of the card.
     chore_ns: u64,

@@ -23,7 +23,8 @@ use crate::sched::Profile;
 /// request needs no more turns than this with its recovery, even if all of its phases fail at once.
 const TURNS_MAX: usize = 32;
 
-/// Time without a command to the card after which the engine reads the status of complete writes.
+/// Time in ns without a command to the card. After this time the engine reads the card's status, to
+/// learn whether writes that were reported complete have succeeded.
 const ASK_AFTER_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {

@@ -132,7 +132,8 @@ impl Chains {
         self.caps.entries > 1 && self.stats.demoted.is_none()
     }
 
-    /// Returns the most links of a chain, blocks of a link and segments of a link.
+    /// Returns three limits: the number of transfers (links) in a chain, and the number of blocks
+    /// and of segments in one transfer.
     pub(crate) fn limits(&self) -> (usize, u32, u16) {
         let links = usize::from(self.caps.entries).min(LINKS_MAX);
         (links, self.caps.max_bytes / BLOCK_BYTES, self.caps.max_segments)

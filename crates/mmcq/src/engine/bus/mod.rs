@@ -253,7 +253,8 @@ mod tests {
         assert!(!bus.is_blocked());
     }
 
-    /// Tests that the time of one phase's refusals does not count for the next phase.
+    /// Tests that each phase has its own time limit for refusals of its start: the time that an
+    /// earlier phase was refused does not count.
     #[test]
     fn each_phase_is_refused_for_the_first_time() {
         let mut bus = judged(&[(7, Err(DataLine), FIRST)]);

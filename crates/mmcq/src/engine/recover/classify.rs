@@ -37,7 +37,7 @@ impl RecoveryStep {
     /// Number of steps that recovery knows, from the weakest to the strongest.
     pub const COUNT: usize = 11;
 
-    /// All steps of the ladder, in the order of
+    /// All steps of recovery, from the weakest to the strongest, in the order of
     /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
     pub const ALL: [RecoveryStep; Self::COUNT] = [
         RecoveryStep::Classify,

@@ -96,7 +96,8 @@ impl Failed {
         self.piece_blocks = blocks;
     }
 
-    /// Removes the limit on the blocks of a transfer.
+    /// Allows transfers of any length again. Recovery had limited the number of blocks in a
+    /// transfer.
     #[inline(always)]
     pub fn make_whole(&mut self) {
         self.piece_blocks = u32::MAX;

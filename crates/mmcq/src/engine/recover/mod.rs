@@ -215,8 +215,8 @@ impl Incident {
         record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time limit. `card_ns` is added
-    /// to that limit: the time that the card itself may need.
+    /// Begins a new incident: each measure of recovery may be taken again, and the time limit
+    /// restarts. `card_ns`: time in ns that the card itself may need, which is added to the limit.
     pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
         self.renew();
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));

@@ -23,7 +23,7 @@ impl<const N: usize> Slots<N> {
         self.settling |= 1 << index;
     }
 
-    /// Takes all requests that wait for a status; they no longer wait.
+    /// Empties the set of the requests that wait for the card's next status, and returns it.
     #[inline(always)]
     pub fn take_settling(&mut self) -> SlotSet {
         core::mem::take(&mut self.settling)

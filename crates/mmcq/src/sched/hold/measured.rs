@@ -30,7 +30,7 @@ pub(super) struct Measured {
     transfers: u8,
     /// Whether a start was delayed in the measure in progress.
     held: bool,
-    /// Whether a start was not delayed in the measure in progress.
+    /// Whether a transfer was started at once, without a delay, in the measurement in progress.
     went: bool,
     /// Number of decisions since the last trial.
     chances: u16,

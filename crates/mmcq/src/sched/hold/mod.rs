@@ -210,9 +210,9 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that has come to the held run. Returns until when the engine waits for the
-    /// requests that are still missing; `None`: the hold is over, because none is missing or the
-    /// time has passed.
+    /// Adds a request that continues the transfer whose start is delayed. Returns until when the
+    /// engine waits for the requests that are still missing. `None`: the transfer must start now,
+    /// because none is missing or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -403,7 +403,8 @@ impl Hold {
         self.until_ns()
     }
 
-    /// Returns the costs and gains of holds so far.
+    /// Returns how often starts were delayed to wait for more requests, and the time that this cost
+    /// and gained.
     pub(crate) fn holds(&self) -> Holds {
         self.counts
     }

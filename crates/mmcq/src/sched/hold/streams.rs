@@ -84,7 +84,8 @@ pub(super) struct Stream {
     gap_ns: u32,
     /// Additional time until the first request comes back, for each request of the completed group.
     each_ns: u32,
-    /// Mean time until the first request comes back, outliers included.
+    /// Mean time in ns from the completion of a group of requests until a client submits the first
+    /// of the next ones. Includes unusually long times.
     mean_first_ns: u32,
     /// Mean time until each further request comes back, outliers included.
     mean_gap_ns: u32,

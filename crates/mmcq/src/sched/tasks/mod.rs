@@ -203,7 +203,8 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// Returns whether only writes were executed for a while: the queue should be switched off.
+    /// Returns whether only writes were executed for a while. The queue makes only reads faster, so
+    /// it should then be switched off.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always

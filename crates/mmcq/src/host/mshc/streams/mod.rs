@@ -111,7 +111,8 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Ring(Ring),
-    /// A write: the card's transfer is open, the controller's is not.
+    /// A write that is open on the card only. For the controller each part is a complete transfer
+    /// (a carrier: a CMD13 with data).
     Carrier,
     /// The transfer cannot be continued.
     Ended,

@@ -67,8 +67,9 @@ pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
 
-/// Returns the largest boundary, in bytes, that fits the segments of exactly `blocks` blocks;
-/// `None` if no boundary fits.
+/// Returns the largest boundary, in bytes, at which SDMA may stop: all segments begin and end at
+/// multiples of it. The segments must have exactly `blocks` blocks. `None`: there is no such
+/// boundary.
 pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
     let mut bits = u64::from(STEP_MAX);
     let mut bytes = 0u64;
