@@ -11,7 +11,7 @@ use mmcq::host::{BusOp, Events, FastEnd, Host, Phase, Segment, StartError, Step}
 #[derive(Debug)]
 pub struct Meddled<H> {
     host: H,
-    /// Number of ordinary calls between two groups of further calls; 0: no further calls.
+    /// Number of the engine's calls between two groups of inserted calls; 0: no calls are inserted.
     every: u16,
     calls: u16,
 }

@@ -1,4 +1,4 @@
-//! Writes an answer as text, as JSON and as a page.
+//! Writes the result of `mmcq gain` as text, as JSON and as a page.
 
 use super::answer::{Answer, Cell, Decides, Gain};
 use super::uncertain::Uncertain;

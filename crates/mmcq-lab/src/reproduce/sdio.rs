@@ -50,8 +50,8 @@ const BY_DMA: [(&str, Way); 7] = [
 
 /// Setting `mmcq-own` on a CPU with the largest number of cycles per instruction.
 const SLOW: &str = "mmcq-own slow";
-/// Settings to which the board was fitted: both published values of the first, and only the latency
-/// of the second.
+/// Settings whose published values were used to fit the board: both values of the first setting,
+/// and only the latency of the second.
 const FITTED: [&str; 2] = ["thread+tasklet", "async"];
 
 /// Name of the cell with the time from the interrupt to its clearing.

@@ -50,9 +50,9 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
-/// Returns after how many nanoseconds the controller is first polled for a transfer. `wire_ns`: its
-/// time on the wire. `patience_ns`: its longest time, with the card's own time. A profile without
-/// recovery polls only one time, at the end.
+/// Returns after how many nanoseconds the controller is first polled for the end of a transfer.
+/// That is `wire_ns`, its time on the wire. Without recovery in the profile it is `patience_ns`,
+/// the time limit of the transfer, and there is only this poll.
 #[inline(always)]
 pub(super) const fn first_look_ns<P: Profile>(wire_ns: u64, patience_ns: u64) -> u64 {
     if P::RECOVERS { wire_ns } else { patience_ns }

@@ -42,8 +42,8 @@ pub(super) struct Durability {
 impl Durability {
     pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// Notes a request that is sent to the card, in whatever form. `changes`: the request changes
-    /// blocks in the card's cache. Writes past the cache do not count.
+    /// Notes that a request is sent to the card. `changes`: the request changes blocks in the
+    /// card's cache, so that a flush is needed. Writes that bypass the cache do not count.
     #[inline(always)]
     pub fn note_change(&mut self, changes: bool) {
         self.flags |= u8::from(changes) * DIRTY;

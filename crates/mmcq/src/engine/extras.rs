@@ -96,7 +96,8 @@ pub(super) enum Event {
     Woke,
     /// A step has failed, and the lines were reset.
     Failed(Error),
-    /// The card is in another partition, and a request needs its user area.
+    /// A request needs the user area of the card, but the card is in another partition and must be
+    /// switched back first.
     Return,
     /// Recovery takes the control request from the controller between its steps: to repeat it
     /// later, or because the card is given up.

@@ -31,7 +31,7 @@ pub(super) struct Plan {
 /// How a controller itself ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// The controller ends no transfer by itself.
+    /// The controller never ends a transfer by itself: the engine sends the commands for that.
     Open,
     /// The controller sends CMD23 before the data.
     Counted,

@@ -53,10 +53,10 @@ impl Failed {
         self.status = 0;
     }
 
-    /// Clears the status bits, except errors that the engine has not handled yet, since the card
-    /// reports them only once. `is_busy`: the engine was polling a busy card, so the errors so far
-    /// are such errors. `of_order`: errors that the card reported while it was busy after a
-    /// command.
+    /// Clears the collected status bits, except errors that the engine has not handled yet: the
+    /// card reports these only once. With `is_busy` the engine was polling a busy card, so all
+    /// errors collected so far are kept. `of_order`: more errors to keep, which the card reported
+    /// while it was busy after a command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;

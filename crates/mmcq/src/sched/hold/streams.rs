@@ -89,7 +89,8 @@ pub(super) struct Stream {
     mean_first_ns: u32,
     /// Mean time until each further request comes back, outliers included.
     mean_gap_ns: u32,
-    /// How many times in a row the time of the first request was less than half of its mean.
+    /// How many times in a row the first request after a completed group came in less than half of
+    /// the mean time ([`Self::mean_first_ns`]).
     first_shorter: u8,
     /// How many times in a row the time of a further request was less than half of its mean.
     gap_shorter: u8,
