@@ -65,7 +65,8 @@ pub struct Score {
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
-/// Times of one class of recovery.
+/// How often recovery took place in one class (kind of recovery), and how long the longest one
+/// took.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// Number of recoveries of the class.

@@ -64,7 +64,7 @@ impl Answer {
         cell.gains.iter().enumerate().map(row).collect()
     }
 
-    /// Returns the settings that ran with at least one load of the answer.
+    /// Returns the settings that ran with at least one load of this comparison.
     fn settings(&self) -> Vec<Setting> {
         let mut all: Vec<Setting> = Vec::new();
         for gain in self.cells.iter().flat_map(|cell| &cell.gains) {

@@ -208,8 +208,8 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Returns whether a flush of this client is refused. If it is refused, also records that the
-    /// refusal was written, and that the client sent another request after it.
+    /// Lets this client flush, and returns whether the flush is refused. If it is refused, the
+    /// client gets the refusal and sends another request, so that the refusal counts as received.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);

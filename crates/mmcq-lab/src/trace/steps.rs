@@ -224,7 +224,8 @@ pub fn list(capture: &Capture) -> String {
     out
 }
 
-/// Returns the list as JSON lines, each with the members from_ns, to_ns and what.
+/// Returns the list of what happened in the capture, sorted by start, as JSON lines. Each line has
+/// the members from_ns, to_ns and what.
 pub fn json_lines(capture: &Capture) -> String {
     let line = |(from_ns, to_ns, what): (u64, u64, String)| {
         format!("{}\n", serde_json::json!({ "from_ns": from_ns, "to_ns": to_ns, "what": what }))

@@ -180,7 +180,7 @@ pub(super) enum Wrong {
 pub(super) struct Look {
     /// Number of the read in the order of submission.
     pub number: u32,
-    /// Number of completions before the read was submitted.
+    /// Number of requests that had been completed when the read was submitted.
     pub completions: u32,
     /// Number of completions now, including the read's own.
     pub now: u32,

@@ -246,7 +246,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether this engine has a fast path.
+    /// Whether this engine has the fast path: fewer checks for an ordinary read or write that comes
+    /// while the engine is idle.
     pub(crate) const FAST: bool = Blockers::<H, P>::FAST;
 
     /// Returns those of the `ASKED` causes that hold now, read from the parts of the engine.

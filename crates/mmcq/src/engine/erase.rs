@@ -319,7 +319,8 @@ impl Round {
         Some(Piece { how, first, last })
     }
 
-    /// Begins one round over the piece; a secure trim has two.
+    /// Begins a pass over the piece's blocks: the commands from the erase argument or the first
+    /// address to CMD38. A secure trim needs two passes.
     fn first_step(&self, piece: Piece, card: &Card) -> Next {
         match card.abilities().erase.argument_byte {
             0 => piece.begin_address(card),

@@ -128,8 +128,8 @@ impl<H: Host> Bus<H> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Collects the next reads or writes (unless they are `collected`), and starts their first
-    /// phase.
+    /// Collects the reads or writes that go in the next transfer, and starts its first phase. With
+    /// `collected` they are collected already.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;

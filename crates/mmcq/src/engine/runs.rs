@@ -1,5 +1,5 @@
-//! State of sequential runs: the transfer that is left open, how the transfer in progress ends, and
-//! the runs of each direction.
+//! State of sequential runs (contiguous requests of one direction): the transfer that is left open,
+//! how the transfer in progress ends, and the last run of each direction.
 
 use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};

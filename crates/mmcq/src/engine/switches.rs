@@ -30,8 +30,9 @@ impl Durability {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Sets the engine's deadline to now, if a transfer is open or the status of complete writes is
-    /// still to come. The next `poll` then closes the transfer and reads the status.
+    /// Sets the engine's deadline to now if the engine is idle, and either a transfer is open or
+    /// writes were reported complete before the card's status was read. The next `poll` then closes
+    /// the transfer and reads the status.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
         if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();
@@ -77,8 +78,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         may
     }
 
-    /// Returns whether nothing is with the controller (requests may be queued behind
-    /// [`halt`](Self::halt)).
+    /// Returns whether the engine has nothing at the controller and the card: no phase, no open
+    /// transfer, no task. Also no request has ended whose end is not handled yet. Requests may
+    /// still be queued, after [`halt`](Self::halt).
     pub fn is_quiet(&self) -> bool {
         self.lane.is_idle()
             && !self.slots.have_ended()

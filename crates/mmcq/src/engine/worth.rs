@@ -18,7 +18,7 @@ use crate::host::Direction;
 /// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// The last request began a run: it did not continue the request before.
+    /// The last request was not contiguous with the one before it, so it is the first of a run.
     First,
     /// The last request continued a run, and the next request is not late yet.
     Run,

@@ -178,7 +178,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
         &self.host
     }
 
-    /// Returns the board's parts.
+    /// Returns the control of the board's parts around the controller: supplies, pins, clocks, PHY.
     pub fn board(&self) -> &S {
         &self.board
     }

@@ -174,7 +174,8 @@ impl Chains {
         })
     }
 
-    /// Notes that all links are described: the engine now tries to start the chain.
+    /// Notes that the descriptors of all transfers of the chain are written. From now on the engine
+    /// tries to start the chain.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }

@@ -39,7 +39,8 @@ struct Run {
     /// Checksum of all data that were read.
     sum: u64,
     /// Number of requests whose first block differs from the last block of the request before. Only
-    /// with such data does a lost or repeated block change the checksum.
+    /// these test anything: with equal blocks, a lost or repeated block would not change the
+    /// checksum.
     telling: u32,
     /// The first wrong block. After a run of writes: a block that reads back with other data than
     /// were written. In a run of reads: a block with data that a test has written to another block.

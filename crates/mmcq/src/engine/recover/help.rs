@@ -181,7 +181,8 @@ impl Helping {
         begins
     }
 
-    /// Returns whether the card rests and nothing has to wake it.
+    /// Returns whether the card rests (its clock is stopped, or it sleeps) and no request has come
+    /// that needs it awake.
     pub fn rests(&self) -> bool {
         self.rest == Resting::Yes
     }

@@ -83,14 +83,14 @@ pub(crate) struct Pending {
     pub unsettled: u8,
 }
 
-/// A start that is being held.
+/// A transfer whose start is delayed, because more requests that continue it are expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
     /// Latest time at which the held start must begin, in ns.
     last_ns: u64,
-    /// Fixed time of a transfer, without the time of its blocks.
+    /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,
     /// Time after an arrival at which the next request is overdue.
     step_ns: u64,
@@ -121,7 +121,8 @@ pub struct Holds {
     pub gained_ns: u64,
 }
 
-/// State of holds: the learned costs of a card, its streams, and the start that is held now.
+/// State of delayed starts (holds): the learned costs of a card, its streams, and the transfer
+/// whose start is delayed now.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],

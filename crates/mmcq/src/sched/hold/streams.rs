@@ -41,7 +41,7 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the part of the run from this block on.
+    /// Returns the contiguous requests without those before block `lba`. Their number is estimated.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -404,7 +404,8 @@ impl Streams {
         }
     }
 
-    /// Returns how long it takes until this many transferred requests are complete.
+    /// Returns the expected time in ns until `unsettled` transferred writes are complete: the time
+    /// to read the card's status. 0 if there is no such write.
     pub fn settles_ns(&self, unsettled: u8) -> u64 {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }

@@ -157,8 +157,8 @@ impl Packs {
         }
     }
 
-    /// Sets whether the card reports failed packs after the initialisation that is about to be
-    /// reported.
+    /// Sets whether the card was told again to report packed commands that fail. Called during an
+    /// initialisation; [`begin_anew`](Self::begin_anew) uses the value at its end.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }
@@ -204,7 +204,7 @@ impl Packs {
         self.rests = true;
     }
 
-    /// Drops the entries that were collected.
+    /// Removes all transfers (entries) that were collected for the next packed command.
     pub(crate) fn clear_entries(&mut self) {
         self.count = 0;
     }

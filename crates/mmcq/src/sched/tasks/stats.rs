@@ -72,7 +72,8 @@ pub struct TaskStats {
     pub rung: u32,
     /// Writes of the doorbell register.
     pub rings: u32,
-    /// Ends that the command queue engine reported for tasks that were not rung.
+    /// Number of times that the command queue engine reported the end of a task whose doorbell had
+    /// not been rung.
     pub stale: u32,
     /// Interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,

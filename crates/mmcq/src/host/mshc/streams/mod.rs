@@ -126,7 +126,8 @@ enum Plain {
     Status,
     /// The phase sends CMD25, whose transfer stays open on the card.
     Write,
-    /// The phase sends CMD13 with data, as a carrier.
+    /// The phase sends CMD13 with data. The card takes these data as the next ones of the open
+    /// CMD25 (a carrier).
     Carrier,
 }
 

@@ -62,7 +62,8 @@ fn is_stepped(address: u64, len: u32, step: u32) -> bool {
     address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
 }
 
-/// Returns whether a transfer that stays open may begin with this segment.
+/// Returns whether SDMA can stop at the end of this segment, because its address and length are
+/// multiples of the smallest boundary. Only then may a transfer that begins with it stay open.
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
@@ -160,7 +161,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Acknowledges and returns the events of a phase that uses stops.
+    /// Acknowledges and returns the events of a phase in which SDMA stops at memory boundaries.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
