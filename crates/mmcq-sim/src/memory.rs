@@ -127,8 +127,8 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// Fills the bytes of `fresh` with poison: the device should write them, and has not written
-    /// them.
+    /// Fills the bytes of `fresh` with the value [`POISON`]. The device should write these bytes;
+    /// those that it does not write then have a value that shows the mistake.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);

@@ -158,7 +158,8 @@ pub struct Row {
     pub failed: u64,
     /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
     pub late: u64,
-    /// Number of struck bring-ups that ended at a bus speed more than one step below the best.
+    /// Number of bring-ups with a fault that ended at a bus speed more than one step below the
+    /// best.
     pub slow: u64,
     /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,

@@ -138,10 +138,10 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Adds the summary of other shares of the same campaign.
+    /// Adds the summary of other parts (shares) of the same campaign.
     ///
     /// # Errors
-    /// One line: the shares belong to another campaign, or a share is in both summaries.
+    /// One line: the parts belong to another campaign, or a part is in both summaries.
     pub fn merge(&mut self, other: Summary) -> Result<(), String> {
         let of = |s: &Summary| (s.campaign.clone(), s.seed, s.asked, s.of);
         if of(self) != of(&other) {

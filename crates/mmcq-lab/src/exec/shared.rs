@@ -349,8 +349,9 @@ impl Shared {
         Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// Records at index `at` of a job's ring of completed I/Os that the I/O of this place is done.
-    /// `result` is the number of bytes, or a negative error number.
+    /// Records in a job's ring of completed I/Os, at index `at`, that an I/O is done. `place`: its
+    /// index in the ring of requested I/Os. `result`: the number of bytes, or a negative error
+    /// number.
     pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
         let to = DONE_AT + (at % RING) as usize * 16;
         self.long(job, to).store(place.into(), Ordering::Relaxed);

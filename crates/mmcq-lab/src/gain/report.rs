@@ -24,8 +24,8 @@ fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the last part of the key of the value that decides the gain, with the mark if this value
-/// is a prior.
+/// Returns the name of the value whose uncertainty changes the gain most: the last part of its key.
+/// A mark follows if the value is only assumed (`prior`).
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };

@@ -49,7 +49,8 @@ enum Task {
     Status,
 }
 
-/// Round that the reader's chip executes now, or the pause after a round.
+/// What the reader's chip executes now: a part (round) of a task, or nothing because the driver
+/// pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
     /// No round is in progress: the work item takes the next task.

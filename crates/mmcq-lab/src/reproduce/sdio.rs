@@ -56,8 +56,8 @@ const FITTED: [&str; 2] = ["thread+tasklet", "async"];
 
 /// Name of the cell with the time from the interrupt to its clearing.
 const LATENCY: &str = "interrupt to cleared";
-/// Name of the cell with the number of times that the thread is woken for a packet, without the
-/// wake-up after the card's interrupt.
+/// Name of the table's column with the number of times that the thread is woken for a packet,
+/// without the wake-up after the card's interrupt.
 const WAKES: &str = "wake-ups by steps";
 
 /// Text below the tables of the published board.

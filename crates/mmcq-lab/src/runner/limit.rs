@@ -184,7 +184,8 @@ impl Lane {
         Ok(all.into_iter().filter(|(_, may)| *may).map(|(lane, _)| lane).collect())
     }
 
-    /// Enables the lane. Returns false if board and card do not have it.
+    /// Enables this way of transfers (such as packed commands) on the board. Returns false if board
+    /// and card do not support it.
     fn switch_on(self, board: &Board<SLOTS>) -> bool {
         let queue = || board.enable_task_queue().is_ok_and(|depth| depth > 0);
         match self {

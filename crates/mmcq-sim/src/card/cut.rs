@@ -144,9 +144,9 @@ pub(crate) struct Journal {
     pub(crate) shorn: bool,
     /// Capacity of the card's write cache in sectors.
     pub(crate) capacity: usize,
-    /// Two counters. The first tells how often a cut, a reset or a failed flush decided about all
-    /// versions that were not safe. The second tells in how many of these cases the cache held a
-    /// sector.
+    /// Two counters. The first is the number of times that a cut, a reset or a failed flush decided
+    /// which of the written versions that were not in the flash yet are lost. The second is the
+    /// number of these times at which the cache held a sector.
     pub(crate) losses: (u64, u64),
     /// Versions of sectors that are not safe yet, oldest first, each with the sector's content
     /// before the write.
@@ -157,7 +157,8 @@ pub(crate) struct Journal {
     /// Time in ns at which all versions with a number below `open` are safe; `u64::MAX` if some
     /// wait for a flush.
     all_safe_ns: u64,
-    /// Number of entries at which [`Journal::tidy`] next removes the safe ones.
+    /// Number of entries at which [`Journal::tidy`] next removes the versions that are in the flash
+    /// already, and so cannot be lost any more.
     tidy_at: usize,
     /// Buffers of sectors that are safe, for reuse.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]

@@ -285,7 +285,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
     }
 
-    /// Returns whether something is going on that the fast path does not handle.
+    /// Returns whether a cause is present that keeps all requests from the fast path (the path with
+    /// few checks).
     pub(super) fn is_special(&self) -> bool {
         self.causes::<SPECIAL>() != 0
     }

@@ -255,7 +255,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether all collected writes may be complete with their data.
+    /// Returns whether the transfer consists of writes that may all be reported complete when their
+    /// data are transferred, before the card's status is known.
     pub fn are_told_early<P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         let (write, blocks) = (self.direction() == Direction::Write, self.blocks());
         let whole = |index: u8| slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);

@@ -45,7 +45,8 @@ pub(super) struct Lane<E, T> {
     fast_limits: FastLimits,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
-    /// The bits of R1 that were handled before the end of the running transfer.
+    /// Error bits of R1 that the engine has already handled before the end of the transfer in
+    /// progress, so that it does not handle them twice.
     early: Early,
     /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
     /// as the profile has them.

@@ -57,7 +57,8 @@ pub struct Measured {
     pub figures: Vec<(Setting, Figures)>,
 }
 
-/// Verdict on a cell: how mmcq compares with the best setting of Linux.
+/// Result of one case (board, card, load and request size): how mmcq compares with the best setting
+/// of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// mmcq is slower than the best setting of Linux by more than 1 %.

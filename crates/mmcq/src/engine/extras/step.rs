@@ -1,6 +1,7 @@
 //! The steps of a request that the extras serve: their kinds, and their places in the series.
 
-/// The kind of the step in progress, with its place in the series.
+/// The kind of the command or pause in progress, with its place in the request's series of
+/// commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
     /// A command without busy.

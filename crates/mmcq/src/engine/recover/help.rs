@@ -193,7 +193,7 @@ impl Helping {
     }
 }
 
-/// State of the card's rest.
+/// Whether the card rests: its clock is stopped, or it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resting {
     No,

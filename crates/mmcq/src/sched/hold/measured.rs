@@ -61,8 +61,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins; ends the measure in progress if it is
-    /// full.
+    /// Counts a transfer of this many blocks that begins. Ends the present measurement if it
+    /// already has [`WINDOW`] transfers, and begins the next one.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);

@@ -1,4 +1,5 @@
-//! Describes, starts and ends a chain.
+//! Writes the descriptors of a chain (several transfers in one ADMA3 list), starts the chain, and
+//! handles its end.
 
 use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
