@@ -150,7 +150,8 @@ struct Inner {
     violation_count: u64,
 }
 
-/// Shadow memory for DMA. Clones share the same memory.
+/// Memory as a DMA device sees it: each mapping has its own copy of the CPU's memory, so that
+/// missing cache operations show. Clones share the same memory.
 #[derive(Clone, Debug)]
 pub struct ShadowMemory(Rc<RefCell<Inner>>);
 

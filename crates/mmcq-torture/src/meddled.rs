@@ -17,7 +17,8 @@ pub struct Meddled<H> {
 }
 
 impl<H: Host> Meddled<H> {
-    /// Wraps a driver. With an `every` of 0 the driver gets no further calls.
+    /// Wraps a driver. `every`: number of the engine's calls between two groups of inserted calls;
+    /// 0: none are inserted.
     pub const fn new(host: H, every: u16) -> Self {
         Meddled { host, every, calls: 0 }
     }

@@ -114,7 +114,8 @@ pub fn draw(seed: u64) -> Case {
     case
 }
 
-/// Puts a request into the window, and makes a write durable with this chance.
+/// Moves a request to a random place within the first `window` sectors of the case's range. Makes a
+/// write durable with the probability `durable`.
 fn crowd(operation: &mut Operation, window: u32, durable: f64, random: &mut Stream) {
     if operation.asked == Asked::Flush {
         return;

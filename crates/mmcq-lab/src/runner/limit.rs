@@ -168,8 +168,8 @@ enum Lane {
 }
 
 impl Lane {
-    /// Returns the lanes that a run's board and card may have according to their files. This takes
-    /// less time than building a board.
+    /// Returns the ways to drive the card (lanes) that a run's board and card support according to
+    /// their files. This takes less time than building a board.
     fn of(run: &Run<'_>) -> Result<Vec<Lane>, RunError> {
         let profile = board::profile(run.platform, run.card)?;
         let controller = &run.platform.controller;

@@ -130,8 +130,8 @@ pub struct Quirks {
     pub registers: Vec<RegisterBytes>,
     /// Bytes that arrive damaged on an SPI bus.
     pub spi_bytes: Vec<SpiBytes>,
-    /// Number of CMD0 that the card needs after power-up: it ignores all commands before the last
-    /// of these. 0: it needs none.
+    /// Number of CMD0 that the card needs after power-up. Until it has received that many CMD0, it
+    /// ignores all commands. 0: it needs none.
     pub deaf_resets: u32,
     /// Time in ms for which the card holds DAT0 low after CMD7 has selected it.
     pub select_busy_ms: u64,

@@ -224,7 +224,8 @@ impl Checker {
         &mut page[(lba % PAGE as u64) as usize]
     }
 
-    /// Records a request that is about to be submitted. Returns its ticket.
+    /// Records a request that is about to be submitted. Returns the [`Ticket`] by which the checker
+    /// knows the request until its answer.
     pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
         self.numbers += 1;
         let number = self.numbers;

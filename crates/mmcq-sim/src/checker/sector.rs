@@ -91,8 +91,8 @@ pub(super) struct Entry {
     pub fate: Fate,
     /// Whether a read that was submitted after this request has returned an older content.
     passed: bool,
-    /// Whether a read that was submitted after this request has returned its content, since the
-    /// last loss.
+    /// Whether a read has returned the content that this request wrote. Only a read counts that was
+    /// submitted after this request, and came after the last loss of data.
     shown: bool,
     /// Whether the request failed, and a flush or a cut came after it. If a read then returns its
     /// data, they are on the medium.
@@ -241,7 +241,7 @@ impl Sector {
         }
     }
 
-    /// Removes a request that never reached the card.
+    /// Removes a request that the stack has ended without sending it to the card.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }

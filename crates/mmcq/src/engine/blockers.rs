@@ -112,7 +112,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         Blockers { word: UNREAD, queue_limit, fast_kind: FastKind::Nothing, of: PhantomData }
     }
 
-    /// Sets how the fast path may end the phase that the controller is about to get.
+    /// Sets which check-free end (fast path) the next phase of the controller may have.
     #[inline(always)]
     pub fn set_fast_kind(&mut self, kind: FastKind) {
         self.fast_kind = kind;
@@ -220,7 +220,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Makes the end of the transfer in progress take the general path.
+    /// Makes the engine handle the end of the transfer in progress with all checks (general path),
+    /// and not by the fast path.
     #[inline(always)]
     pub fn forget_fast(&mut self) {
         if Self::FAST {
@@ -298,8 +299,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.is_fast()
     }
 
-    /// Reads the parts of the engine again if some cause was found, or may have begun. Returns true
-    /// if nothing stops the next request.
+    /// If a cause is set that stops requests, checks again whether it still exists. Returns true if
+    /// no cause stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {

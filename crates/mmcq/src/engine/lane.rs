@@ -143,8 +143,9 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news = true;
     }
 
-    /// Notes that the transfer or request in progress has failed; the loop passes the failure to
-    /// recovery. Only the first failure counts: returns true if this is the first.
+    /// Notes that the transfer or request in progress has failed. The engine passes the failure to
+    /// recovery later, outside of this call. Only the first failure is stored: returns true if this
+    /// is the first.
     #[inline(always)]
     pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;

@@ -50,7 +50,7 @@ pub(super) struct Transfer {
 }
 
 impl Plan {
-    /// The plan where there is no card.
+    /// Values for the time without a card. Nothing is sent with them.
     pub const NONE: Plan = Plan { timeout_ns: [0; 2], doubled: 0, rca: 0, shift: 0, ends: Ends::Open };
 
     /// Makes the plan for this card on this controller.

@@ -316,7 +316,8 @@ impl Streams {
         self.ending.get_or_insert((direction, now_ns));
     }
 
-    /// Notes that the card has ended a transfer, if it was ending one.
+    /// If the end of an open transfer was in progress, notes that the card is free again, and
+    /// learns how long that end took.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
@@ -330,7 +331,8 @@ impl Streams {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
-    /// Clears the measured times: after a failed phase they are not the card's.
+    /// Drops the measurements in progress: after a failed phase, their times would not be the usual
+    /// ones of the card.
     pub fn forget_times(&mut self) {
         (self.began_ns, self.ending) = (None, None);
     }

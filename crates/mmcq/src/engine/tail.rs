@@ -121,7 +121,7 @@ impl<P: Profile> Order<P> {
     }
 
     /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
-    /// on, so nothing is watched.
+    /// on; then the times of sequential streams are not learned.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,
@@ -222,8 +222,9 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, P: Profile> Blockers<H, P> {
-    /// Returns whether the next transfer must start at once. That holds during an incident, before
-    /// a tuning, while the engine is suspended or halted, and when a chore is due.
+    /// Returns whether the next transfer must start at once, without a delay for more requests.
+    /// That holds during an incident, before a tuning, while the engine is suspended or halted, and
+    /// when the card needs a chore (such as a tuning that is due).
     pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
         let ails = incident.is_open() || bus.wire().is_doubted();
         ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)
@@ -244,7 +245,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns whether this request continues the last transfer and came before the controller was
-    /// free. If so, the engine watches sequential streams from now on.
+    /// free. If so, requests come in sequence faster than they are transferred. From then on the
+    /// engine learns the times of such streams.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()

@@ -335,14 +335,14 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Makes the wake-up time of the stage in progress no later than the end of the incident's
-    /// time.
+    /// Limits the wait of the step in progress: the engine wakes at the latest when the incident's
+    /// time limit is over.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets until when the engine waits for help.
+    /// Sets the time at which the engine stops waiting for the supervisor's help.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;

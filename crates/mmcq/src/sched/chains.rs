@@ -81,7 +81,8 @@ impl Link {
     }
 }
 
-/// The states of the chain.
+/// What the engine does with a chain (several transfers that the controller executes from one
+/// list).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
     /// The controller has no chain. The engine may be collecting one.

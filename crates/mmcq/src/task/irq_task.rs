@@ -18,7 +18,7 @@ pub struct IrqTask<L: Lock> {
 
 struct TaskState {
     future: Option<*mut (dyn Future<Output = ()> + Send)>,
-    /// Whether a scope uses the task.
+    /// Whether a call of `scope` uses the task, so that no other call may.
     taken: bool,
     /// Whether some context is inside `poll`.
     polling: bool,

@@ -139,7 +139,8 @@ impl Incident {
         }
     }
 
-    /// Returns the failure: its error, the card's status, and the size of its pieces.
+    /// Returns the failure that recovery handles: its error, the card's status, and the number of
+    /// blocks to which transfers are limited while a bad block is searched.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed

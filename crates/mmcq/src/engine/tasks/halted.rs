@@ -145,8 +145,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.call_back(now_ns);
     }
 
-    /// Blames one of the tasks that are taken, or about to be taken, from the command queue engine;
-    /// the others wait again.
+    /// Fails the task that caused the halt of the command queue engine, as far as that is known.
+    /// The other tasks, which are taken from the command queue engine, wait again.
     #[cold]
     pub(super) fn blame(&mut self, now_ns: u64) {
         let Some(hosted) = self.lane.hosted_mut() else { return };

@@ -14,8 +14,8 @@ pub(super) struct Gain {
     follows: bool,
     /// Length of the measured reads, in blocks.
     blocks: u32,
-    /// Mean time of reads that follow and of reads that do not, in nanoseconds; 0: none was
-    /// measured.
+    /// Mean time in ns of reads that begin where the request before them ended; 0: none was
+    /// measured. The next field is that of all other reads.
     follow_ns: u32,
     jump_ns: u32,
 }

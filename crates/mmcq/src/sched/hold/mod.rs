@@ -92,7 +92,7 @@ pub(crate) struct Held {
     last_ns: u64,
     /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,
-    /// Time after an arrival at which the next request is overdue.
+    /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
     /// Number of requests that the hold waits for and that have not come yet.
     awaited: u8,
@@ -136,8 +136,8 @@ pub struct Hold {
     /// Number of transfers until the engine may again leave the end of a batch to the next
     /// transfer.
     uncut: u8,
-    /// Age of the oldest request that later requests have overtaken, and the number of blocks of
-    /// those later requests.
+    /// Age number of the oldest request that later requests have overtaken, and the number of
+    /// blocks of those later requests.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,

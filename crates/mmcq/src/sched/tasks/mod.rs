@@ -423,7 +423,8 @@ impl Tasks {
         self.pace.ask_ns()
     }
 
-    /// Returns for how long no task has become ready or was executed, in nanoseconds.
+    /// Returns the time in ns since the last event of the card's queue: a task became ready, or was
+    /// executed.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
