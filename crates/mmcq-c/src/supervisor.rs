@@ -125,7 +125,7 @@ impl Supervisor {
         unsafe { self.room.begin(supervised, (stack, scratch, card)) };
     }
 
-    /// Runs another future to its end in the supervisor's room.
+    /// Runs another future to its end in the memory that the supervisor's future used.
     ///
     /// # Safety
     /// The caller has the controller's scratch buffer, and the supervisor has ended.

@@ -113,8 +113,8 @@ impl Costs {
         }
     }
 
-    /// Returns the CPU time at the end of a wait: for the data that the CPU copies, or for the
-    /// cache maintenance.
+    /// Returns the CPU time in ns that the caller needs after a wait: to copy the data itself, or
+    /// for the cache maintenance after DMA.
     fn end_ns(&self, wait: &Wait) -> u64 {
         let bytes = u64::from(wait.bytes);
         let by_dma =

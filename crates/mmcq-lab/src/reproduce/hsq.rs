@@ -43,7 +43,7 @@ const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand
 /// Comparison of the model of Linux with unmodified Linux, in one cell of the table.
 #[derive(Clone, Debug)]
 pub struct Meeting {
-    /// Name of the cell in the table.
+    /// Name of the column in the table of published values.
     pub cell: &'static str,
     /// Setting of the model: `none` or `hsq-tag`.
     pub setting: Setting,

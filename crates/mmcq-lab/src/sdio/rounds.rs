@@ -56,8 +56,8 @@ struct Expected {
 struct Log {
     steps: Vec<Expected>,
     block_bytes: u32,
-    /// Index of the step under way, and the number of bytes that this step still has to transfer;
-    /// `None`: no step is under way.
+    /// Index of the command in progress among the packet's commands, and the number of bytes that
+    /// it still has to transfer. `None`: no command is in progress.
     at: Option<(usize, u32)>,
     first_ns: u64,
     /// Time in ns at which the previous step ended.

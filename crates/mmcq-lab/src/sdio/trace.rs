@@ -1,4 +1,5 @@
-//! Finds in the bus events the steps of each packet of the built-in function.
+//! Finds the steps (commands) of each packet in the events on the bus, and measures their times.
+//! The packets are those of the built-in I/O card.
 
 use super::model::Model;
 use mmcq_sim::card::io::type_a::register;

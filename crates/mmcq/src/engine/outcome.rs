@@ -355,7 +355,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         );
     }
 
-    /// Handles a status that shows an exception event or a late error.
+    /// Handles a status (R1) of the card that shows an exception event, or an error of an earlier
+    /// write.
     #[cold]
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {

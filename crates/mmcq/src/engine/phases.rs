@@ -54,7 +54,8 @@ pub(super) enum Stage {
     Bus,
     /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
-    /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
+    /// A command or pause of a request that needs [`Engine::enable_extended_ops`]. The state of the
+    /// extras has the details.
     Extra,
     /// After a failure: the lines are reset, the card is stopped and its state is read.
     Recover(Recovery),

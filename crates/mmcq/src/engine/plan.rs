@@ -89,7 +89,8 @@ impl Plan {
         (lba as u32) << self.shift
     }
 
-    /// Returns what the controller adds to a transfer of this many blocks.
+    /// Returns which automatic command (CMD23, CMD12 or none) the controller sends with a transfer
+    /// of this many blocks.
     #[inline(always)]
     pub fn auto(&self, blocks: u32) -> Auto {
         match self.ends {

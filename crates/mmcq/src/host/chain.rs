@@ -7,7 +7,7 @@
 use super::{DmaError, Fault, Phase, Segment, StartError};
 use core::fmt;
 
-/// The limits of a chain on a controller.
+/// Limits of the chains (lists of transfers) that a controller can execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainCaps {

@@ -214,8 +214,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(())
     }
 
-    /// Reads back what the last run has written and the guard behind it; returns the first wrong
-    /// block.
+    /// Reads back the blocks that the last write of the test has written, and the blocks behind
+    /// them, which it must not have changed. Returns the first wrong block.
     async fn wrong_block(&mut self, case: &StreamCase) -> Result<Option<Wrong>, Error> {
         let end = self.test.lba + u64::from(case.all_blocks());
         let guarded = end + u64::from(GUARD);

@@ -24,7 +24,8 @@ pub(super) fn sum_of(block: &[u8]) -> u64 {
     block.chunks_exact(8).fold(SEED, |sum, bytes| mixed(sum ^ number_of(bytes)))
 }
 
-/// Returns the word with the number `at` of a block that the run `version` writes.
+/// Returns the word with the index `at` in the block `lba`, as write number `version` of the test
+/// writes it.
 const fn word(lba: u64, version: u32, at: usize) -> u64 {
     match at {
         0 => lba,

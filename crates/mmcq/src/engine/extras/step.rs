@@ -16,7 +16,7 @@ pub(in super::super) enum Step {
     Pause(Place),
 }
 
-/// Places in the series of steps of a request.
+/// Which command or pause of a request's series of commands is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Place {
     /// The command of a [`Kind::LongCommand`](crate::engine::Kind::LongCommand).

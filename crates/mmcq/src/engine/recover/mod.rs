@@ -139,8 +139,7 @@ impl Incident {
         }
     }
 
-    /// Returns the failure that recovery handles: its error, the card's status, and the number of
-    /// blocks to which transfers are limited while a bad block is searched.
+    /// Returns the failure: its error, the card's status, and the limit on blocks in new tries.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed

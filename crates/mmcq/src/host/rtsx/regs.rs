@@ -15,7 +15,7 @@ pub const HCB_START: u32 = 1 << 31;
 /// [`HCBCTLR`]: the chip writes the bytes that READ and CHECK return over the beginning of the
 /// list.
 pub const HCB_RETURN: u32 = 1 << 30;
-/// [`HCBCTLR`]: stops the list.
+/// [`HCBCTLR`]: stops the execution of the list of register operations.
 pub const HCB_STOP: u32 = 1 << 28;
 
 /// Address register for data: bus address of the scatter/gather table.

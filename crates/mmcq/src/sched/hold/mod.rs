@@ -73,7 +73,7 @@ const CUT_EVERY: u8 = 16;
 pub(crate) struct Pending {
     /// The requests together: direction, first block and end, and clients.
     pub run: Run,
-    /// The slots of the run's requests.
+    /// The slots of these requests.
     pub slots: SlotSet,
     /// Number of requests that may still join the transfer.
     pub room_requests: u16,
@@ -128,7 +128,8 @@ pub struct Hold {
     costs: [Costs; 2],
     streams: Streams,
     held: Option<Held>,
-    /// Balance of the account. Negative if a loss was larger than the balance.
+    /// Balance of the account of delayed starts, in ns: the time that they saved is added, the time
+    /// that they lost is taken off. Negative if the last loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
     /// Starts in a row that continued no stream.
@@ -300,7 +301,7 @@ impl Hold {
         }
     }
 
-    /// Ends the hold: its tail has come, or the wait is over.
+    /// Ends the delay of a start: the expected requests have come, or the wait is over.
     pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);

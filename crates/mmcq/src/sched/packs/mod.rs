@@ -51,7 +51,8 @@ pub struct PackStats {
     pub entries: u32,
     /// Packed writes with a late error for which the card named the entry that failed.
     pub split: u32,
-    /// Packs whose transfer failed: all their requests were sent again, one at a time.
+    /// Number of packed commands whose transfer failed: all their requests were sent again, one at
+    /// a time.
     pub failures: u32,
     /// Packed writes with a late error for which the card named no entry: all their writes were
     /// sent again, one at a time.
@@ -275,7 +276,8 @@ impl Packs {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Notes that the transfer of a pack has failed. If that happens too often, packs are given up.
+    /// Notes that the transfer of a packed command has failed. If that happens too often, no packed
+    /// commands are sent any more.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

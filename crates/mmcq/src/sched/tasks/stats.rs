@@ -67,8 +67,8 @@ pub struct TaskStats {
     pub failures: u32,
     /// Late errors for which several writes were suspects.
     pub suspected: u32,
-    /// Tasks rung for the controller's command queue engine; they count as announced and executed,
-    /// too.
+    /// Number of tasks whose doorbell was rung: given to the controller's command queue engine.
+    /// They count as announced and executed, too.
     pub rung: u32,
     /// Writes of the doorbell register.
     pub rings: u32,
