@@ -44,7 +44,8 @@ pub struct Costs {
     /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
     /// engine.
     pub interrupt_ns: u32,
-    /// Cost of leaving the deferred interrupt, and of the next hard and deferred interrupt.
+    /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
+    /// and the next deferred interrupt.
     pub deferred_ns: u32,
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.

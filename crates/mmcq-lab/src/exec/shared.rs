@@ -119,7 +119,8 @@ pub struct Asked {
     pub address: u64,
     /// Place of the I/O in the ring of requested I/Os of its job.
     pub place: u32,
-    /// Whether the data are in the cell of that place, not at `address`.
+    /// Whether the data are in the shared memory, in the data cell that belongs to this place in
+    /// the ring, and not at `address`.
     pub in_cell: bool,
 }
 
@@ -364,7 +365,8 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Reads whole words from the data cell of a ring place into `into`.
+    /// Reads whole words into `into`, from the data cell that belongs to this place in the job's
+    /// ring.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());

@@ -279,7 +279,7 @@ impl Answer {
         Ok(listed(&title, &intro, &self.verdict(), &parts, command, &self.lines_with(ON_PAGE)))
     }
 
-    /// Returns a sentence for each cell that compares the best setting of Linux with the best
+    /// Returns a sentence for each load that compares the best setting of Linux with the best
     /// setting of mmcq.
     fn verdict(&self) -> Vec<String> {
         let sentence = |cell: &Cell, gain: &Gain| {

@@ -178,8 +178,9 @@ impl Losses {
         self.left_unflushed.clear();
     }
 
-    /// Returns whether the reply to this client's flush must be a refusal, although the card has
-    /// done the flush. If so, the client counts as being told.
+    /// Returns whether this client's flush must be refused although the card has done it, because
+    /// the client was not told yet that data were lost. If so, records that this refusal tells the
+    /// client.
     pub fn refuses_flush(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last && connection.refused != Some(self.last);

@@ -196,7 +196,7 @@ impl Journal {
     }
 
     /// Begins a write command. If the journal has more versions than the cache has room for, about
-    /// half of the cached ones become safe now.
+    /// half of the cached ones are from now on in the flash, so that no power cut can lose them.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.open != self.seq {
             // The write command before this one did not reach its end.

@@ -37,8 +37,9 @@ impl Wanted {
         }
     }
 
-    /// Returns the content after a read has seen `seen`: an erased or discarded sector then has a
-    /// known value. Any other content stays as it is.
+    /// Returns what the checker expects of the sector after a read has returned `seen`. For an
+    /// erased or discarded sector, the read has shown its value (zeros or ones). Any other
+    /// expectation stays as it is.
     fn shown(self, seen: Seen) -> Wanted {
         match (self, seen) {
             (Wanted::Erased | Wanted::Discarded, Seen::Zeros) => Wanted::Zeros,

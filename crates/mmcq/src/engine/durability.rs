@@ -129,8 +129,9 @@ impl Durability {
         self.owe_again(status);
     }
 
-    /// Stores the status of a late error, without counting the error again: the next flush reports
-    /// it.
+    /// Stores the status of a late error (an error of an earlier write) again, because the flush
+    /// that should report it was dropped. The next flush reports it. The error is not counted
+    /// again.
     pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }

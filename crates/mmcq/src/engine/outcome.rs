@@ -329,7 +329,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes earlier writes by the R1 at the end of a transfer.
+    /// Takes the R1 that came at the end of a transfer as the card's status, and gives earlier
+    /// writes their results. Bits of that R1 that were handled early do not count again.
     pub(super) fn settle_at_end(&mut self, status: u32) {
         let status = if Self::EARLY { self.lane.early_mut().take_new_bits(status) } else { status };
         self.settle(status);

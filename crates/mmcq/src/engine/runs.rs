@@ -43,7 +43,7 @@ pub(super) enum End {
     /// The transfer ends after this many blocks in all, in several phases: the request is longer
     /// than one phase.
     After(u32),
-    /// The end is not known: the transfer stays open as long as the run continues.
+    /// The end is not known: the transfer stays open as long as contiguous requests follow.
     Unknown,
     /// The transfer ends with the collected blocks, and CMD23 has made it a reliable write.
     Reliable,
@@ -81,7 +81,8 @@ impl Run {
         }
     }
 
-    /// Returns the case to which the pause after this run belongs, for learning.
+    /// Returns the case for which the pause after the last request is learned: [`Case::Run`] if it
+    /// continued the request before, otherwise [`Case::First`].
     #[inline(always)]
     fn case(&self) -> Case {
         if self.on { Case::Run } else { Case::First }

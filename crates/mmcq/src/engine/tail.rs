@@ -55,9 +55,9 @@ impl<P: Profile> Order<P> {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Watches sequential streams from now on, since there may be one. Either a request continues
-    /// the last transfer and was submitted before the controller was free, or several requests go
-    /// together. Returns false if no start is ever delayed.
+    /// Begins to learn the times of sequential streams, because there may be one: a request
+    /// continues the last transfer and was submitted before the controller was free, or several
+    /// requests go together. Returns false if the profile or the configuration delays no start.
     #[cold]
     pub fn watch_streams<H: Host>(&mut self, blockers: &mut Blockers<H, P>, config: &Config) -> bool {
         if config.tail_ns == 0 {
@@ -177,8 +177,9 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Delays the start until `until_ns` (`None`: no delay), if the policy allows a delay of the
-    /// request `first`. Returns false if it starts now.
+    /// Delays the start of the next transfer until `until_ns`, if the policy allows that for the
+    /// request `first`. Returns false if there is no delay: `until_ns` is `None`, or the policy
+    /// refuses.
     #[inline(always)]
     pub fn hold_until<const N: usize>(
         &mut self,

@@ -55,7 +55,8 @@ impl<L: Lock> IrqTask<L> {
     }
 
     /// Polls the future now. A call from inside the poll (by a waker) only requests another poll.
-    /// Returns true if polls are left for the next call.
+    /// Returns true if another poll was requested but not done, because the limit of polls in one
+    /// call was reached; the caller must then call again.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn poll(&self, waker: &Waker) -> bool {
         for _ in 0..Self::POLLS_MAX {

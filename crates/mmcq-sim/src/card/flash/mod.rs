@@ -95,8 +95,8 @@ pub struct Timing {
 pub struct Scatter {
     /// Extra busy time in ns at the end of a write command that does not continue the one before.
     pub busy_ns: u64,
-    /// Length in bytes above which a command takes the extra time; the card collects shorter
-    /// commands.
+    /// Length in bytes above which a command takes the extra time. The card gathers shorter
+    /// commands in its cache.
     pub from_bytes: u64,
 }
 

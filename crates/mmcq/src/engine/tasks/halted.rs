@@ -54,7 +54,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Begins to take the tasks from the command queue engine: first it halts.
+    /// Begins to take the tasks back from the command queue engine, whose halt is requested as the
+    /// first step. `why`: the reason.
     #[cold]
     pub(super) fn stop_engine(&mut self, why: Why, now_ns: u64) {
         if let Why::Fault(fault) = why {

@@ -104,7 +104,7 @@ impl Script {
     }
 }
 
-/// Returns the mask in the word of a write.
+/// Returns the mask of the changed bits from the HAIMR word that writes a register.
 const fn mask_of(word: u32) -> u8 {
     (word >> 8) as u8
 }

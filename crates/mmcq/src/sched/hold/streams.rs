@@ -111,7 +111,7 @@ struct Group {
     away: u8,
 }
 
-/// All streams that are known.
+/// The sequential streams that are known, and the times that were learned from them.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],

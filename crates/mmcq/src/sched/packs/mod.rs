@@ -97,7 +97,7 @@ pub(crate) enum Fate {
     Known,
     /// The result is not known: the card's next status will show it.
     Open,
-    /// A status of the card, with this value, shows an error.
+    /// An R1 of the card with this value shows that a write of the pack may have failed.
     Doubtful(u32),
 }
 
