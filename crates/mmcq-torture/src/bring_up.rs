@@ -152,7 +152,7 @@ struct Speed {
 /// Results of the bring-ups in one slot.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Number of bring-ups that a fault struck.
+    /// Number of bring-ups in which a fault happened.
     pub runs: u64,
     /// Number of struck bring-ups that ended without a card.
     pub failed: u64,

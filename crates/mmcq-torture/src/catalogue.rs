@@ -1,10 +1,10 @@
 //! The table of known failures: what proves that the stack survives each, how often it was tried,
 //! and how long the worst recovery took.
 //!
-//! The sweeps execute failures that a single strike can cause. Power cuts, replaced cards,
-//! and clocks that wrap have their own campaigns. For the remaining failures single tests prove that
-//! the stack survives; the table has their names, and `tests/torture.rs` checks that these tests
-//! exist.
+//! The sweeps execute failures that a single fault in the models can cause. Power cuts, replaced
+//! cards, and clocks that wrap have their own campaigns. For the remaining failures single tests
+//! prove that the stack survives; the table has their names, and `tests/torture.rs` checks that
+//! these tests exist.
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;
@@ -46,7 +46,8 @@ const ODD: &str = "crates/mmcq-sim/tests/odd_cards.rs";
 const ODD_SPI: &str = "crates/mmcq-sim/tests/spi_odd.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
-/// Proofs for the injections (ways to cause a failure) that no fault of the models causes.
+/// What proves that the stack survives failures that no fault in the models can cause, for each
+/// such failure by its name.
 const PROOFS: &[(&str, Proof)] = &[
     ("discard-corrupts", PROFILES),
     ("hpi-breaks", PROFILES),

@@ -59,7 +59,7 @@ pub struct Score {
     pub lasting: BTreeMap<String, Recovery>,
     /// Times that recovery took, by class of the recovery.
     pub classes: BTreeMap<Class, Times>,
-    /// Descriptions of the first recoveries that took longer than their budget.
+    /// Descriptions of the first recoveries that took longer than allowed.
     pub late: Vec<String>,
     /// Number of power cuts or faults that were not tried, by reason.
     pub left_out: BTreeMap<&'static str, u64>,

@@ -45,8 +45,8 @@ impl Step {
         }
     }
 
-    /// Returns the step that the command CMD`index` with this argument makes; `None`: the command
-    /// is no step.
+    /// Returns the step of a packet to which the command CMD`index` with this argument belongs.
+    /// `None`: the command is not part of the handling of a packet.
     pub fn of(index: u8, arg: u32) -> Option<Step> {
         let (write, function, address) = (arg >> 31 != 0, arg >> 28 & 7, arg >> 9 & 0x1_ffff);
         match (index, write, function, address) {

@@ -131,7 +131,8 @@ impl Extents {
         self.unflushed.retain(|&(.., write)| write > covered);
     }
 
-    /// Records a loss: holes that no flush has covered are no holes any more.
+    /// Records that the card may have lost data. The ranges that were made holes, and not flushed
+    /// since, do not count as holes any more.
     pub fn lost(&mut self) {
         for (from, to, _) in std::mem::take(&mut self.unflushed) {
             self.written(from, to - from);

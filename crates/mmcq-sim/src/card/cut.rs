@@ -139,8 +139,8 @@ pub(crate) struct Journal {
     /// Fault: whether a power cut destroys the whole flash page around each sector that is being
     /// programmed.
     pub(crate) neighbours: bool,
-    /// Fault: whether a power cut may tear a sector that is being programmed even if the callback
-    /// asked for the whole new version.
+    /// Fault: a power cut may tear a sector that is being programmed, even if the callback has
+    /// chosen that the sector keeps the whole new version.
     pub(crate) shorn: bool,
     /// Capacity of the card's write cache in sectors.
     pub(crate) capacity: usize,
@@ -261,8 +261,8 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// Flushes the cache: all its sectors, except those that it has lost, are safe from the time
-    /// `until_ns` on.
+    /// Flushes the cache. From the time `until_ns` on, its sectors are in the flash, so that no
+    /// power cut can lose them. Sectors that the cache has lost before stay lost.
     pub(crate) fn flush(&mut self, until_ns: u64) {
         for entry in self.entries.iter_mut().filter(|entry| entry.what.stage == Stage::Cached && !entry.lost)
         {

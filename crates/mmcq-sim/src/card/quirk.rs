@@ -264,8 +264,8 @@ impl Quirks {
         }
     }
 
-    /// Returns the state of wear of a new card: its real capacity, its life, and what happens at
-    /// their ends.
+    /// Returns the state of wear of a new card: its real capacity, after how many written bytes it
+    /// is worn out, and what happens beyond each.
     pub(crate) fn wear(&self) -> Wear {
         Wear {
             real_bytes: self.real_mib.map(|mib| mib.saturating_mul(MIB).max(512)),

@@ -169,8 +169,8 @@ pub(super) enum Wrong {
     Old,
     /// The version of a write that was submitted only after the read.
     Early,
-    /// A torn sector although no write was under way or had failed. Or a torn sector with pieces
-    /// that none of the possible contents has.
+    /// A torn sector (parts of different contents), although no write was under way or had failed.
+    /// Or a torn sector with a part that is from none of the possible contents.
     Torn,
     /// Content that never belonged to this sector.
     Strange,
@@ -336,12 +336,14 @@ impl Sector {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
-    /// Returns whether complete data may have been lost and no client was told.
+    /// Returns whether complete writes of this sector may have been lost, and no client was told of
+    /// the loss.
     pub fn is_doubted(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Loose(_) | Fate::Shaken(_)))
     }
 
-    /// Records that a client was told of a loss, which may include complete writes of this sector.
+    /// Records that a client was told that data were lost. Complete writes of this sector may be
+    /// among them, and now count as reported.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {

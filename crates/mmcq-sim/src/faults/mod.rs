@@ -104,8 +104,8 @@ impl Point {
         self == Point::Exchange
     }
 
-    /// Returns whether the point occurs only with a command queue, with packed commands or with
-    /// lists (ADMA3).
+    /// Returns whether faults at this point need a command queue, packed commands or lists of
+    /// transfers (ADMA3).
     #[must_use]
     pub fn is_of_queue(self) -> bool {
         self >= Point::Doorbell

@@ -23,7 +23,7 @@ const UNSETTLED: u8 = 1 << 1;
 /// Flag: some of the changes since the last flush are complete.
 const HOLDS: u8 = 1 << 2;
 
-/// Flag: a piece of a write that goes on is transferred, and no status has come since.
+/// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
 
 /// Answers that the engine still owes for complete writes; the module describes them.

@@ -224,7 +224,7 @@ impl Memory {
         self.moves
     }
 
-    /// Notes the memory that is mapped for the step that begins.
+    /// Stores which memory is mapped for the data command that begins now.
     pub fn set_mapped(&mut self, segment: Segment, direction: Direction) {
         self.mapped = Some((segment, direction));
     }

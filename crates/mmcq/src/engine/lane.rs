@@ -104,7 +104,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Returns the state of chains; `None`: the profile sends no chains.
+    /// Returns the state of chains (lists of transfers that the controller executes); `None`: the
+    /// profile sends none.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()

@@ -45,7 +45,8 @@ pub(super) struct Timers {
     /// Latest time until which the scheduler may keep the controller idle although requests wait;
     /// 0: the scheduler does not do so now.
     idle_ns: u64,
-    /// From when on all requests wait for a chore of the card.
+    /// Time from which on all requests wait until the supervisor has done what the card needs, such
+    /// as a tuning.
     chore_ns: u64,
     /// When the time of the incident is over.
     incident_ns: u64,

@@ -200,9 +200,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         heard
     }
 
-    /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
-    /// tuning at this interval (0: none), and a rest after a pause of this length ([`u64::MAX`]:
-    /// none).
+    /// Sets what the supervisor does for a card without a fault: it reads exception events (if
+    /// `exceptions`), tunes at the interval `tune_every_ns` (0: never), and lets the card rest
+    /// after `rest_after_ns` without requests ([`u64::MAX`]: never).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,

@@ -22,8 +22,8 @@ pub(super) enum Case {
     First,
     /// The last request continued a run, and the next request is not late yet.
     Run,
-    /// The next request of the run is late: four times the usual pause of this run has passed since
-    /// the data ended.
+    /// The next request is late: since the end of the data, four times the usual pause of this run
+    /// of contiguous requests has passed.
     Late,
 }
 

@@ -157,7 +157,8 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
 pub struct Surrounded<H, S> {
     host: H,
     board: S,
-    /// Index of the step in progress in the change of the bus; see [`Part`].
+    /// Index of the present step of a bus operation, whose steps are done by the board and the
+    /// driver; see [`Part`].
     at: u8,
     /// Whether the step in progress was called before; if not, its next call has `first` true.
     begun: bool,

@@ -205,8 +205,9 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether the figures are far enough from the borders for a verdict; false: the cell
-    /// must run again for longer. `length`: index of the run's length, from 0.
+    /// Returns whether the gain and the percentile are far enough from the limits between two
+    /// verdicts. If false, the case must run again for longer. `length`: index of the run's length,
+    /// from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))

@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Summary {
     /// Number of all cells that were measured.
     pub cells: usize,
-    /// Number of cells by verdict, in the order of [`Verdict`].
+    /// Number of measured cases for each verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
     /// Number of measured cells with a sequential load without pauses.
     pub sequential: usize,

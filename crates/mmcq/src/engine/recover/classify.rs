@@ -11,7 +11,8 @@ use crate::spec::response::R1;
 pub enum RecoveryStep {
     /// Classifies the failure.
     Classify,
-    /// Counts those earlier pieces of the request as done whose result is certain.
+    /// Counts those pieces of the request as done that were sent before the failure and have
+    /// certainly succeeded.
     Salvage,
     /// Resets the lines, and reads the card's state (CMD13).
     Status,

@@ -184,7 +184,8 @@ impl Slot {
         self.moved_blocks = 0;
     }
 
-    /// Keeps lent memory in the slot, because a controller that cannot be stopped uses it.
+    /// Keeps the memory that a blocking call has lent: a controller that cannot be stopped still
+    /// uses it, so the call must not return.
     pub fn retain_lent(&mut self) {
         self.state = State::Kept;
     }

@@ -13,7 +13,8 @@ use crate::sched::failures::Failures;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 use pays::Pays;
 
-/// Most entries of a pack. The number is small, since later requests wait for the whole pack.
+/// Most transfers in a packed command. The number is small, since later requests wait for the whole
+/// packed command.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
 /// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
@@ -210,7 +211,7 @@ impl Packs {
         self.count = 0;
     }
 
-    /// Adds an entry. Returns false if the pack is full.
+    /// Adds a transfer to the packed command. Returns false if the packed command is full.
     pub(crate) fn add(&mut self, entry: Entry) -> bool {
         let Some(free) = self.entries.get_mut(usize::from(self.count)) else { return false };
         *free = entry;

@@ -477,7 +477,8 @@ impl Tasks {
         }
     }
 
-    /// Counts a late error for which several writes are suspects.
+    /// Counts an error of an earlier write that may belong to any of several writes, since the card
+    /// does not say to which.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
