@@ -1,4 +1,4 @@
-//! Writes the result of `mmcq gain` as text, as JSON and as a page.
+//! Writes the comparison of stacks (`mmcq compare`) as text, as JSON and as a page.
 
 use super::answer::{Answer, Cell, Decides, Gain};
 use super::uncertain::Uncertain;

@@ -242,7 +242,8 @@ impl Sector {
         }
     }
 
-    /// Removes a request that the stack has ended without sending it to the card.
+    /// Removes a request that has changed nothing in this sector: it was not sent to the card, or
+    /// it was refused.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }

@@ -112,7 +112,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         Blockers { word: UNREAD, queue_limit, fast_kind: FastKind::Nothing, of: PhantomData }
     }
 
-    /// Sets which check-free end (fast path) the next phase of the controller may have.
+    /// Sets how the fast path (few checks) may handle the end of the phase that the controller is
+    /// about to get.
     #[inline(always)]
     pub fn set_fast_kind(&mut self, kind: FastKind) {
         self.fast_kind = kind;

@@ -237,9 +237,9 @@ impl Measured {
         }
     }
 
-    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this cell. Otherwise
-    /// returns `Longer` if mmcq's latency percentile is longer than that of Linux. `None`: mmcq is
-    /// neither slower nor longer.
+    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this case (board,
+    /// card and load). Otherwise returns `Longer` if mmcq's latency percentile is longer than that
+    /// of Linux. `None`: mmcq is neither slower nor longer.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);

@@ -55,8 +55,8 @@ impl Summary {
         wrong == 0 && 2 * self.sequential_faster >= self.sequential_with_room()
     }
 
-    /// Returns the number of sequential cells in which Linux or mmcq is below the physical limit,
-    /// so that a stack can still gain.
+    /// Returns the number of cases with a sequential load in which Linux or mmcq is below the
+    /// physical limit, so that a stack can still gain.
     fn sequential_with_room(&self) -> usize {
         self.sequential - self.sequential_at_limit
     }
@@ -67,7 +67,7 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text that [`text`] returns. `open` lists the cells for which a reason is known why
+/// Returns the text that [`text`] returns. `open` lists the cases for which a reason is known why
 /// mmcq is slower than Linux.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();

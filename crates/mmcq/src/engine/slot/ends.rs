@@ -58,9 +58,9 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.ended)
     }
 
-    /// Gives this error to the queued writes and erases of which a part is done, because a flush of
-    /// the cache has failed. The lost data may be of that part. Without this error, a later flush
-    /// could make such a request succeed.
+    /// Gives this error to the queued writes and erases of which a part is done, because the card
+    /// could not write data of its cache. The lost data may be of that part. Without this error, a
+    /// later flush could make such a request succeed.
     #[cold]
     pub fn fail_begun(&mut self, error: Error) {
         for slot in &mut self.slots {
