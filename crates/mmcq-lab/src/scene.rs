@@ -48,7 +48,7 @@ pub struct Scene {
 }
 
 impl Default for Scene {
-    /// Returns the scene of a command line without options.
+    /// Returns the settings of a run (scene) that apply if the command line has no options.
     fn default() -> Self {
         let (platform, set) = (PLATFORM.to_owned(), Vec::new());
         Scene { platform, card: None, setting: Setting::Mmcq, set, seed: 1 }

@@ -162,8 +162,8 @@ pub struct Cpu<A> {
     migration: f64,
     stream: Stream,
     counts: Counts,
-    /// Whether another choice of cores might have given other times: two pieces of work were
-    /// present at the same time on any cores, or an action took time.
+    /// Whether the choice of the cores can have changed the times of this run. It can if two pieces
+    /// of work were present at the same time on any cores, or if an action took time.
     met: bool,
     log: Option<Log>,
 }

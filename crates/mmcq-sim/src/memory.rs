@@ -127,8 +127,8 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// Fills the bytes of `fresh` with poison: the device should write them, and has not written
-    /// them.
+    /// Fills the bytes of `fresh` with the value [`POISON`]. The device should write these bytes;
+    /// those that it does not write then have a value that shows the mistake.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);
@@ -150,7 +150,8 @@ struct Inner {
     violation_count: u64,
 }
 
-/// Shadow memory for DMA. Clones share the same memory.
+/// Memory as a DMA device sees it: each mapping has its own copy of the CPU's memory, so that
+/// missing cache operations show. Clones share the same memory.
 #[derive(Clone, Debug)]
 pub struct ShadowMemory(Rc<RefCell<Inner>>);
 

@@ -66,7 +66,7 @@ pub(crate) const fn is(_: Lie) -> bool {
     false
 }
 
-/// Returns whether the cards of this thread have any lie; always false in this build.
+/// Returns whether the cards of this thread have a planted bug (lie); always false in this build.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn any() -> bool {

@@ -109,8 +109,8 @@ impl Slot {
         self.now_ns
     }
 
-    /// Returns `now_ns`, or the latest time in ns that the model has given to the card if that is
-    /// later.
+    /// Returns the time in ns for the next call of the card's model. That is `now_ns`, but never
+    /// earlier than the latest time that was passed to the card before.
     pub fn card_ns(&self, now_ns: u64) -> u64 {
         self.card_ns.max(now_ns)
     }

@@ -259,7 +259,8 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Faults of the response that would report the status of a write which is already complete.
+/// Faults that destroy the response with the status of a write. The write was reported complete
+/// before, when its data were transferred.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
 /// Loses the response that reports the status of a write, or the card's power. The write was

@@ -1,10 +1,10 @@
 //! The table of known failures: what proves that the stack survives each, how often it was tried,
 //! and how long the worst recovery took.
 //!
-//! The sweeps execute failures that a single strike can cause. Power cuts, replaced cards,
-//! and clocks that wrap have their own campaigns. For the remaining failures single tests prove that
-//! the stack survives; the table has their names, and `tests/torture.rs` checks that these tests
-//! exist.
+//! The sweeps execute failures that a single fault in the models can cause. Power cuts, replaced
+//! cards, and clocks that wrap have their own campaigns. For the remaining failures single tests
+//! prove that the stack survives; the table has their names, and `tests/torture.rs` checks that
+//! these tests exist.
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;
@@ -46,7 +46,8 @@ const ODD: &str = "crates/mmcq-sim/tests/odd_cards.rs";
 const ODD_SPI: &str = "crates/mmcq-sim/tests/spi_odd.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
-/// Proofs for the injections (ways to cause a failure) that no fault of the models causes.
+/// What proves that the stack survives failures that no fault in the models can cause, for each
+/// such failure by its name.
 const PROOFS: &[(&str, Proof)] = &[
     ("discard-corrupts", PROFILES),
     ("hpi-breaks", PROFILES),
@@ -247,9 +248,9 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// Returns two figures of an injection (a way to cause a failure): the number of tries, and the
-    /// longest extra time in ns that a try took. First as a fault that strikes once, then as a
-    /// lasting fault.
+    /// Returns the results of an injection (a way to cause a failure): first of the runs in which
+    /// the fault strikes once, then of the runs in which it lasts. Each result has the number of
+    /// tries, and the longest extra time in ns that a try took.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {

@@ -271,8 +271,9 @@ impl Keeps {
         at_stake.iter().map(of_sector).max().unwrap_or(1)
     }
 
-    /// Returns what the cut leaves of `what`: one of the written versions of sectors that are at
-    /// stake, which `at_stake` lists.
+    /// Returns what remains of the written version `what` of a sector after the power cut: whether
+    /// the sector keeps its old content, has the new one, or is torn. `at_stake` lists all versions
+    /// that the cut may lose.
     pub fn of(self, what: &AtStake, at_stake: &[AtStake]) -> Kept {
         let ways = ways(what);
         match self {

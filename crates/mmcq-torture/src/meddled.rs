@@ -11,13 +11,14 @@ use mmcq::host::{BusOp, Events, FastEnd, Host, Phase, Segment, StartError, Step}
 #[derive(Debug)]
 pub struct Meddled<H> {
     host: H,
-    /// Number of ordinary calls between two groups of further calls; 0: no further calls.
+    /// Number of the engine's calls between two groups of inserted calls; 0: no calls are inserted.
     every: u16,
     calls: u16,
 }
 
 impl<H: Host> Meddled<H> {
-    /// Wraps a driver. With an `every` of 0 the driver gets no further calls.
+    /// Wraps a driver. `every`: number of the engine's calls between two groups of inserted calls;
+    /// 0: none are inserted.
     pub const fn new(host: H, every: u16) -> Self {
         Meddled { host, every, calls: 0 }
     }

@@ -35,7 +35,8 @@ const LENGTH: u32 = 2;
 pub enum Planted {
     /// A bug in the core.
     Bug(Bug),
-    /// A lie of the cards: the card acknowledges what it has not done.
+    /// A bug in the model of the cards, called a lie: for example, the card acknowledges what it
+    /// has not done.
     Lie(Lie),
 }
 

@@ -60,13 +60,14 @@ pub struct Score {
     pub lasting: BTreeMap<String, Recovery>,
     /// Times that recovery took, by class of the recovery.
     pub classes: BTreeMap<Class, Times>,
-    /// Descriptions of the first recoveries that took longer than their budget.
+    /// Descriptions of the first recoveries that took longer than allowed.
     pub late: Vec<String>,
     /// Number of power cuts or faults that were not tried, by reason.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
-/// Times of one class of recovery.
+/// How often recovery took place in one class (kind of recovery), and how long the longest one
+/// took.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// Number of recoveries of the class.

@@ -20,7 +20,7 @@ pub enum Class {
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,
-    /// Recovery step R5 (a new tuning).
+    /// A new tuning, which is recovery step R5 ([`RecoveryStep::Retune`]).
     Retune,
     /// Recovery step R5 (a new tuning) that leads to the next step because the card does not
     /// respond. A controller that tunes by itself has 150 ms for the whole tuning, and does not
@@ -37,7 +37,7 @@ pub enum Class {
     PowerCycle,
     /// The answer to a request after the stack has given up the card (R11).
     Dead,
-    /// A whole incident, from its first step to the next answer.
+    /// The whole time of recovery, from its first step to the next answer to a request.
     Whole,
 }
 

@@ -216,10 +216,11 @@ fn places(from: u64, events: u64) -> Vec<u64> {
     places
 }
 
-/// Sweeps pairs of faults. The first strikes at the beginning, in the middle and at the end of each
-/// workload, the second at the events from there to the end of recovery: at all of them or, in a
-/// long recovery, at some. Calls `progress` with the number of places done, of [`PLACES`] for each
-/// kind and workload.
+/// Runs each workload with two faults, for many pairs of places. The first fault strikes at the
+/// beginning, in the middle or at the end of the workload. The second fault strikes after the
+/// first, at each event until recovery ends, or at some of them if recovery is long. Calls
+/// `progress` with the number of first places done, of [`PLACES`] for each kind of fault and
+/// workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -280,8 +281,8 @@ fn second_faults(
     }
 }
 
-/// Offsets, counted in events of the fault's point, from the first event that the sweep strikes to
-/// the event from which a lasting fault strikes.
+/// Events at which a lasting fault begins, one run for each. 0 is the first event of the fault's
+/// point that the sweep strikes, 9 is nine events later.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
 /// Sweeps lasting faults: every request must be answered in bounded time.

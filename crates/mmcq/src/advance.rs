@@ -44,7 +44,8 @@ pub struct Costs {
     /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
     /// engine.
     pub interrupt_ns: u32,
-    /// Cost of leaving the deferred interrupt, and of the next hard and deferred interrupt.
+    /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
+    /// and the next deferred interrupt.
     pub deferred_ns: u32,
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
@@ -113,8 +114,8 @@ impl Costs {
         }
     }
 
-    /// Returns the CPU time at the end of a wait: for the data that the CPU copies, or for the
-    /// cache maintenance.
+    /// Returns the CPU time in ns that the caller needs after a wait: to copy the data itself, or
+    /// for the cache maintenance after DMA.
     fn end_ns(&self, wait: &Wait) -> u64 {
         let bytes = u64::from(wait.bytes);
         let by_dma =

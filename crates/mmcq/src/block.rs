@@ -580,7 +580,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         self.device.rebind();
     }
 
-    /// Returns the handle on the card, which does not copy.
+    /// Returns the [`BlockDevice`] that this one uses. Calls on it copy nothing, so they need a
+    /// buffer that the controller can access.
     pub fn device(&self) -> &BlockDevice<'a, B, N> {
         &self.device
     }

@@ -334,8 +334,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.call_waiting();
     }
 
-    /// Does the work of `poll` (if `alarm`) or of `on_irq`, for an engine without a fast path, and
-    /// wakes tasks at its end. One function for both needs less code.
+    /// Calls the engine's `poll` (if `alarm`) or its `on_irq`, and then wakes tasks. For an engine
+    /// without the fast path. One function for both needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {

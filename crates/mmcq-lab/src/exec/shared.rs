@@ -120,7 +120,8 @@ pub struct Asked {
     pub address: u64,
     /// Place of the I/O in the ring of requested I/Os of its job.
     pub place: u32,
-    /// Whether the data are in the cell of that place, not at `address`.
+    /// Whether the data are in the shared memory, in the data cell that belongs to this place in
+    /// the ring, and not at `address`.
     pub in_cell: bool,
 }
 
@@ -350,8 +351,9 @@ impl Shared {
         Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// Records at index `at` of a job's ring of completed I/Os that the I/O of this place is done.
-    /// `result` is the number of bytes, or a negative error number.
+    /// Records in a job's ring of completed I/Os, at index `at`, that an I/O is done. `place`: its
+    /// index in the ring of requested I/Os. `result`: the number of bytes, or a negative error
+    /// number.
     pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
         let to = DONE_AT + (at % RING) as usize * 16;
         self.long(job, to).store(place.into(), Ordering::Relaxed);
@@ -364,7 +366,8 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Reads whole words from the data cell of a ring place into `into`.
+    /// Reads whole words into `into`, from the data cell that belongs to this place in the job's
+    /// ring.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());

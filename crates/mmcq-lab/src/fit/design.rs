@@ -33,7 +33,8 @@ const JOBS: [(&str, u64, u32); 20] = [
     ("write", 1024, 1),
     ("write", 128, 8),
 ];
-/// More jobs to choose from, if the time of a flush is a free value.
+/// More jobs to choose from, if the time of a flush is one of the values to fit: `rw`, KiB of a
+/// request, and depth.
 const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+fsync", 64, 1)];
 /// Largest number of jobs that are proposed.
 const JOBS_MOST: usize = 12;

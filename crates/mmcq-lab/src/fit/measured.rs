@@ -95,7 +95,8 @@ pub struct Load {
     pub jobs: Vec<Job>,
     /// Workers that replay a trace, in place of jobs.
     pub trace: Arc<[Worker]>,
-    /// Changes `key=value` of board, card and jobs for this load only: the axes of a sweep's row.
+    /// Changes `key=value` of board, card and jobs for this load only. They come from a sweep's
+    /// row: the values that its parameters had there.
     pub changes: Vec<String>,
     /// Name of the setting in a sweep's row; `None`: the setting of the whole fit.
     pub setting: Option<String>,

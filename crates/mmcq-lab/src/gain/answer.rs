@@ -225,7 +225,7 @@ pub struct Answer {
     pub set: Vec<String>,
     /// Seed of the runs.
     pub seed: u64,
-    /// Number of runs that the answer needed.
+    /// Number of runs that this comparison needed.
     pub runs: usize,
     /// Whether the user asked for uncertainty intervals of the gains.
     pub has_intervals: bool,

@@ -164,8 +164,8 @@ impl Question {
         Ok(answer)
     }
 
-    /// Returns the variants of the board: as it is, and with each end of each value. Also returns a
-    /// text for each end that board or card refuse.
+    /// Returns the variants of the board: one as it is, and one for each end of the range of each
+    /// uncertain value. Also returns a text for each variant that the board or the card refuses.
     fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
         let files = Files::default();
         let load = |changes: &[String]| -> Result<Platform, String> {

@@ -49,7 +49,8 @@ enum Task {
     Status,
 }
 
-/// Round that the reader's chip executes now, or the pause after a round.
+/// What the reader's chip executes now: a part (round) of a task, or nothing because the driver
+/// pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
     /// The driver's item in the workqueue waits for nothing, and takes the next task.

@@ -194,7 +194,8 @@ impl Open {
     }
 }
 
-/// Requests of a trace while they are collected for a plan.
+/// Requests of a trace, collected while the trace is read. The plan of the replay is made from
+/// them.
 #[derive(Default)]
 struct Gathered {
     records: Records,

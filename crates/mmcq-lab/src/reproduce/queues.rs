@@ -19,7 +19,7 @@ use crate::runner::{Outcome, RunError, Setting};
 /// Boards of the experiment; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
-/// Name of the card on the fourth board, which supports packed commands.
+/// Name of the card on the fourth of [`BOARDS`]. The card supports packed commands.
 const PACKED_CARD: &str = "emmc-packed";
 
 /// Lane (way to drive the card): its name in these tables, and its setting.

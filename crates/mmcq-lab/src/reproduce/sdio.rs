@@ -51,15 +51,15 @@ const BY_DMA: [(&str, Way); 7] = [
 
 /// Setting `mmcq-own` on a CPU with the largest number of cycles per instruction.
 const SLOW: &str = "mmcq-own slow";
-/// Settings to which the board was fitted: both published values of the first, and only the latency
-/// of the second.
+/// Settings whose published values were used to fit the board: both values of the first setting,
+/// and only the latency of the second.
 const FITTED: [&str; 2] = ["thread+tasklet", "async"];
 
 /// Name of the result that contains the time from the card's interrupt until the driver has cleared
 /// it.
 const LATENCY: &str = "interrupt to cleared";
-/// Name of the cell with the number of times that the thread is woken for a packet, without the
-/// wake-up after the card's interrupt.
+/// Name of the table's column with the number of times that the thread is woken for a packet,
+/// without the wake-up after the card's interrupt.
 const WAKES: &str = "wake-ups by steps";
 
 /// Text below the tables of the published board.

@@ -37,7 +37,8 @@ const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
 /// Prefix of the keys for the times of the card's flash, such as `--set` takes them.
 const CARD: &str = "card.flash.";
-/// Largest relative difference of the card's times from the card's file.
+/// Largest relative difference between the times of a card in the experiment and those in the
+/// card's file.
 const CARD_SHARE: f64 = 0.0055;
 
 /// Draws a number with equal probability between 1 - `share` and 1 + `share`.

@@ -171,8 +171,8 @@ enum Lane {
 }
 
 impl Lane {
-    /// Returns the lanes that a run's board and card may have according to their files. This takes
-    /// less time than building a board.
+    /// Returns the ways to drive the card (lanes) that a run's board and card support according to
+    /// their files. This takes less time than building a board.
     fn of(run: &Run<'_>) -> Result<Vec<Lane>, RunError> {
         let profile = board::profile(run.platform, run.card)?;
         let controller = &run.platform.controller;
@@ -187,7 +187,8 @@ impl Lane {
         Ok(all.into_iter().filter(|(_, may)| *may).map(|(lane, _)| lane).collect())
     }
 
-    /// Enables the lane. Returns false if board and card do not have it.
+    /// Enables this way of transfers (such as packed commands) on the board. Returns false if board
+    /// and card do not support it.
     fn switch_on(self, board: &Board<SLOTS>) -> bool {
         let queue = || board.enable_task_queue().is_ok_and(|depth| depth > 0);
         match self {

@@ -82,7 +82,7 @@ pub struct Chain {
     host: Priced,
     advance: Advance,
     plan: Plan,
-    /// Index, from 0, in the plan of the command that is on the bus.
+    /// Index, from 0, of the command that is on the bus, in the plan of the packet's commands.
     step: usize,
     /// Time in ns of the next poll; `None`: the driver does not poll.
     look_ns: Option<u64>,

@@ -173,7 +173,8 @@ pub enum Failure {
 pub struct Run<'a> {
     /// Board on which the experiment runs.
     pub board: &'a Board,
-    /// Stack, and context in which it starts the next step of a packet.
+    /// Stack that handles a packet, and the context (interrupt, tasklet or thread) in which it
+    /// starts the packet's next command.
     pub way: Way,
     /// The other device, which takes the CPU away; `None`: there is none.
     pub thief: Option<Thief>,

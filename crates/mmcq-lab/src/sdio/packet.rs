@@ -8,8 +8,8 @@ use super::trace::Step;
 use super::{Failure, Run, Way, run};
 use crate::trace::{Capture, Start, What, Window, WindowError};
 
-/// Settings that can be recorded: name in `mmcq reproduce sdio`, and the context that advances the
-/// steps.
+/// Settings that can be recorded: the name in `mmcq reproduce sdio`, and the stack with the context
+/// that starts the next command of a packet.
 pub const SETTINGS: [(&str, Way); 4] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),

@@ -48,8 +48,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Adds a request with this number of bytes to the budget; waits until the budget has room for
-    /// it.
+    /// Waits until the client's budget has room for a request with this number of bytes, and then
+    /// takes this share from it.
     fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =

@@ -110,7 +110,8 @@ impl Extents {
         self.last_id
     }
 
-    /// Ends the change with the number `id` of [`begins`](Self::begins).
+    /// Ends the change that [`begins`](Self::begins) has given this number, and records what its
+    /// range of the card may now contain.
     pub fn ends(&mut self, id: u64, how: Ended) {
         let Some(index) = self.changes.iter().position(|change| change.id == id) else { return };
         let Change { from, to, zeros, disturbed, .. } = self.changes.swap_remove(index);
@@ -132,7 +133,8 @@ impl Extents {
         self.unflushed.retain(|&(.., write)| write > covered);
     }
 
-    /// Records a loss: holes that no flush has covered are no holes any more.
+    /// Records that the card may have lost data. The ranges that were made holes, and not flushed
+    /// since, do not count as holes any more.
     pub fn lost(&mut self) {
         for (from, to, _) in std::mem::take(&mut self.unflushed) {
             self.written(from, to - from);

@@ -181,8 +181,9 @@ impl Losses {
         self.left_unflushed.clear();
     }
 
-    /// Returns whether the reply to this client's flush must be a refusal, although the card has
-    /// done the flush. If so, the client counts as being told.
+    /// Returns whether this client's flush must be refused although the card has done it, because
+    /// the client was not told yet that data were lost. If so, records that this refusal tells the
+    /// client.
     pub fn refuses_flush(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last && connection.refused != Some(self.last);
@@ -211,8 +212,8 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Returns whether a flush of this client is refused. If it is refused, also records that the
-    /// refusal was written, and that the client sent another request after it.
+    /// Lets this client flush, and returns whether the flush is refused. If it is refused, the
+    /// client gets the refusal and sends another request, so that the refusal counts as received.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);

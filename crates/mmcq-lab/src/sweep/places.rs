@@ -12,7 +12,8 @@ use toml::Table;
 /// Key of a shared part: board, card, and the changes of both and of the jobs.
 type Key = (String, Option<String>, Vec<String>);
 
-/// Shared parts of all points of a grid, used by all threads.
+/// Boards, cards and files that several points of a grid have in common, so that all threads share
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     files: Files,

@@ -10,10 +10,10 @@ pub struct Held {
     pub from_ns: u64,
     /// Time in ns at which the hold ended.
     pub to_ns: u64,
-    /// Whether the rest of the batch came during the hold.
+    /// Whether the rest of the batch came while the start was delayed.
     pub came: bool,
-    /// Time in ns that the run has gained by this hold, as the engine estimates it: the fixed time
-    /// of a transfer minus the time of the hold.
+    /// Time in ns that the run has gained by this delay, as the engine estimates it: the fixed time
+    /// of a transfer minus the delay.
     pub gained_ns: u64,
 }
 

@@ -253,7 +253,8 @@ pub(super) fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) 
     changes.drain(..past.saturating_sub(1));
 }
 
-/// Returns the changes in a part; the first is the state at the start of the part.
+/// Returns the changes from `from_ns` to `until_ns`. The first one returned is the newest change
+/// not after `from_ns`: it gives the state at the start.
 fn within<T: Copy>(changes: &[T], from_ns: u64, until_ns: u64, at_ns: fn(&T) -> u64) -> Vec<T> {
     let first = changes.partition_point(|change| at_ns(change) <= from_ns).saturating_sub(1);
     let end = changes.partition_point(|change| at_ns(change) < until_ns).max(first);

@@ -54,7 +54,7 @@ impl Anchor {
 pub(super) struct Place {
     /// Index in the capture of the event that is the token or block.
     pub event: usize,
-    /// Index of the anchor from which `cycle` counts.
+    /// Index of the [`Anchor`] (a time at which a clock cycle starts) from which `cycle` counts.
     pub anchor: usize,
     /// Number of the part's first clock cycle, counted from the anchor: the last point at which the
     /// clock changed frequency or phase.
@@ -158,7 +158,8 @@ impl Grid {
         self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
-    /// Counts for each anchor the clock cycles from it to the next one.
+    /// Counts for each anchor (a time at which a cycle starts) the clock cycles until the next
+    /// anchor.
     fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);

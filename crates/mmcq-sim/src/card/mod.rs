@@ -148,7 +148,7 @@ pub enum ReadBlock {
     /// The buffer holds the block. Its start bit comes at `start_ns`, which is not before the
     /// `now_ns` of the call.
     At {
-        /// Time of the start bit in ns.
+        /// Time in ns at which the start bit of the block is on the lines.
         start_ns: u64,
         /// Whether the block arrives with a correct CRC16.
         crc_ok: bool,

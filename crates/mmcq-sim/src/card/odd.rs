@@ -175,7 +175,7 @@ struct Turned {
     /// Number of consecutive damaged bytes; 0: all bytes from `nth` on.
     #[serde(default = "one")]
     times: u64,
-    /// Bits of the byte that arrive inverted.
+    /// Mask of the bits of the byte that arrive inverted.
     turn: u8,
 }
 

@@ -56,7 +56,8 @@ pub enum Seen {
     },
 }
 
-/// Contents of the pieces of a torn sector.
+/// What the parts of a torn sector contain, if they are from different writes. The sector is
+/// compared in parts of 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// Up to two versions that were found in the pieces, in the order in which they appear in the
@@ -64,7 +65,7 @@ pub struct Pieces {
     pub versions: [Option<u32>; 2],
     /// Whether more than two versions were found.
     pub more: bool,
-    /// Whether some pieces hold the content from before the first write.
+    /// Whether a part of the sector still has the content from before the first write.
     pub untouched: bool,
     /// Whether some pieces are all 00h.
     pub zeros: bool,

@@ -38,8 +38,9 @@ impl Wanted {
         }
     }
 
-    /// Returns the content after a read has seen `seen`: an erased or discarded sector then has a
-    /// known value. Any other content stays as it is.
+    /// Returns what the checker expects of the sector after a read has returned `seen`. For an
+    /// erased or discarded sector, the read has shown its value (zeros or ones). Any other
+    /// expectation stays as it is.
     fn shown(self, seen: Seen) -> Wanted {
         match (self, seen) {
             (Wanted::Erased | Wanted::Discarded, Seen::Zeros) => Wanted::Zeros,
@@ -94,8 +95,8 @@ pub(super) struct Entry {
     /// Whether a read that was submitted after this request has returned content from before the
     /// request.
     passed: bool,
-    /// Whether a read that was submitted after this request has returned its content, since the
-    /// last loss.
+    /// Whether a read has returned the content that this request wrote. Only a read counts that was
+    /// submitted after this request, and came after the last loss of data.
     shown: bool,
     /// Whether the request failed, and a flush or a cut came after it. If a read then returns its
     /// data, they are on the medium.
@@ -171,8 +172,8 @@ pub(super) enum Wrong {
     Old,
     /// The version of a write that was submitted only after the read.
     Early,
-    /// A torn sector although no write was under way or had failed. Or a torn sector with pieces
-    /// that none of the possible contents has.
+    /// A torn sector (parts of different contents), although no write was under way or had failed.
+    /// Or a torn sector with a part that is from none of the possible contents.
     Torn,
     /// Content that never belonged to this sector.
     Strange,
@@ -183,7 +184,7 @@ pub(super) enum Wrong {
 pub(super) struct Look {
     /// Number of the read in the order of submission.
     pub number: u32,
-    /// Number of completions before the read was submitted.
+    /// Number of requests that had been completed when the read was submitted.
     pub completions: u32,
     /// Number of all completed requests now, including the read that is judged.
     pub now: u32,
@@ -244,7 +245,8 @@ impl Sector {
         }
     }
 
-    /// Removes a request that never reached the card.
+    /// Removes a request that has changed nothing in this sector: it was not sent to the card, or
+    /// it was refused.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }
@@ -339,12 +341,14 @@ impl Sector {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
-    /// Returns whether complete data may have been lost and no client was told.
+    /// Returns whether complete writes of this sector may have been lost, and no client was told of
+    /// the loss.
     pub fn is_doubted(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Loose(_) | Fate::Shaken(_)))
     }
 
-    /// Records that a client was told of a loss, which may include complete writes of this sector.
+    /// Records that a client was told that data were lost. Complete writes of this sector may be
+    /// among them, and now count as reported.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {

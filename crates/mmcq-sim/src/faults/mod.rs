@@ -104,8 +104,8 @@ impl Point {
         self == Point::Exchange
     }
 
-    /// Returns whether the point occurs only with a command queue, with packed commands or with
-    /// lists (ADMA3).
+    /// Returns whether faults at this point need a command queue, packed commands or lists of
+    /// transfers (ADMA3).
     #[must_use]
     pub fn is_of_queue(self) -> bool {
         self >= Point::Doorbell
@@ -134,7 +134,7 @@ pub enum Strike {
     EndBit,
     /// A response with a wrong index (A4).
     Index,
-    /// Wrong status bits, or another wrong value:
+    /// Wrong status bits, or another wrong value. (The numbers are those of the table of failures.)
     ///
     /// - bits that are set in the response that arrives (A5, G4), or in the status that an
     ///   interrupt brings (E2), or that stay set after a reset (E9);

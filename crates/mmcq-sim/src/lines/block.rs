@@ -65,7 +65,8 @@ impl Block {
         self.beat = Some(self.beat(slot, now_ns).not_before(now_ns));
     }
 
-    /// Records that the clock stops at this time.
+    /// Records that the controller has stopped the clock at this time, because the transfer of
+    /// blocks has to wait.
     pub fn stands(&mut self, now_ns: u64) {
         self.held_since_ns = now_ns;
     }

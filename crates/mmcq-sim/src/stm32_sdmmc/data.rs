@@ -58,7 +58,8 @@ pub(super) enum State {
     WriteHold,
     /// An error occurred: the path stays in its state until an abort.
     Failed,
-    /// The path is active because of busy after a response.
+    /// A response with busy was received, and the path waits for the end of busy. No data are
+    /// transferred.
     Command,
     /// An abort was requested: it ends when the FIFO is empty and DAT0 is high.
     Aborting,

@@ -108,7 +108,8 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     /// Whether the engine has stopped its queue for this session, so that the session's requests go
     /// first.
     pub urgent: bool,
-    /// Whether the next power cycle leaves the supply on.
+    /// Whether the next power cycle of this session only begins identification again, and does not
+    /// switch the supply off.
     pub warm: bool,
     /// Error of the last failed step.
     pub error: Error,

@@ -76,7 +76,7 @@ impl Area {
         self.returning
     }
 
-    /// Notes that no switch back to the user area is under way.
+    /// Notes that the switch back to the user area has ended, or was given up.
     pub fn end_return(&mut self) {
         self.returning = false;
     }

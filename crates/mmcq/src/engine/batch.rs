@@ -209,7 +209,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Adds the next member of a pack. Its memory follows that of the members before.
+    /// Adds one more write or read to a packed command, with the request's memory as its last
+    /// segment.
     pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(usize::from(self.filled), segment);
         self.append(index, blocks);

@@ -113,7 +113,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         Blockers { word: UNREAD, queue_limit, fast_kind: FastKind::Nothing, of: PhantomData }
     }
 
-    /// Sets how the fast path may end the phase that the controller is about to get.
+    /// Sets how the fast path (few checks) may handle the end of the phase that the controller is
+    /// about to get.
     #[inline(always)]
     pub fn set_fast_kind(&mut self, kind: FastKind) {
         self.fast_kind = kind;
@@ -176,7 +177,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word & (HALTED | HELP) != 0
     }
 
-    /// Returns whether some requests are refused, or must start alone.
+    /// Returns whether some requests are not accepted or must be sent alone: the card is suspended,
+    /// was given up, or has a quirk.
     pub fn is_barred(&self) -> bool {
         self.word & (SUSPENDED | DEAD | QUIRK) != 0
     }
@@ -221,7 +223,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Makes the end of the transfer in progress take the general path.
+    /// Makes the engine handle the end of the transfer in progress with all checks (general path),
+    /// and not by the fast path.
     #[inline(always)]
     pub fn forget_fast(&mut self) {
         if Self::FAST {
@@ -247,7 +250,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether this engine has a fast path.
+    /// Whether this engine has the fast path: fewer checks for an ordinary read or write that comes
+    /// while the engine is idle.
     pub(crate) const FAST: bool = Blockers::<H, P>::FAST;
 
     /// Returns those of the `ASKED` causes that hold now, read from the parts of the engine.
@@ -285,7 +289,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
     }
 
-    /// Returns whether something is going on that the fast path does not handle.
+    /// Returns whether a cause is present that keeps all requests from the fast path (the path with
+    /// few checks).
     pub(super) fn is_special(&self) -> bool {
         self.causes::<SPECIAL>() != 0
     }
@@ -297,8 +302,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.is_fast()
     }
 
-    /// Reads the parts of the engine again if some cause was found, or may have begun. Returns true
-    /// if nothing stops the next request.
+    /// If a cause is set that stops requests, checks again whether it still exists. Returns true if
+    /// no cause stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {

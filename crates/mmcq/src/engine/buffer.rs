@@ -70,8 +70,8 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped: LENT }
     }
 
-    /// Returns the buffer for code outside of the crate. Lent memory is not returned here (the
-    /// result is empty), since its owner has it back when the call that lent it ends.
+    /// Returns the buffer for code outside of the crate. Memory that a blocking call has lent is
+    /// not returned (the result is empty): its owner has it back when that call ends.
     pub(crate) fn unless_lent(self) -> Self {
         match self.skipped {
             // Nearly always the memory is owned, and no part of it is skipped.

@@ -89,7 +89,7 @@ impl Busy {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
     }
 
-    /// Returns the stage that follows the busy.
+    /// Returns what the engine does next when the card is not busy any more.
     pub fn next_stage(&self) -> Stage {
         self.followed_by
     }

@@ -234,8 +234,9 @@ pub struct Config {
     /// Most phases of I/O functions in a row while memory requests wait; then one memory request
     /// gets its turn.
     pub io_burst: u8,
-    /// Longest time that the bus is reserved for the next step of a chain of I/O phases while
-    /// memory requests wait, in nanoseconds.
+    /// Longest time, in nanoseconds, that the bus is reserved for the next command of an I/O
+    /// function's driver ([`Chain::More`](crate::sdio::Chain)) while reads and writes of memory
+    /// wait.
     pub chain_ns: u64,
     /// Time that one piece of an erase should take, in nanoseconds; other requests wait for it. The
     /// first piece is sized by what the card declares, later ones by the time that pieces took.

@@ -23,7 +23,7 @@ const UNSETTLED: u8 = 1 << 1;
 /// Flag: some of the changes since the last flush are complete.
 const HOLDS: u8 = 1 << 2;
 
-/// Flag: a piece of a write that goes on is transferred, and no status has come since.
+/// Flag: a piece of a longer write was transferred, and no status of the card has come since.
 const PIECE: u8 = 1 << 3;
 
 /// Answers that the engine still owes for complete writes; the module describes them.
@@ -43,8 +43,8 @@ pub(super) struct Durability {
 impl Durability {
     pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// Notes a request that is sent to the card, in whatever form. `changes`: the request changes
-    /// blocks in the card's cache. Writes past the cache do not count.
+    /// Notes that a request is sent to the card. `changes`: the request changes blocks in the
+    /// card's cache, so that a flush is needed. Writes that bypass the cache do not count.
     #[inline(always)]
     pub fn note_change(&mut self, changes: bool) {
         self.flags |= u8::from(changes) * DIRTY;
@@ -131,8 +131,9 @@ impl Durability {
         self.owe_again(status);
     }
 
-    /// Stores the status of a late error, without counting the error again: the next flush reports
-    /// it.
+    /// Stores the status of a late error (an error of an earlier write) again, because the flush
+    /// that should report it was dropped. The next flush reports it. The error is not counted
+    /// again.
     pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }
@@ -194,8 +195,9 @@ impl Durability {
         self.losses
     }
 
-    /// Forgets the status that is owed and the late error: firmware whose profile does not recover
-    /// reports no losses.
+    /// Clears two facts: that the card's status must be read after writes, and the error of an
+    /// earlier write. Called in firmware whose profile has no recovery, and so reports no lost
+    /// writes.
     pub fn forget(&mut self) {
         self.note_status();
         self.late = 0;
@@ -258,7 +260,8 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether all collected writes may be complete with their data.
+    /// Returns whether the transfer consists of writes that may all be reported complete when their
+    /// data are transferred, before the card's status is known.
     pub fn are_told_early<P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         let (write, blocks) = (self.direction() == Direction::Write, self.blocks());
         let whole = |index: u8| slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);

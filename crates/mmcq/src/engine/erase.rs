@@ -243,8 +243,8 @@ pub(super) struct Round {
     piece_blocks: u32,
     /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
-    /// Whether the piece in progress does not reach the end of the erase, because [`Self::units`]
-    /// has limited it.
+    /// Whether the piece in progress has as many units as [`Self::units`] allows, and so ends
+    /// before the end of the erase.
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,
@@ -320,7 +320,8 @@ impl Round {
         Some(Piece { how, first, last })
     }
 
-    /// Begins one round over the piece; a secure trim has two.
+    /// Begins a pass over the piece's blocks: the commands from the erase argument or the first
+    /// address to CMD38. A secure trim needs two passes.
     fn first_step(&self, piece: Piece, card: &Card) -> Next {
         match card.abilities().erase.argument_byte {
             0 => piece.begin_address(card),

@@ -98,7 +98,8 @@ pub(super) enum Event {
     Woke,
     /// A step has failed, and the lines were reset.
     Failed(Error),
-    /// The card is in another partition, and a request needs its user area.
+    /// A request needs the user area of the card, but the card is in another partition and must be
+    /// switched back first.
     Return,
     /// Recovery takes the control request from the controller between its steps: to repeat it
     /// later, or because the card is given up.
@@ -125,7 +126,7 @@ pub(super) struct Memory {
     moves: u8,
     /// The memory that is mapped for the transfer in progress of the partition access.
     mapped: Option<(Segment, Direction)>,
-    /// The result of the earlier pieces of the write in progress.
+    /// Whether the earlier pieces of the write in progress are known to be on the medium.
     pieces: Pieces,
 }
 
@@ -226,7 +227,7 @@ impl Memory {
         self.moves
     }
 
-    /// Notes the memory that is mapped for the step that begins.
+    /// Stores which memory is mapped for the data command that begins now.
     pub fn set_mapped(&mut self, segment: Segment, direction: Direction) {
         self.mapped = Some((segment, direction));
     }

@@ -45,7 +45,8 @@ pub(super) struct Lane<E, T> {
     fast_limits: FastLimits,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
-    /// The bits of R1 that were handled before the end of the running transfer.
+    /// Error bits of R1 that the engine has already handled before the end of the transfer in
+    /// progress, so that it does not handle them twice.
     early: Early,
     /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
     /// as the profile has them.
@@ -103,7 +104,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Returns the state of chains; `None`: the profile sends no chains.
+    /// Returns the state of chains (lists of transfers that the controller executes); `None`: the
+    /// profile sends none.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()
@@ -142,8 +144,9 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news = true;
     }
 
-    /// Notes that the transfer or request in progress has failed; the loop passes the failure to
-    /// recovery. Only the first failure counts: returns true if this is the first.
+    /// Notes that the transfer or request in progress has failed. The engine passes the failure to
+    /// recovery later, outside of this call. Only the first failure is stored: returns true if this
+    /// is the first.
     #[inline(always)]
     pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;

@@ -54,7 +54,8 @@ pub(super) enum Stage {
     Bus,
     /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
-    /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
+    /// A command or pause of a request that needs [`Engine::enable_extended_ops`]. The state of the
+    /// extras has the details.
     Extra,
     /// After a failure: the lines are reset, the card is stopped and its state is read.
     Recover(Recovery),
@@ -129,8 +130,8 @@ impl<H: Host> Bus<H> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Collects the next reads or writes (unless they are `collected`), and starts their first
-    /// phase.
+    /// Collects the reads or writes that go in the next transfer, and starts its first phase. With
+    /// `collected` they are collected already.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;

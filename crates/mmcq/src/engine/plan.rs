@@ -31,7 +31,7 @@ pub(super) struct Plan {
 /// How a controller itself ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// The controller ends no transfer by itself.
+    /// The controller never ends a transfer by itself: the engine sends the commands for that.
     Open,
     /// The controller sends CMD23 by itself, before the command with data.
     Counted,
@@ -51,7 +51,7 @@ pub(super) struct Transfer {
 }
 
 impl Plan {
-    /// The plan where there is no card.
+    /// Values for the time without a card. Nothing is sent with them.
     pub const NONE: Plan = Plan { timeout_ns: [0; 2], doubled: 0, rca: 0, shift: 0, ends: Ends::Open };
 
     /// Makes the plan for this card on this controller.
@@ -90,7 +90,8 @@ impl Plan {
         (lba as u32) << self.shift
     }
 
-    /// Returns what the controller adds to a transfer of this many blocks.
+    /// Returns which automatic command (CMD23, CMD12 or none) the controller sends with a transfer
+    /// of this many blocks.
     #[inline(always)]
     pub fn auto(&self, blocks: u32) -> Auto {
         match self.ends {

@@ -358,7 +358,8 @@ impl<const N: usize> Slots<N> {
         all & before
     }
 
-    /// Returns whether this is a queued read or write before the first barrier.
+    /// Returns whether the request in this slot is a read or write that the policy may pick:
+    /// queued, and before the first barrier.
     pub fn is_offered(&self, index: u8) -> bool {
         if usize::from(index) >= N {
             return false;

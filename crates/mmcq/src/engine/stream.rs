@@ -108,7 +108,8 @@ impl<const N: usize> Batch<N> {
             .any(|index| slots.span(index).start == lba && !slots.at(index).solo())
     }
 
-    /// Returns how many blocks of the last collected request do not fit into the transfer.
+    /// Returns how many blocks of the last collected request the transfer cannot hold: they go in a
+    /// later transfer.
     pub fn unfitted_blocks(&self, slots: &Slots<N>) -> u32 {
         let Some(&last) = self.members().last() else { return 0 };
         let left = slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));

@@ -43,9 +43,11 @@ pub(super) struct Timers {
     /// Time until which the bus is reserved for the next command of an I/O function whose client
     /// announced one; 0: the bus is not reserved.
     chain_ns: u64,
-    /// Until when the policy may keep the controller idle; 0: the policy does not keep it idle.
+    /// Latest time until which the scheduler may keep the controller idle although requests wait;
+    /// 0: the scheduler does not do so now.
     idle_ns: u64,
-    /// From when on all requests wait for a chore of the card.
+    /// Time from which on all requests wait until the supervisor has done what the card needs, such
+    /// as a tuning.
     chore_ns: u64,
     /// Time in ns at which the recovery that is running (the incident) has reached its time limit.
     incident_ns: u64,
@@ -340,14 +342,14 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Makes the wake-up time of the stage in progress no later than the end of the incident's
-    /// time.
+    /// Limits the wait of the step in progress: the engine wakes at the latest when the incident's
+    /// time limit is over.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets until when the engine waits for help.
+    /// Sets the time at which the engine stops waiting for the supervisor's help.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;

@@ -109,7 +109,8 @@ impl Upkeep {
         }
     }
 
-    /// Returns the time from which on all requests wait for a chore.
+    /// Returns the time from which on all requests wait until the supervisor has done what the card
+    /// needs (such as a tuning).
     fn next_ns(&self) -> u64 {
         let look_ns = if self.seen { self.look_ns } else { NEVER };
         // Requests never wait for a rest, but an engine without requests must find when a rest

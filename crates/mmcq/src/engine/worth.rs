@@ -18,12 +18,12 @@ use crate::host::Direction;
 /// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// The last request began a run: it did not continue the request before.
+    /// The last request was not contiguous with the one before it, so it is the first of a run.
     First,
     /// The last request continued the one before it, and the next request is not late yet.
     Run,
-    /// The next request of the run is late: four times the usual pause of this run has passed since
-    /// the data ended.
+    /// The next request is late: since the end of the data, four times the usual pause of this run
+    /// of contiguous requests has passed.
     Late,
 }
 

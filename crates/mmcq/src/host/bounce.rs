@@ -17,7 +17,7 @@ use super::{Direction, Dma, DmaError};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// Largest number of pieces in a pool.
+/// Largest number of parts into which the memory of a pool is divided.
 const PIECES_MAX: usize = 64;
 
 /// State of one piece of the pool: the mapping that begins at this piece, if there is one.

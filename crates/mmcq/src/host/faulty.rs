@@ -133,7 +133,7 @@ pub struct Struck {
     pub nth: u64,
 }
 
-/// A driver with injected faults, which holds up to `M` shots.
+/// A driver that injects faults: up to `M` planned ones ([`Shot`]).
 pub struct Faulty<H, const M: usize> {
     inner: H,
     shots: [Option<Shot>; M],

@@ -158,7 +158,8 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
 pub struct Surrounded<H, S> {
     host: H,
     board: S,
-    /// Index of the step in progress in the change of the bus; see [`Part`].
+    /// Index of the present step of a bus operation, whose steps are done by the board and the
+    /// driver; see [`Part`].
     at: u8,
     /// Whether the step in progress was called before. If not, its next call gets `first` = true.
     begun: bool,
@@ -179,7 +180,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
         &self.host
     }
 
-    /// Returns the board's parts.
+    /// Returns the control of the board's parts around the controller: supplies, pins, clocks, PHY.
     pub fn board(&self) -> &S {
         &self.board
     }

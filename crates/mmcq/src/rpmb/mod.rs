@@ -111,7 +111,7 @@ pub struct Rpmb<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     card: CardNumber,
     layout: Layout,
-    /// Largest number of units in one read, which must be one transfer of the host.
+    /// Largest number of units (of 256 bytes) in one read, which must be one transfer of the host.
     read_units: u16,
     /// Memory of the frames; `None` while a request has it.
     buf: Option<DmaBuf>,

@@ -81,7 +81,8 @@ impl Link {
     }
 }
 
-/// The states of the chain.
+/// What the engine does with a chain (several transfers that the controller executes from one
+/// list).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
     /// The controller has no chain. The engine may be collecting the transfers of the next one.
@@ -133,7 +134,8 @@ impl Chains {
         self.caps.entries > 1 && self.stats.demoted.is_none()
     }
 
-    /// Returns the most links of a chain, blocks of a link and segments of a link.
+    /// Returns three limits: the number of transfers (links) in a chain, and the number of blocks
+    /// and of segments in one transfer.
     pub(crate) fn limits(&self) -> (usize, u32, u16) {
         let links = usize::from(self.caps.entries).min(LINKS_MAX);
         (links, self.caps.max_bytes / BLOCK_BYTES, self.caps.max_segments)
@@ -174,7 +176,8 @@ impl Chains {
         })
     }
 
-    /// Notes that all links are described: the engine now tries to start the chain.
+    /// Notes that the descriptors of all transfers of the chain are written. From now on the engine
+    /// tries to start the chain.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }

@@ -82,9 +82,9 @@ impl Idle {
     }
 
     /// Returns whether the thread may sleep. True: nothing has woken this call since its future was
-    /// polled. False: something has, or another blocking call has polled its future since; in the
-    /// second case one turn may be for nothing. Takes no lock, and may be called with interrupts
-    /// masked.
+    /// polled. False: something has woken it, or another blocking call has polled its own future
+    /// since. In the second case the thread may poll its future once in vain. Takes no lock, and
+    /// may be called with interrupts masked.
     pub fn may_sleep(&self) -> bool {
         // A waker stores 0, another blocking call stores its own mark; only `look` stores this
         // call's mark again. So no wake-up is missed. The order of these accesses comes from the

@@ -38,7 +38,8 @@ pub(super) enum Look {
     Again,
 }
 
-/// The values that go in and out of a check under the lock.
+/// Values that a poll of a request passes to, and gets from, a check that runs while the stack's
+/// lock is held. Wakers are dropped and woken only after that.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
     /// Before the check: the task's waker, which the slot is to store. After the check: the waker

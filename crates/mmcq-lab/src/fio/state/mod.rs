@@ -406,7 +406,8 @@ impl JobState {
         };
     }
 
-    /// Adds the time of the phase that ends to each direction that transferred bytes in this phase.
+    /// Ends a part of the run (such as the passes, or the verification). Its length is added to the
+    /// running time of each direction that transferred bytes in it.
     fn end_phase(&mut self, now_ns: u64) {
         let start_ns = self.phase_start_ns;
         let elapsed_ns = now_ns.saturating_sub(start_ns);

@@ -58,7 +58,8 @@ pub struct Measured {
     pub figures: Vec<(Setting, Figures)>,
 }
 
-/// Verdict on a cell: how mmcq compares with the best setting of Linux.
+/// Result of one case (board, card, load and request size): how mmcq compares with the best setting
+/// of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// mmcq is slower than the best setting of Linux by more than 1 %.
@@ -210,8 +211,9 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether the figures are far enough from the borders for a verdict; false: the cell
-    /// must run again for longer. `length`: index of the run's length, from 0.
+    /// Returns whether the gain and the percentile are far enough from the limits between two
+    /// verdicts. If false, the case must run again for longer. `length`: index of the run's length,
+    /// from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -243,8 +245,9 @@ impl Measured {
         }
     }
 
-    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this cell, otherwise
-    /// `Longer` if mmcq has a longer percentile; `None`: neither is so.
+    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this case (board,
+    /// card and load). Otherwise returns `Longer` if mmcq's latency percentile is longer than that
+    /// of Linux. `None`: mmcq is neither slower nor longer.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);

@@ -22,7 +22,7 @@ pub struct Known {
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
-    /// Time in microseconds to wake a thread in the cell.
+    /// Time in microseconds to wake a thread in this case.
     pub wake_us: u32,
     /// Reason why mmcq is slower than Linux with this board, card and load.
     pub reason: &'static str,

@@ -18,7 +18,7 @@ const MODULE: Setting = Setting::Mmcq;
 /// Rates of unmodified Linux with one board, card and load (a cell).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// Cell that unmodified Linux ran.
+    /// Case (board, card and load) that was measured on unmodified Linux.
     pub cell: Cell,
     /// Rates in MiB/s by setting. The rate of `mmcq.ko` is listed with the setting of the simulated
     /// stack.

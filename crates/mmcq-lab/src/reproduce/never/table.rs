@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Summary {
     /// Number of all cells that were measured.
     pub cells: usize,
-    /// Number of cells by verdict, in the order of [`Verdict`].
+    /// Number of measured cases for each verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
     /// Number of comparisons with a sequential load without pauses.
     pub sequential: usize,
@@ -57,8 +57,8 @@ impl Summary {
         wrong == 0 && 2 * self.sequential_faster >= self.sequential_with_room()
     }
 
-    /// Returns the number of sequential cells that are not at the limit, so that there is something
-    /// to gain.
+    /// Returns the number of cases with a sequential load in which Linux or mmcq is below the
+    /// physical limit, so that a stack can still gain.
     fn sequential_with_room(&self) -> usize {
         self.sequential - self.sequential_at_limit
     }
@@ -70,7 +70,8 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text that [`text`] returns, with `open` as the list of open losses.
+/// Returns the text that [`text`] returns. `open` lists the cases for which a reason is known why
+/// mmcq is slower than Linux.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {

@@ -58,8 +58,9 @@ fn unit_end(at: u64) -> u64 {
 }
 
 impl Flash {
-    /// Returns the time in ns of the first block of a read command that continues the run; `None`
-    /// if the command does not continue the run.
+    /// Returns the time in ns of the first block of a read command that begins at byte address
+    /// `at`, if the last read ended there. Otherwise returns `None`: the card has prefetched
+    /// nothing for this command.
     pub(crate) fn goes_on_ns(&mut self, at: u64, now_ns: u64) -> Option<u64> {
         let prefetch = self.timing.prefetch?;
         let run = self.run.as_mut().filter(|run| run.next == at)?;

@@ -44,7 +44,7 @@ pub struct IoQuirks {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CisBytes {
-    /// Function that the chain belongs to; 0 is the card itself.
+    /// Function to which the chain of tuples belongs; 0 is the card itself.
     pub function: u8,
     /// Index of the first replaced byte in the function's tuple chain (its CIS).
     pub at: usize,

@@ -134,7 +134,8 @@ pub struct StreamVerdict {
 }
 
 impl StreamVerdict {
-    /// Returns whether the test has shown that this way of open transfers may be switched on.
+    /// Returns whether the test has shown that open transfers of this kind are safe, so that a
+    /// board may enable them.
     pub const fn may_be_switched_on(&self) -> bool {
         self.right > 0 && self.failed == 0 && self.unproven == 0
     }

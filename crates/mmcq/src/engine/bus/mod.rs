@@ -162,7 +162,8 @@ impl<H> Bus<H> {
         !self.blocked && self.phase.data.is_some()
     }
 
-    /// Notes when the end of the phase became known.
+    /// Records the phase that has ended as the last one. `now_ns`: time at which the engine learned
+    /// of the end.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
@@ -254,7 +255,8 @@ mod tests {
         assert!(!bus.is_blocked());
     }
 
-    /// Tests that the time of one phase's refusals does not count for the next phase.
+    /// Tests that each phase has its own time limit for refusals of its start: the time that an
+    /// earlier phase was refused does not count.
     #[test]
     fn each_phase_is_refused_for_the_first_time() {
         let mut bus = judged(&[(7, Err(DataLine), FIRST)]);

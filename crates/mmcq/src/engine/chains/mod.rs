@@ -83,7 +83,8 @@ impl Card {
 }
 
 impl<P: Profile> Order<P> {
-    /// Notes that the data of this request, a member of the chain, have been transferred.
+    /// Notes that the data of this request have been transferred as part of a chain (several
+    /// transfers in one list).
     pub fn link_moved<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
         self.note_done(slots, index, now_ns);
         let slot = slots.at_mut(index);
@@ -227,8 +228,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests the next link of the chain. Returns false if the requests
-    /// cannot be a link; they stay in the queue.
+    /// Makes the collected requests the next transfer of the chain. Returns false if they cannot be
+    /// one; they stay in the queue.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -282,7 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the collected chain on the controller.
+    /// Starts the collected chain (several transfers in one list) on the controller.
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.lane.chain_times_ns(&self.bus, &self.card);
         // Code that reads the present phase sees the whole chain as one phase of its first

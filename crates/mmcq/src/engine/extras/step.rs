@@ -1,7 +1,8 @@
 //! The steps of a request that is executed in several steps ([`extras`](super)): their kinds, and
 //! their places in the series.
 
-/// The kind of the step in progress, with its place in the series.
+/// The kind of the command or pause in progress, with its place in the request's series of
+/// commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
     /// A command after which the card is not busy.
@@ -16,7 +17,7 @@ pub(in super::super) enum Step {
     Pause(Place),
 }
 
-/// Places in the series of steps of a request.
+/// Which command or pause of a request's series of commands is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Place {
     /// The command of a [`Kind::LongCommand`](crate::engine::Kind::LongCommand).

@@ -96,8 +96,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns two values: whether the request may be an entry of a pack (alone or merged with
-    /// others), and whether it is a reliable write.
+    /// Returns two values: whether the request may go in a packed command (alone or merged with
+    /// others), and whether it is a reliable write there.
     pub fn is_packable(
         &self,
         card: &Card,

@@ -55,7 +55,7 @@ pub enum ServiceRequest {
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
-    /// Whether the supervisor has taken the open request.
+    /// Whether the supervisor has taken the request in `asked`.
     taken: bool,
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
     /// Requests that the card needs go before.
@@ -183,7 +183,8 @@ impl Helping {
         begins
     }
 
-    /// Returns whether the card rests and nothing has to wake it.
+    /// Returns whether the card rests (its clock is stopped, or it sleeps) and no request has come
+    /// that needs it awake.
     pub fn rests(&self) -> bool {
         self.rest == Resting::Yes
     }
@@ -194,7 +195,7 @@ impl Helping {
     }
 }
 
-/// State of the card's rest.
+/// Whether the card rests: its clock is stopped, or it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resting {
     No,

@@ -139,7 +139,7 @@ impl Incident {
         }
     }
 
-    /// Returns the failure: its error, the card's status, and the size of its pieces.
+    /// Returns the failure: its error, the card's status, and the limit on blocks in new tries.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed
@@ -215,14 +215,14 @@ impl Incident {
         record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time limit. `card_ns` is added
-    /// to that limit: the time that the card itself may need.
+    /// Begins a new incident: each measure of recovery may be taken again, and the time limit
+    /// restarts. `card_ns`: time in ns that the card itself may need, which is added to the limit.
     pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
         self.renew();
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    /// Begins a pass of recovery with no fault and no stop counted.
+    /// Begins a pass of recovery: sets its counts of faults and of CMD12 commands to 0.
     pub fn begin_pass(&mut self, busy: &mut Busy) {
         (self.faults, self.stops) = (0, 0);
         busy.not_asked();

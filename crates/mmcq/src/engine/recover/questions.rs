@@ -24,8 +24,8 @@ pub(super) fn state_pause_ns(questions: u32) -> u64 {
 }
 
 impl Card {
-    /// Returns whether there is time for another try, and for the polls if that fails too.
-    /// Otherwise the incident would exceed its time.
+    /// Returns whether the incident's time limit allows another try. The time for the polls that
+    /// would follow if the try fails is included.
     pub fn has_time(&self, timers: &Timers, now_ns: u64) -> bool {
         let card_ns = self.plan().longest_ns();
         !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))

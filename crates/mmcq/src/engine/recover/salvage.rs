@@ -161,8 +161,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides, at the end of a pass of recovery, the results of the writes that were sent before
-    /// the failed transfer. The card's status decides; if that status was lost, the writes are sent
+    /// Decides the results of the writes that were sent before the failed transfer, at the end of a
+    /// pass of recovery. The card's status decides. If that status was lost, the writes are sent
     /// once more.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();

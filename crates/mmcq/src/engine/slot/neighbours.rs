@@ -74,8 +74,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// Takes all waiting requests from the queue in one step, if they are exactly `count` reads and
-    /// writes. Otherwise returns false and does nothing.
+    /// Empties the queue in one step, if it holds exactly `count` reads and writes and no other
+    /// request. Otherwise returns false and does nothing.
     pub fn leave_all(&mut self, count: usize) -> bool {
         if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
             return false;

@@ -76,7 +76,7 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// Queues a read or write of these blocks that came by the fast path.
+    /// Queues a read or write of these blocks. Used by the fast path (the path with few checks).
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);

@@ -28,7 +28,8 @@ told! {
     orphan: bool;
     /// Returns whether the request is never merged again.
     solo: bool;
-    /// Returns whether the request is marked to be written a second time, or was.
+    /// Returns whether the request's data must be, or were, written a second time because the first
+    /// write may be lost.
     redone: bool;
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;
@@ -184,7 +185,8 @@ impl Slot {
         self.moved_blocks = 0;
     }
 
-    /// Keeps lent memory in the slot, because a controller that cannot be stopped uses it.
+    /// Keeps the memory that a blocking call has lent: a controller that cannot be stopped still
+    /// uses it, so the call must not return.
     pub fn retain_lent(&mut self) {
         self.state = State::Kept;
     }

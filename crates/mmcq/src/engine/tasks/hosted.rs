@@ -151,8 +151,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Switches the queue engine off where that is possible. Returns true if the lines are free for
-    /// a phase.
+    /// Switches the controller's command queue engine off if it has no task. Returns true if the
+    /// lines are then free for a phase of the driver.
     #[inline(always)]
     pub fn free_lines<H: Host>(&mut self, bus: &mut Bus<H>) -> bool {
         self.park(bus);

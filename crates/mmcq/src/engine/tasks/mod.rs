@@ -247,8 +247,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && (!cached || self.card.abilities().reliable(lba, blocks))
     }
 
-    /// Returns whether the card's queue may be used for what comes next: nothing stops the queue,
-    /// and the first waiting request, if there is one, is an ordinary read or write.
+    /// Returns whether the engine may use the card's queue now: no cause stops the queue, and the
+    /// first waiting request, if there is one, is an ordinary read or write.
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))

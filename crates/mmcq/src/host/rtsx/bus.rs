@@ -104,7 +104,7 @@ impl Script {
     }
 }
 
-/// Returns the mask in the word of a write.
+/// Returns the mask of the changed bits from the HAIMR word that writes a register.
 const fn mask_of(word: u32) -> u8 {
     (word >> 8) as u8
 }
@@ -437,7 +437,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.state.toggling |= self.bus.starts_clock;
     }
 
-    /// Stops list and DMA; no phase is in progress afterwards.
+    /// Stops the execution of the list of register operations, and the DMA. Afterwards no phase is
+    /// in progress.
     fn halt(&mut self) {
         self.active = None;
         self.state = Condition { upset: true, toggling: self.state.toggling, ..Condition::default() };

@@ -160,7 +160,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(Response { words })
     }
 
-    /// Returns why and at which stage the list failed.
+    /// Returns why the list of register operations failed, and whether in its command, data or
+    /// busy.
     fn fault(&self, active: &Active) -> Fault {
         let mut response = active.response;
         let (cause, stage) = match self.diagnose(active) {

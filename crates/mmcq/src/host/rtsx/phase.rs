@@ -51,7 +51,7 @@ impl Work {
         }
     }
 
-    /// Returns whether the list receives a response.
+    /// Returns whether the chip receives a response in this part of the phase.
     pub(super) const fn answered(self) -> bool {
         matches!(self, Work::Command | Work::CommandOfWrite(_) | Work::Read)
     }

@@ -164,8 +164,8 @@ impl Program {
         let _ = self.step(line, segments);
     }
 
-    /// Continues the program as far as possible. Returns the result of the phase; `None` if it has
-    /// not ended.
+    /// Continues the exchanges of the phase as far as possible without waiting. Returns the result
+    /// of the phase; `None` if it has not ended.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {

@@ -108,7 +108,8 @@ pub struct Fair<const CLIENTS: usize = 8> {
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
-    /// The measured gain of idling for a stream.
+    /// The measured gain if the card waits (idles) for a client's next read in sequence instead of
+    /// serving others.
     gain: Gain,
     crowded: u32,
 }

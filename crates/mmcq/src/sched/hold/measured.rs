@@ -31,7 +31,7 @@ pub(super) struct Measured {
     transfers: u8,
     /// Whether a start was delayed in the measurement in progress, which covers several transfers.
     held: bool,
-    /// Whether a start was not delayed in the measure in progress.
+    /// Whether a transfer was started at once, without a delay, in the measurement in progress.
     went: bool,
     /// Number of decisions since the last trial (some decisions against the prediction, to measure
     /// both ways).
@@ -64,8 +64,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins; ends the measure in progress if it is
-    /// full.
+    /// Counts a transfer of this many blocks that begins. Ends the present measurement if it
+    /// already has [`WINDOW`] transfers, and begins the next one.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);

@@ -74,7 +74,7 @@ const CUT_EVERY: u8 = 16;
 pub(crate) struct Pending {
     /// The requests together: direction, first block and end, and clients.
     pub run: Run,
-    /// The slots of the run's requests.
+    /// The slots of these requests.
     pub slots: SlotSet,
     /// Number of requests that may still join the transfer.
     pub room_requests: u16,
@@ -84,16 +84,16 @@ pub(crate) struct Pending {
     pub unsettled: u8,
 }
 
-/// A start that is being held.
+/// A transfer whose start is delayed, because more requests that continue it are expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
     /// Latest time in ns until which the start may be held back.
     last_ns: u64,
-    /// Fixed time of a transfer, without the time of its blocks.
+    /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,
-    /// Time after an arrival at which the next request is overdue.
+    /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
     /// Number of requests that the hold waits for and that have not come yet.
     awaited: u8,
@@ -123,13 +123,15 @@ pub struct Holds {
     pub gained_ns: u64,
 }
 
-/// State of holds: the learned costs of a card, its streams, and the start that is held now.
+/// State of delayed starts (holds): the learned costs of a card, its streams, and the transfer
+/// whose start is delayed now.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],
     streams: Streams,
     held: Option<Held>,
-    /// Balance of the account. Negative if a loss was larger than the balance.
+    /// Balance of the account of delayed starts, in ns: the time that they saved is added, the time
+    /// that they lost is taken off. Negative if the last loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
     /// Starts in a row that continued no stream.
@@ -137,8 +139,8 @@ pub struct Hold {
     /// Number of transfers that must end until the engine may again split a batch, so that its last
     /// requests wait for the next transfer.
     uncut: u8,
-    /// Age of the oldest request that later requests have overtaken, and the number of blocks of
-    /// those later requests.
+    /// Age number of the oldest request that later requests have overtaken, and the number of
+    /// blocks of those later requests.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,
@@ -212,9 +214,9 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that has come to the held run. Returns until when the engine waits for the
-    /// requests that are still missing; `None`: the hold is over, because none is missing or the
-    /// time has passed.
+    /// Adds a request that continues the transfer whose start is delayed. Returns until when the
+    /// engine waits for the requests that are still missing. `None`: the transfer must start now,
+    /// because none is missing or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -302,7 +304,7 @@ impl Hold {
         }
     }
 
-    /// Ends the hold: its tail has come, or the wait is over.
+    /// Ends the delay of a start: the expected requests have come, or the wait is over.
     pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);
@@ -407,7 +409,8 @@ impl Hold {
         self.until_ns()
     }
 
-    /// Returns the costs and gains of holds so far.
+    /// Returns how often starts were delayed to wait for more requests, and the time that this cost
+    /// and gained.
     pub(crate) fn holds(&self) -> Holds {
         self.counts
     }

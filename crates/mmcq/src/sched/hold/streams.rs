@@ -41,7 +41,7 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the part of the run from this block on.
+    /// Returns the contiguous requests without those before block `lba`. Their number is estimated.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -85,12 +85,14 @@ pub(super) struct Stream {
     /// Additional time in ns until the first client submits its next request, for each request of
     /// the completed group.
     each_ns: u32,
-    /// Mean time until the first request comes back, outliers included.
+    /// Mean time in ns from the completion of a group of requests until a client submits the first
+    /// of the next ones. Includes unusually long times.
     mean_first_ns: u32,
     /// Mean time in ns between two requests of a completed group whose clients submit their next
     /// requests one after the other, outliers included.
     mean_gap_ns: u32,
-    /// How many times in a row the time of the first request was less than half of its mean.
+    /// How many times in a row the first request after a completed group came in less than half of
+    /// the mean time ([`Self::mean_first_ns`]).
     first_shorter: u8,
     /// How many times in a row a request other than the first of its group came back in less than
     /// half of the mean time `mean_gap_ns`.
@@ -112,7 +114,7 @@ struct Group {
     away: u8,
 }
 
-/// All streams that are known.
+/// The sequential streams that are known, and the times that were learned from them.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
@@ -410,7 +412,8 @@ impl Streams {
         }
     }
 
-    /// Returns how long it takes until this many transferred requests are complete.
+    /// Returns the expected time in ns until `unsettled` transferred writes are complete: the time
+    /// to read the card's status. 0 if there is no such write.
     pub fn settles_ns(&self, unsettled: u8) -> u64 {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }

@@ -34,9 +34,10 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Returns the times of both ways. `settles_ns`: time until the transferred requests are
-    /// complete. `free_ns`: since when the controller is free. `None`: the costs or the stream's
-    /// pauses are not known.
+    /// Returns the times in ns of the two ways to transfer all requests of the loop once: all in
+    /// one transfer, or in two transfers. `settles_ns`: time from the end of a transfer until its
+    /// requests are complete. `free_ns`: when the controller became free. `None`: the costs of a
+    /// transfer or the client's pauses are not known.
     pub fn of(requests: Loop, costs: &Costs, stream: &Stream, settles_ns: u64, free_ns: u64) -> Option<Ways> {
         let fixed_ns = costs.fixed_ns()?;
         let moved_ns =

@@ -13,7 +13,8 @@ use crate::sched::failures::Failures;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 use pays::Pays;
 
-/// Most entries of a pack. The number is small, since later requests wait for the whole pack.
+/// Most transfers in a packed command. The number is small, since later requests wait for the whole
+/// packed command.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
 /// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
@@ -51,7 +52,8 @@ pub struct PackStats {
     pub entries: u32,
     /// Packed writes with a late error for which the card named the entry that failed.
     pub split: u32,
-    /// Packs whose transfer failed: all their requests were sent again, one at a time.
+    /// Number of packed commands whose transfer failed: all their requests were sent again, one at
+    /// a time.
     pub failures: u32,
     /// Packed writes with a late error for which the card named no entry: all their writes were
     /// sent again, one at a time.
@@ -96,7 +98,7 @@ pub(crate) enum Fate {
     Known,
     /// The result of the last packed writes is not known yet: the card's next status will show it.
     Open,
-    /// A status of the card, with this value, shows an error.
+    /// An R1 of the card with this value shows that a write of the pack may have failed.
     Doubtful(u32),
 }
 
@@ -159,8 +161,8 @@ impl Packs {
         }
     }
 
-    /// Sets whether the card reports failed packs after the initialisation that is about to be
-    /// reported.
+    /// Sets whether the card was told again to report packed commands that fail. Called during an
+    /// initialisation; [`begin_anew`](Self::begin_anew) uses the value at its end.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }
@@ -208,12 +210,12 @@ impl Packs {
         self.rests = true;
     }
 
-    /// Drops the entries that were collected.
+    /// Removes all transfers (entries) that were collected for the next packed command.
     pub(crate) fn clear_entries(&mut self) {
         self.count = 0;
     }
 
-    /// Adds an entry. Returns false if the pack is full.
+    /// Adds a transfer to the packed command. Returns false if the packed command is full.
     pub(crate) fn add(&mut self, entry: Entry) -> bool {
         let Some(free) = self.entries.get_mut(usize::from(self.count)) else { return false };
         *free = entry;
@@ -279,7 +281,8 @@ impl Packs {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Notes that the transfer of a pack has failed. If that happens too often, packs are given up.
+    /// Notes that the transfer of a packed command has failed. If that happens too often, no packed
+    /// commands are sent any more.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

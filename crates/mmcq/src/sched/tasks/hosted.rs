@@ -159,7 +159,8 @@ impl Hosted {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
-    /// Returns when a task last ended, or when the first task was rung.
+    /// Returns the time in ns at which a task ended last, or at which the first task was given to
+    /// the command queue engine.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }

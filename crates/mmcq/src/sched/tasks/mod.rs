@@ -74,7 +74,8 @@ pub struct Tasks {
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
-    /// For each slot of a task, the slot of the task's next request, or [`NONE`].
+    /// Links the requests of each task in their order: for the slot of a request, the slot of the
+    /// next request in the same task, or [`NONE`].
     behind: [u8; SLOTS_MAX],
     /// Number of tries so far to switch off a queue whose state is not known.
     cleanings: u8,
@@ -204,7 +205,8 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// Returns whether only writes were executed for a while: the queue should be switched off.
+    /// Returns whether only writes were executed for a while. The queue makes only reads faster, so
+    /// it should then be switched off.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
@@ -425,7 +427,8 @@ impl Tasks {
         self.pace.ask_ns()
     }
 
-    /// Returns for how long no task has become ready or was executed, in nanoseconds.
+    /// Returns the time in ns since the last event of the card's queue: a task became ready, or was
+    /// executed.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
@@ -479,7 +482,8 @@ impl Tasks {
         }
     }
 
-    /// Counts a late error for which several writes are suspects.
+    /// Counts an error of an earlier write that may belong to any of several writes, since the card
+    /// does not say to which.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

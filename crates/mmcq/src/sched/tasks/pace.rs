@@ -61,7 +61,8 @@ impl Pace {
         self.ask_ns
     }
 
-    /// Returns for how long no task has become ready or was executed, in nanoseconds.
+    /// Returns the time in ns since the last event of the card's queue: a task became ready, or was
+    /// executed.
     pub fn quiet_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns)
     }

@@ -23,7 +23,7 @@ impl Tasks {
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Notes a task of one request, which is described, announced and rung in one step.
+    /// Notes a task of one request: its descriptor was written, and its doorbell bit is set now.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,

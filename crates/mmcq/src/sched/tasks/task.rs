@@ -3,7 +3,7 @@
 use super::NONE;
 use crate::host::Direction;
 
-/// A task, as it was announced.
+/// A task of the card's command queue, as the engine has described it to the card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub direction: Direction,
