@@ -12,7 +12,7 @@ const EVENTS_MAX: u32 = 4;
 /// is accessed only while the lock of the stack is held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// The right to report events, which one context has at a time.
+    /// Lets only one context at a time (a thread or an interrupt) report events.
     turns: Turns,
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum Held<T> {
     /// No value.
     #[default]
     Nothing = 0,
-    /// A value.
+    /// Holds this value.
     Value(T) = 1,
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Waiting {
     /// The function that continues the transfers of I/O functions, and its argument. A program
     /// without such transfers does not link the function.
     move_on: Cell<Option<(MoveOn, usize)>>,
-    /// The right to call callbacks, which one context has at a time.
+    /// Lets only one context at a time (a thread or an interrupt) call callbacks.
     turns: Turns,
 }
 

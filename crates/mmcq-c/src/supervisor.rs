@@ -66,7 +66,7 @@ const ROOM_BYTES: usize = larger(
 enum State {
     /// The controller has no supervisor's future.
     Away = 0,
-    /// The controller has a future, and no call polls it now.
+    /// The controller has a supervisor's future, and no call polls it now.
     There,
     /// A call polls the future now.
     Polled,
@@ -81,7 +81,8 @@ pub(crate) struct Supervisor {
     host: Cell<usize>,
     /// Whether the future must be polled: its waker was called, or it has just begun.
     called: AtomicBool,
-    /// Memory for registers, while the future does not use it.
+    /// Memory for register data (such as EXT_CSD) that the supervisor's future uses. `None` while
+    /// the future has it.
     pub scratch: Cell<Option<DmaBuf>>,
 }
 
@@ -125,7 +126,7 @@ impl Supervisor {
         unsafe { self.room.begin(supervised, (stack, scratch, card)) };
     }
 
-    /// Runs another future to its end in the supervisor's room.
+    /// Runs another future to its end in the memory that the supervisor's future used.
     ///
     /// # Safety
     /// The caller has the controller's scratch buffer, and the supervisor has ended.

@@ -41,7 +41,8 @@ pub struct mmcq_io_request {
 struct Ended {
     io: Io,
     result: Result<(), IoError>,
-    /// Whether the controller cannot be stopped and still uses the memory.
+    /// Whether the controller could not be stopped, so that it still uses the memory of the
+    /// transfer.
     kept: bool,
 }
 

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 /// context still sees the turn taken; then no context would do the work.
 pub(crate) struct Turns {
     taken: AtomicBool,
-    /// Whether a context has left work since the turn was taken.
+    /// Whether another context has left its work to the context that has the turn.
     again: AtomicBool,
 }
 

@@ -199,8 +199,8 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
 /// Beginning of a change that puts another card into the board's slot.
 const CARD_IS: &str = "card=";
 
-/// Source of the job files of budgets. A path counts from `folder`. The source records the paths of
-/// all files that were read.
+/// Gives fio's parser the job files that a file of budgets names. Their paths count from `folder`.
+/// Records the paths of all files that were read.
 struct Beside<'a> {
     folder: &'a Path,
     read: RefCell<Vec<PathBuf>>,

@@ -125,7 +125,7 @@ pub struct Quantity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
-    /// Names that numbers in the table may have.
+    /// Names that the entries of the table may have; another name is an error.
     known: Vec<&'static str>,
 }
 
@@ -148,7 +148,7 @@ impl Times {
 pub enum Busy {
     /// The controller raises an interrupt when the card's busy ends.
     Interrupt,
-    /// The driver reads the level of DAT0 in a register.
+    /// The driver reads the level of DAT0 in a register to learn whether the card is busy.
     Level,
     /// The controller does not show the end of busy: the driver polls the card's status (CMD13).
     Status,

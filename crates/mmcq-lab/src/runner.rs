@@ -219,7 +219,8 @@ pub enum RunError {
         /// Number of bytes that other files leave on the card for this file.
         left: u64,
     },
-    /// A job names a partition other than the user area, and cannot use it.
+    /// A job names a partition of the card other than the user area, which the laboratory does not
+    /// support for this job (see `why`).
     #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
         /// Path of the partition's device.
@@ -291,7 +292,7 @@ pub enum RunError {
         card: String,
         /// Name of the setting.
         setting: &'static str,
-        /// What the card or the controller has instead.
+        /// What the card or the controller has instead of what the setting needs.
         found: String,
     },
     /// The board's controller cannot execute chains (ADMA3), which the setting needs.

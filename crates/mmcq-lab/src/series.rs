@@ -70,8 +70,8 @@ impl Series {
         self.end_ns / (self.ios as u64).max(1)
     }
 
-    /// Returns the time in ns of the first submission in the step that is nearest to the middle of
-    /// the run and has one; `None`: no step has one.
+    /// Returns the time in ns of the first submission of an I/O in one time step of the run: of the
+    /// steps with a submission, the one nearest to the middle. `None`: no I/O was submitted.
     pub fn middle_ns(&self) -> Option<u64> {
         let middle = self.steps.len() / 2;
         let comes = self.steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.first_ns?)));
@@ -146,8 +146,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// Attaches the recorder to a machine whose load begins now. A log of I/Os that was set before
-/// stays in use.
+/// Attaches this thread's recorder of time series, if there is one, to a machine whose load begins
+/// now. A log of I/Os that was set before stays in use.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

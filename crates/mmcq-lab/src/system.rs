@@ -544,7 +544,7 @@ impl System {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
 pub struct Stuck {
-    /// Virtual time in ns at which no event was left.
+    /// Virtual time in ns of the last event. No later event was planned, although jobs waited.
     pub at_ns: u64,
     /// Number of jobs that wait for an I/O for ever.
     pub running: u32,

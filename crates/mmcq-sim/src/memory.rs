@@ -116,7 +116,7 @@ struct Window {
 }
 
 impl Window {
-    /// Writes data of a device into the window.
+    /// Writes data that come from a device into this window of bus addresses, from offset `at` on.
     fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         if at == self.fresh.start && end <= self.fresh.end {
@@ -127,8 +127,8 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// Fills the bytes of `fresh` with poison: the device should write them, and has not written
-    /// them.
+    /// Fills the bytes of `fresh` with the value [`POISON`]. The device should write these bytes;
+    /// those that it does not write then have a value that shows the mistake.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);

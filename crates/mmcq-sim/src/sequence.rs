@@ -22,7 +22,7 @@ pub const fn later(state: u64, words: usize) -> u64 {
     state.wrapping_add(STEP.wrapping_mul(words as u64))
 }
 
-/// Returns the output word for this state.
+/// Returns the generator's output in this state.
 #[inline(always)]
 #[must_use]
 pub const fn word(state: u64) -> u64 {

@@ -29,7 +29,7 @@ impl Wake for Flag {
 /// Number of memory pieces for requests of up to [`LONGEST`] blocks: twice the number of slots,
 /// since the piece of a dropped request comes back late, or only after the next power cut.
 const SMALL: usize = 2 * SLOTS;
-/// Number of memory pieces for requests of more than [`LONGEST`] blocks.
+/// Number of memory blocks of the bench for requests of more than [`LONGEST`] blocks.
 const LARGE: usize = 8;
 
 /// What runs of cases reuse: profiles, memory, wakers and the checker.

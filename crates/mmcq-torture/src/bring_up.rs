@@ -66,7 +66,7 @@ pub struct Slot {
 enum Kind {
     /// The function `bring_up`.
     Any,
-    /// The function `bring_up_sd`, or `bring_up_emmc`.
+    /// The function `bring_up_sd` for an SD card, or `bring_up_emmc` for an eMMC.
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
@@ -152,13 +152,15 @@ struct Speed {
 /// Results of the bring-ups in one slot.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Number of bring-ups that a fault struck.
+    /// Number of bring-ups in which a fault happened.
     pub runs: u64,
     /// Number of struck bring-ups that ended without a card.
     pub failed: u64,
-    /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
+    /// Number of bring-ups that a fault struck and that took more than [`EXTRA_NS`] longer than
+    /// without the fault.
     pub late: u64,
-    /// Number of struck bring-ups that ended at a bus speed more than one step below the best.
+    /// Number of bring-ups with a fault that ended at a bus speed more than one step below the
+    /// best.
     pub slow: u64,
     /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,

@@ -104,7 +104,8 @@ struct Mix {
 /// A power cut at a given event of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Number of the event in the run, from 1.
+    /// Number of the controller event, counted from 1 at the begin of the run, at which the power
+    /// is cut.
     pub at: u64,
     /// What the cut leaves of writes that are under way or in the card's cache.
     pub keeps: Keeps,
@@ -130,7 +131,7 @@ pub enum Luck {
 }
 
 impl Luck {
-    /// Returns the plan of faults as the models use it.
+    /// Returns these faults as a [`Plan`], the form in which the models take them.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match self {

@@ -17,7 +17,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Largest number of old slot names that are stored and tried again.
+/// Largest number of [`SlotId`]s of ended requests that are stored, to try whether the engine still
+/// accepts one.
 const STALE_MAX: usize = 8;
 
 /// How a client waits for its answer.
@@ -77,7 +78,8 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for an operation. Returns `None` if dropped requests own all of it.
+    /// Takes memory for the data of an operation. `None`: dropped requests still own all memory.
+    /// `Some(None)`: the operation has no data.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,

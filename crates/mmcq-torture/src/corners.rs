@@ -32,8 +32,8 @@ const FEW: u32 = 80;
 const ERASES: [f64; 3] = [0.05, 0.2, 0.5];
 /// Share of a case's requests that come after a pause; each case draws one value.
 const RESTS: [f64; 3] = [0.05, 0.2, 0.6];
-/// Longest pause in microseconds; each case draws one value. An unused card goes to rest after 5
-/// ms.
+/// Longest pause in microseconds; each case draws one value. After 5 ms without a request the card
+/// goes to rest (a low-power state).
 const REST_US: [u32; 3] = [6_000, 20_000, 200_000];
 
 /// A corner: a situation that other campaigns do not test.
@@ -56,7 +56,8 @@ pub enum Corner {
 }
 
 impl Corner {
-    /// All corners, in the order of the seeds.
+    /// All corners (special kinds of cards and uses that other campaigns do not test). A case's
+    /// seed modulo the length of this list selects its corner.
     pub const ALL: [Corner; 7] = [
         Corner::Sduc,
         Corner::Ones,

@@ -37,7 +37,8 @@ pub fn programs(length: u32) -> u64 {
     (1..=length).map(|n| (ALPHABET.len() as u64).pow(n)).sum()
 }
 
-/// Returns program number `index`; shorter programs have lower numbers.
+/// Returns the sequence of operations with this index. All sequences of one operation come first,
+/// then those of two, and so on.
 #[must_use]
 pub fn program(mut index: u64) -> Vec<Operation> {
     let letters = ALPHABET.len() as u64;

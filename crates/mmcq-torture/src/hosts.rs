@@ -11,10 +11,10 @@ use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Frequency of faults and power cuts, and mean number of requests in a case.
+/// Probability of a fault, mean number of power cuts and of requests in a case, and the cards.
 const WISHES: Wishes =
     Wishes { faults: 0.002, cuts: 1.0, operations: OPERATIONS, cards: CARDS.len(), card: None };
-/// Name of a card that switches to 1.8 V, and its share of the cases.
+/// Name of a card that switches to 1.8 V, and the share of the cases that use it.
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;
@@ -77,8 +77,8 @@ fn on(host: Host, seed: u64, random: &mut Stream, wishes: &Wishes) -> Case {
     case
 }
 
-/// Draws the number of ordinary calls of the driver between two groups of further calls, which may
-/// come at any time (`Meddled`); 0: there are no further calls.
+/// Draws the number of the engine's calls of the driver between two groups of inserted calls (see
+/// `Meddled`). 0: no calls are inserted.
 pub(super) fn meddles(seed: u64) -> u16 {
     let random = &mut Stream::new(seed, "meddles");
     if random.chance(MEDDLED.0) { 1 + random.below(MEDDLED.1) as u16 } else { 0 }

@@ -22,7 +22,8 @@ const OFTEN: [(f64, f64); 3] = [(0.000_5, 0.5), (0.002, 1.0), (0.01, 1.0)];
 const MOST: [u16; 5] = [1, 2, 3, 8, 24];
 /// Share of a case's writes that become durable; each case draws one value.
 const DURABLE: [f64; 3] = [0.0, 0.3, 0.9];
-/// Sectors of a reliable write of an old eMMC.
+/// Number of sectors of a reliable write of an old eMMC, which apart from this accepts only single
+/// sectors.
 const UNIT: u8 = 8;
 /// Sizes in sectors of the window that requests use; each case draws one value.
 const WINDOWS: [u32; 2] = [24, 64];
@@ -114,7 +115,8 @@ pub fn draw(seed: u64) -> Case {
     case
 }
 
-/// Puts a request into the window, and makes a write durable with this chance.
+/// Moves a request to a random place within the first `window` sectors of the case's range. Makes a
+/// write durable with the probability `durable`.
 fn crowd(operation: &mut Operation, window: u32, durable: f64, random: &mut Stream) {
     if operation.asked == Asked::Flush {
         return;

@@ -30,12 +30,13 @@ const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
 /// Number of operations in the longest program of the exhaustive campaign.
 const LENGTH: u32 = 2;
 
-/// A planted bug or lie.
+/// A bug that is planted on purpose, to test whether a campaign finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A bug in the core.
     Bug(Bug),
-    /// A lie of the cards: the card acknowledges what it has not done.
+    /// A bug in the model of the cards, called a lie: for example, the card acknowledges what it
+    /// has not done.
     Lie(Lie),
 }
 
@@ -87,7 +88,7 @@ pub enum Campaign {
     Large,
     /// Random cases on controllers that take few blocks at a time.
     Narrow,
-    /// Random cases in the corners ([`super::corners`]).
+    /// Random cases with rare settings ([`super::corners`]).
     Corners,
     /// Single faults of a command queue: each kind of fault in turn, at each event where it can
     /// strike.
@@ -181,7 +182,7 @@ impl Campaign {
 pub struct Found {
     /// Campaign that has found the bug.
     pub campaign: Campaign,
-    /// Promise that the bug has broken.
+    /// Promise that the stack has broken because of the planted bug.
     pub violation: Violation,
     /// Real time that the search took in one thread.
     pub took: Duration,

@@ -140,7 +140,8 @@ fn each(
     }
 }
 
-/// Sweeps single faults, at the points for which `wanted` returns true.
+/// Runs each workload again and again with one fault in each run: each fault of [`kinds`] whose
+/// point `wanted` accepts, at each event of this point.
 pub fn singles(
     wanted: &(dyn Fn(Point) -> bool + Sync),
     jobs: usize,

@@ -102,8 +102,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the first sector of the window that the case uses in a partition. In the user area
-    /// (0) the case decides it; in other partitions it is sector 0.
+    /// Returns the first of the sectors that the case's requests use in this partition. In the user
+    /// area (`area` 0) the case decides it; in other partitions it is sector 0.
     pub(super) fn first(&self, area: u8) -> u64 {
         if area == 0 { self.base } else { 0 }
     }

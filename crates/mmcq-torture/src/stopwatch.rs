@@ -20,7 +20,7 @@ pub enum Class {
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,
-    /// Recovery step R5 (a new tuning).
+    /// A new tuning, which is recovery step R5 ([`RecoveryStep::Retune`]).
     Retune,
     /// Recovery step R5 (a new tuning) that leads to the next step because the card does not
     /// respond. A controller that tunes by itself has 150 ms for the whole tuning, and does not
@@ -37,7 +37,7 @@ pub enum Class {
     PowerCycle,
     /// The answer to a request after the stack has given up the card (R11).
     Dead,
-    /// A whole incident, from its first step to the next answer.
+    /// The whole time of recovery, from its first step to the next answer to a request.
     Whole,
 }
 
@@ -58,8 +58,8 @@ impl Class {
         Class::Whole,
     ];
 
-    /// Returns the class of a recovery step; `None` if the step has no own budget. `next` is the
-    /// step after it.
+    /// Returns the class (with a time budget) to which a step of recovery belongs; `None` if the
+    /// step has no budget of its own. `next` is the step after it.
     fn of(step: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
         match step {
             RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {
@@ -74,8 +74,8 @@ impl Class {
         }
     }
 
-    /// Returns the budget in ns, without the times that the card declares and without the transfer
-    /// itself ([`Outcome::allowance`]).
+    /// Returns the longest time in ns that a recovery of this class may take. The times that the
+    /// card declares, and the transfer itself, are not included ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
         match self {
@@ -118,7 +118,7 @@ pub struct Stopwatch {
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
-    /// Time in ns and kind of the last step.
+    /// Time in ns and kind of the last recovery step.
     step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,

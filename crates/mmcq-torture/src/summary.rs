@@ -1,5 +1,5 @@
-//! Summary of a share of a random campaign: a line of JSON. Summaries of several shares can be
-//! added up.
+//! Summary of a part (share) of a random campaign, as a line of JSON. If several computers run one
+//! part each, their summaries can be added.
 
 use super::score::Score;
 use super::spread::Share;
@@ -38,7 +38,7 @@ pub struct Summary {
     pub broken: BTreeMap<String, u64>,
     /// The first broken promises: seed of the case, and text.
     pub failures: Vec<(u64, String)>,
-    /// Number of recoveries that took longer than their budget.
+    /// Number of recoveries that took longer than the time allowed for their class.
     pub over_budget: u64,
 }
 
@@ -140,10 +140,10 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Adds the summary of other shares of the same campaign.
+    /// Adds the summary of other parts (shares) of the same campaign.
     ///
     /// # Errors
-    /// One line: the shares belong to another campaign, or a share is in both summaries.
+    /// One line: the parts belong to another campaign, or a part is in both summaries.
     pub fn merge(&mut self, other: Summary) -> Result<(), String> {
         let of = |s: &Summary| (s.campaign.clone(), s.seed, s.asked, s.of);
         if of(self) != of(&other) {
@@ -185,7 +185,8 @@ impl Summary {
         Ok(())
     }
 
-    /// Returns the numbers of the shares that are missing in this summary.
+    /// Returns the numbers, from 1, of the parts of the campaign that were not added to this
+    /// summary.
     pub fn missing(&self) -> Vec<usize> {
         (1..=self.of).filter(|share| !self.shares.contains(share)).collect()
     }

@@ -249,7 +249,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the write protection if its last event has come.
+    /// Switches the card's write protection off when the controllers have had as many events as the
+    /// case says.
     fn protection_ends<B: Platform>(&mut self, machine: &Machine<B>) {
         let Some(until) = self.protected_until else { return };
         self.protected_ns = Some(machine.now());

@@ -164,8 +164,9 @@ const SECONDS: [(Point, Strike); 12] = [
 /// together. If the recovery has so many events that this is not enough, only some events of each
 /// stretch (the time between two recovery steps) are struck.
 const EVENTS_MAX: u64 = 400_000;
-/// Smallest limit for the number of events of a stretch at which a second fault strikes. It holds
-/// even if all runs together then have more controller events than [`EVENTS_MAX`].
+/// Smallest limit for the number of events in a stretch (the time between two recovery steps) at
+/// which a second fault strikes. The limit is not made smaller, even if all runs together then have
+/// more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
 /// Returns the numbers of the events that are struck in a stretch of recovery (the time between two
@@ -184,8 +185,9 @@ pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     picked
 }
 
-/// Returns all second faults in a recovery, at most `limit` in each stretch between two of its
-/// `marks` ([`Outcome::marks`]).
+/// Returns the second faults to try during the recovery from the fault `shot`, one after the other.
+/// The [marks](Outcome::marks) divide the recovery into stretches. For each kind of fault, at most
+/// `limit` events of each stretch are struck.
 pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Shot> {
     let mut seconds = Vec::new();
     for (point, strike) in SECONDS {
@@ -214,10 +216,11 @@ fn places(from: u64, events: u64) -> Vec<u64> {
     places
 }
 
-/// Sweeps pairs of faults. The first strikes at the beginning, in the middle and at the end of each
-/// workload, the second at the events from there to the end of recovery: at all of them or, in a
-/// long recovery, at some. Calls `progress` with the number of places done, of [`PLACES`] for each
-/// kind and workload.
+/// Runs each workload with two faults, for many pairs of places. The first fault strikes at the
+/// beginning, in the middle or at the end of the workload. The second fault strikes after the
+/// first, at each event until recovery ends, or at some of them if recovery is long. Calls
+/// `progress` with the number of first places done, of [`PLACES`] for each kind of fault and
+/// workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -278,8 +281,8 @@ fn second_faults(
     }
 }
 
-/// Offsets, counted in events of the fault's point, from the first event that the sweep strikes to
-/// the event from which a lasting fault strikes.
+/// Events at which a lasting fault begins, one run for each. 0 is the first event of the fault's
+/// point that the sweep strikes, 9 is nine events later.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
 /// Sweeps lasting faults: every request must be answered in bounded time.

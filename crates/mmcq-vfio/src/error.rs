@@ -69,7 +69,7 @@ pub enum Error {
     NotViable {
         /// The number of the group.
         group: String,
-        /// The addresses of the group's devices.
+        /// The PCI addresses of all devices in the IOMMU group.
         members: String,
     },
     /// A system call failed.

@@ -44,7 +44,8 @@ pub struct Costs {
     /// Cost of leaving the hard interrupt, and of the next hard interrupt up to its call of the
     /// engine.
     pub interrupt_ns: u32,
-    /// Cost of leaving the deferred interrupt, and of the next hard and deferred interrupt.
+    /// Cost if code leaves a deferred interrupt (softirq): the way out, the next hard interrupt,
+    /// and the next deferred interrupt.
     pub deferred_ns: u32,
     /// Cost of a thread's sleep: the thread goes to sleep, the interrupt comes, and the thread runs
     /// again.
@@ -113,8 +114,8 @@ impl Costs {
         }
     }
 
-    /// Returns the CPU time at the end of a wait: for the data that the CPU copies, or for the
-    /// cache maintenance.
+    /// Returns the CPU time in ns that the caller needs after a wait: to copy the data itself, or
+    /// for the cache maintenance after DMA.
     fn end_ns(&self, wait: &Wait) -> u64 {
         let bytes = u64::from(wait.bytes);
         let by_dma =
@@ -149,7 +150,7 @@ impl Class {
 /// A wait for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The class of the wait.
+    /// Kind of the event for which the engine waits, such as a command or data from the card.
     pub class: Class,
     /// Bits of the response; 0: there is none.
     pub response_bits: u8,
@@ -194,8 +195,8 @@ impl Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
 
-    /// Returns how many clocks the wait takes on the wire, with the shortest usual delays of a card
-    /// [SD 4.12].
+    /// Returns how many bus clocks the waited-for command, data and response take, with the
+    /// shortest usual delays of a card [SD 4.12].
     fn clocks(&self, bus: Bus) -> u64 {
         /// Length of a command's token, in bits.
         const TOKEN: u64 = 48;
@@ -248,7 +249,8 @@ const UNKNOWN: i32 = i32::MIN;
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
-    /// Measured costs of leaving, by context, where the platform does not give them.
+    /// Measured CPU costs of leaving a context and being called again, one for each context. Used
+    /// where the platform does not give the cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
     /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
     /// bits on the wire.
@@ -301,7 +303,8 @@ impl WaitStrategy {
         &self.costs
     }
 
-    /// Sets the settings of the bus. Measured delays of the card stay valid.
+    /// Sets the bus settings (width, clock, double data rate), for the estimate of the transfer
+    /// times. The delays of the card that were measured before stay valid.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,

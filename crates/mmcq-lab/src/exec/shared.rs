@@ -20,12 +20,13 @@ use std::time::Duration;
 
 /// Largest number of paths of the card that a program may have.
 pub const FILES_MAX: usize = 64;
-/// Length in bytes of the longest path of the card that a program may have.
+/// Largest length in bytes of a path under which a program may open the card.
 pub const PATH_BYTES_MAX: usize = 159;
 /// Largest number of I/Os that a job has under way. Each has an entry in the job's ring, and a
 /// buffer of `CELL_BYTES` for its data.
 pub const RING: u32 = 256;
-/// Size of a cell in bytes; longer data stay in the program's memory.
+/// Size in bytes of the part of the shared memory that holds the data of one I/O (a cell); longer
+/// data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;
 /// Size in bytes of the longest I/O that a program may request.
 pub const IO_BYTES_MAX: u32 = 16 << 20;
@@ -53,7 +54,7 @@ const STATE_FREE: u32 = 0;
 const STATE_READY: u32 = 2;
 const STATE_KNOWN: u32 = 3;
 
-/// Word in the head of the shared memory, by its index.
+/// A 32-bit field in the head of the memory that the laboratory and a program share, by its index.
 #[derive(Clone, Copy)]
 pub enum Word {
     /// Counter that the program increases when a thread is ready to begin as a job.
@@ -119,7 +120,8 @@ pub struct Asked {
     pub address: u64,
     /// Place of the I/O in the ring of requested I/Os of its job.
     pub place: u32,
-    /// Whether the data are in the cell of that place, not at `address`.
+    /// Whether the data are in the shared memory, in the data cell that belongs to this place in
+    /// the ring, and not at `address`.
     pub in_cell: bool,
 }
 
@@ -349,8 +351,9 @@ impl Shared {
         Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// Records at index `at` of a job's ring of completed I/Os that the I/O of this place is done.
-    /// `result` is the number of bytes, or a negative error number.
+    /// Records in a job's ring of completed I/Os, at index `at`, that an I/O is done. `place`: its
+    /// index in the ring of requested I/Os. `result`: the number of bytes, or a negative error
+    /// number.
     pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
         let to = DONE_AT + (at % RING) as usize * 16;
         self.long(job, to).store(place.into(), Ordering::Relaxed);
@@ -363,7 +366,8 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Reads whole words from the data cell of a ring place into `into`.
+    /// Reads whole words into `into`, from the data cell that belongs to this place in the job's
+    /// ring.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());

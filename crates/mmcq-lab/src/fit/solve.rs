@@ -81,8 +81,9 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the robust (Huber) sum of squares of the residuals, in units of this standard
-    /// deviation, plus the squares of the pull.
+    /// Returns the cost that the solver makes small: the robust (Huber) sum of squares of the
+    /// residuals, in units of this standard deviation, plus the squares that hold the values near
+    /// their start values.
     pub fn cost(&self, scale: f64) -> f64 {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
@@ -192,7 +193,8 @@ impl Problem<'_> {
         self.residuals(figures).map(|residual| huber(residual, scale)).sum::<f64>() + self.pull(at)
     }
 
-    /// Returns the sum of the squares of the pull that holds each value near its start value.
+    /// Returns the penalty for values that have moved away from their start values: the sum of the
+    /// squared distances, each divided by `PULL`.
     fn pull(&self, at: &[f64]) -> f64 {
         at.iter().zip(self.before).map(|(x, from)| ((x - from) / PULL).powi(2)).sum()
     }

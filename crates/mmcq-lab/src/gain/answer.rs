@@ -84,7 +84,8 @@ pub enum Decides<'a> {
 }
 
 impl Decides<'_> {
-    /// Returns the key of the value, or a name for the stand-ins.
+    /// Returns the key of the value that decides, or `the stand-in` if it is the difference between
+    /// Linux and its model that decides.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,
@@ -101,7 +102,8 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns whether the deciding value is a prior, without a measurement.
+    /// Returns whether the value that moves the gain most is only assumed (a prior), and not
+    /// measured.
     pub fn is_prior(&self) -> bool {
         matches!(self, Decides::Value(value) if value.is_prior())
     }
@@ -174,7 +176,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Makes an empty cell for this load, which these workers run.
+    /// Makes the results of this load, without any result yet. `workers` are those that run the
+    /// load.
     pub(super) fn new(load: &Load, workers: &[Worker]) -> Self {
         let (mut together, mut under_way) = (0_u32, 0);
         for worker in workers {
@@ -223,7 +226,7 @@ pub struct Answer {
     pub set: Vec<String>,
     /// Seed of the runs.
     pub seed: u64,
-    /// Number of runs that the answer needed.
+    /// Number of runs that this comparison needed.
     pub runs: usize,
     /// Whether the user asked for uncertainty intervals of the gains.
     pub has_intervals: bool,
@@ -248,8 +251,8 @@ impl Answer {
         Some(why.clone())
     }
 
-    /// Adds the rate of a setting in a cell with a value at one of its ends, or the reason why this
-    /// run was not possible.
+    /// Stores the rate of a setting with one load (`cell`) while one uncertain value is at its low
+    /// or high end (`end`), or the reason why that run was not possible.
     pub(super) fn vary(
         &mut self,
         cell: usize,

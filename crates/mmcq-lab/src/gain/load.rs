@@ -78,7 +78,7 @@ pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
-/// Smallest number of requests that a job of a usual load has.
+/// Smallest number of requests of a job in the usual loads ([`usual`]).
 const LEAST_IOS: u64 = 24;
 
 /// Options of fio that are part of what a usual load is, so that a user cannot change them.

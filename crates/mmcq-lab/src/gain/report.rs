@@ -1,4 +1,4 @@
-//! Writes an answer as text, as JSON and as a page.
+//! Writes the comparison of stacks (`mmcq compare`) as text, as JSON and as a page.
 
 use super::answer::{Answer, Cell, Decides, Gain};
 use super::uncertain::Uncertain;
@@ -24,8 +24,8 @@ fn between(gain: &Gain) -> String {
     format!("{} to {} %", signed(gain.ends[0]), signed(gain.ends[1]))
 }
 
-/// Returns the last part of the key of the value that decides the gain, with the mark if this value
-/// is a prior.
+/// Returns the name of the value whose uncertainty changes the gain most: the last part of its key.
+/// A mark follows if the value is only assumed (`prior`).
 fn decided(answer: &Answer, gain: &Gain) -> String {
     let named = |decides: Decides<'_>| {
         let mark = if decides.is_prior() { MARK } else { "" };
@@ -64,7 +64,7 @@ impl Answer {
         cell.gains.iter().enumerate().map(row).collect()
     }
 
-    /// Returns the settings that ran with at least one load of the answer.
+    /// Returns the settings that ran with at least one load of this comparison.
     fn settings(&self) -> Vec<Setting> {
         let mut all: Vec<Setting> = Vec::new();
         for gain in self.cells.iter().flat_map(|cell| &cell.gains) {
@@ -110,7 +110,7 @@ impl Answer {
         )
     }
 
-    /// Returns one line for each reason why something did not run.
+    /// Returns one line for each reason why a setting did not run, with the names of the settings.
     fn refused(&self) -> Vec<String> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         let ran = self.settings();
@@ -281,7 +281,7 @@ impl Answer {
         Ok(listed(&title, &intro, &self.verdict(), &parts, command, &self.lines_with(ON_PAGE)))
     }
 
-    /// Returns a sentence for each cell that compares the best setting of Linux with the best
+    /// Returns a sentence for each load that compares the best setting of Linux with the best
     /// setting of mmcq.
     fn verdict(&self) -> Vec<String> {
         let sentence = |cell: &Cell, gain: &Gain| {

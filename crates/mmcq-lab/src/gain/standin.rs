@@ -17,9 +17,9 @@ pub enum Kind {
     Flushes,
 }
 
-/// Measured results by setting, kind, and depth or number of jobs: of unmodified Linux, then of the
-/// stand-in. They are requests per second; for reads, multiples of the rate with the setting
-/// `none`.
+/// Measured results of unmodified Linux and, after them, of its model in the laboratory (the
+/// stand-in), by setting, kind of load, and depth or number of jobs. They are requests per second;
+/// for reads, multiples of the rate with the setting `none`.
 const MEASURED: [(Setting, Kind, u32, [f64; 2]); 13] = [
     (Setting::None, Kind::Flushes, 1, [1461.0, 1383.0]),
     (Setting::None, Kind::Flushes, 8, [3475.0, 3710.0]),

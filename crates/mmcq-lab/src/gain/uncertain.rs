@@ -61,7 +61,7 @@ pub struct Uncertain {
     /// Lowest and highest number that the value may have. No run is done with an end that equals
     /// the value.
     pub ends: [f64; 2],
-    /// Origin of the ends.
+    /// Where the low and the high end come from, such as the command line or a fit.
     pub basis: Basis,
     whole: bool,
 }
@@ -112,8 +112,9 @@ impl std::str::FromStr for Given {
     }
 }
 
-/// Returns the usual ends for a value of this kind, if no range is known; `whole`: the value is a
-/// whole number. `None`: the value counts as exact.
+/// Returns the usual lower and upper end for a value of this kind (such as `prior` or `fit`), if
+/// its file gives no range. `whole`: the value is a whole number. `None`: the value counts as
+/// exact.
 fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
     let by = |factor: f64| [value / factor, value * factor];
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));

@@ -33,7 +33,8 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
 /// - `title` names the load.
 /// - `command` is the command that runs it again.
 /// - `report` is the run's report.
-/// - `live` is a playground set to the load.
+/// - `live` is a playground, a form in which the reader changes the load and runs it in the
+///   browser; `None`: the page has none.
 ///
 /// # Errors
 /// A picture cannot be drawn.

@@ -130,8 +130,9 @@ impl Map {
         Ok(map)
     }
 
-    /// Returns for each column of the map its number in a line, from 0; `names` are the cells of
-    /// the file's first line.
+    /// Finds the columns that the user has named, by their name or by a number from 1. Returns for
+    /// each kind of column its number in a line, from 0. `names` are the cells of the file's first
+    /// line.
     fn resolve(&self, names: &[&str]) -> Result<[Option<usize>; COLUMNS.len()], String> {
         let mut columns = [None; COLUMNS.len()];
         for (at, given) in self.columns.iter().enumerate() {

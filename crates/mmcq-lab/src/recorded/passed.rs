@@ -28,7 +28,8 @@ pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
     first
 }
 
-/// Counts by rank, stored as sums over ranges of ranks (Fenwick tree).
+/// Number of requests that have gone, for each rank, stored as sums over ranges of ranks (Fenwick
+/// tree).
 struct Gone {
     counts: Vec<u32>,
     all: u32,

@@ -39,7 +39,8 @@ fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     }
 }
 
-/// Returns the simulated setting to compare a report with; `mmcq` for a report of `mmcq.ko`.
+/// Returns the name of the simulated setting with which a report of unmodified Linux is compared;
+/// `mmcq` for a report of the kernel module `mmcq.ko`.
 pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }

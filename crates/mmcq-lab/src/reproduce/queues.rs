@@ -19,7 +19,7 @@ use crate::runner::{Outcome, RunError, Setting};
 /// Boards of the experiment; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
-/// Name of the card on the fourth board, which supports packed commands.
+/// Name of the card on the fourth of [`BOARDS`]. The card supports packed commands.
 const PACKED_CARD: &str = "emmc-packed";
 
 /// Lane (way to drive the card): its name in these tables, and its setting.
@@ -109,8 +109,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     }
 }
 
-/// Returns the rows of the phone, with published rates. The setting `none` is fitted to the rates
-/// without the queue; all other rates are predicted.
+/// Runs a published benchmark of a phone, and returns rows with its published rates. The setting
+/// `none` is fitted to the rates without the queue; all other rates are predicted.
 fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let mut rows = Vec::new();
     let settings: Vec<(&str, Setting)> =

@@ -138,8 +138,8 @@ impl Cell {
     }
 }
 
-/// Returns rows with the latencies of a cell in a setting, if some were published in the discussion
-/// STREAM.
+/// Returns rows with the latencies of one cell (board, card and load) in a setting. Only cells
+/// whose latencies were published in the discussion STREAM have rows.
 fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     let of_cell = LATENCIES.iter().filter(|(name, ..)| *name == cell.name);
     let row = |&(name, figure, before, after): &(&str, Figure, Option<f64>, Option<f64>)| Row {

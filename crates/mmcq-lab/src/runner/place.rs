@@ -28,7 +28,7 @@ pub trait Visit {
     /// Result of the work that is done on the board.
     type Out;
 
-    /// Does the work on a board that was built for `run`.
+    /// Does the work on `board`, which was built for `run` and has an initialised card.
     ///
     /// # Errors
     /// The run does not come to its end.

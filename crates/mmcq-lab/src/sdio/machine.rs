@@ -29,7 +29,7 @@ pub enum Action {
     Tasklet,
     /// The stack's thread runs.
     Thread,
-    /// The CPU work of driver and user for one packet has been done.
+    /// The CPU time that driver and user need for one packet has passed.
     Worked,
     /// The tasklet of the other device's driver has ended.
     Robbed,

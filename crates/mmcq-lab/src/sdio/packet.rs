@@ -51,7 +51,8 @@ pub enum PacketError {
     /// says why.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// The packet was not acknowledged before the window ended; the text names the setting.
+    /// The driver did not acknowledge the packet before the recorded window of time ended; the text
+    /// names the setting of the driver.
     #[error("setting {0}: the packet is not acknowledged before the next one comes")]
     Open(&'static str),
 }

@@ -27,7 +27,7 @@ type Io<'a> = Function<'a, (NoLock, super::Priced), 4>;
 /// The card interrupt, received through mmcq's engine.
 type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 
-/// Result of a run with a user's own function.
+/// Result of a run with an I/O function that the user described in a file.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Result in the same form as for the built-in function; its `steps_ns` is empty.

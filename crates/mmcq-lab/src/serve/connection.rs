@@ -48,8 +48,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Adds a request with this number of bytes to the budget; waits until the budget has room for
-    /// it.
+    /// Waits until the client's budget has room for a request with this number of bytes, and then
+    /// takes this share from it.
     fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
@@ -314,7 +314,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
     /// Time limits that no test reaches.
     const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
-    /// Time in which only data that have already arrived can be read.
+    /// Time limit of a read that must return only what has already arrived.
     const SHORT: Duration = Duration::from_millis(1);
 
     /// Makes a client that has sent nothing yet. Also returns the thread that serves its

@@ -53,7 +53,8 @@ pub enum Outcome {
     Lost(String),
 }
 
-/// A job for the disk's thread.
+/// An operation that a client has requested, on its way to the thread that executes all operations
+/// (the disk's thread).
 pub struct Job {
     /// Number of the connection that sent the job.
     pub client: u64,
@@ -67,7 +68,7 @@ pub struct Job {
 pub enum Message {
     /// A client has connected.
     Came(u64),
-    /// A client's job, which the disk must do.
+    /// A request of a client, which the disk must execute.
     Job(Job),
     /// The refusal that reports a loss ([`Outcome::Lost`]) has been written to a client's socket.
     RefusalWritten(u64),

@@ -41,7 +41,8 @@ struct Connection {
     unflushed: Option<u64>,
     /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
-    /// Whether the connection is the heir of another one that closed before it was told of a loss.
+    /// Whether this connection will be told of a loss in place of another one, which closed before
+    /// it was told. It is then called the heir of the other one.
     heir: bool,
 }
 
@@ -74,8 +75,8 @@ impl Losses {
         self.connections.insert(client, connection);
     }
 
-    /// Records a request of a client. The client has then read everything that was written to it
-    /// before.
+    /// Records that a client has sent a request. It has then read everything that was written to it
+    /// before, also the refusal that reports a loss.
     pub fn asked(&mut self, client: u64) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if let Some(loss) = connection.refused.filter(|_| connection.written) {
@@ -181,8 +182,9 @@ impl Losses {
         self.left_unflushed.clear();
     }
 
-    /// Returns whether the reply to this client's flush must be a refusal, although the card has
-    /// done the flush. If so, the client counts as being told.
+    /// Returns whether this client's flush must be refused although the card has done it, because
+    /// the client was not told yet that data were lost. If so, records that this refusal tells the
+    /// client.
     pub fn refuses_flush(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last && connection.refused != Some(self.last);
@@ -212,8 +214,8 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Returns whether a flush of this client is refused. If it is refused, also records that the
-    /// refusal was written, and that the client sent another request after it.
+    /// Lets this client flush, and returns whether the flush is refused. If it is refused, the
+    /// client gets the refusal and sends another request, so that the refusal counts as received.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);

@@ -8,7 +8,7 @@ use crate::fio::{JobFile, Worker};
 pub enum Load {
     /// The jobs of a job file run at each point.
     Jobs(JobFile),
-    /// The workers of a trace run at each point.
+    /// Each run of the sweep replays a trace, with these workers.
     Trace {
         /// Workers with their requests.
         workers: Vec<Worker>,

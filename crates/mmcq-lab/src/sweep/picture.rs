@@ -26,13 +26,15 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 struct Cell {
     /// Name of the line that this point belongs to, or of this bar.
     of: String,
-    /// Value of the cell on the horizontal axis; empty for a bar.
+    /// Value of this point on the horizontal axis; empty for a bar.
     at: String,
-    /// Sum of the rates in MiB/s of the rows in this cell, and number of these rows.
+    /// Sum of the rates in MiB/s of the rows that belong to this point or bar, and number of these
+    /// rows.
     rate: (f64, u32),
-    /// Largest limit in MiB/s of the rows in this cell: what wire and card allow.
+    /// Largest limit in MiB/s (what wire and card allow) of the rows that belong to this point or
+    /// bar.
     limit: Option<f64>,
-    /// Largest 99th percentile in us of the latencies in the rows of this cell.
+    /// Largest 99th percentile of the latency, in us, of the rows that belong to this point or bar.
     p99_us: f64,
 }
 

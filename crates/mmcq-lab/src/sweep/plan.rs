@@ -103,8 +103,8 @@ impl Sweep {
         Ok(scene)
     }
 
-    /// Returns what the point of this scene shares with other points that have the same board, card
-    /// and changes.
+    /// Returns what all points with this board, this card and these changes share, such as the
+    /// loaded files.
     fn place(&self, scene: &Scene) -> Arc<Place> {
         self.places.of(scene, &self.load)
     }

@@ -157,7 +157,8 @@ impl Grid {
         self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
-    /// Counts for each anchor the clock cycles from it to the next one.
+    /// Counts for each anchor (a time at which a cycle starts) the clock cycles until the next
+    /// anchor.
     fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);

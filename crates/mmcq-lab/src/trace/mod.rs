@@ -91,8 +91,9 @@ impl Survey {
     }
 }
 
-/// Runs something and finds the header of its waveform, without storing the window. Calls `run` a
-/// second time if an event was reported so late that the first header may lack it.
+/// Executes `run` and collects, in one pass, what the header of its waveform needs. The window's
+/// events are not stored. If an event was reported so late that the header may lack it, executes
+/// `run` a second time.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {

@@ -136,7 +136,8 @@ pub struct Checker {
     /// The last request, by its number in the order of submission, that may fail because of a
     /// fault; a later request has no cause to fail. `u32::MAX`: any request may fail.
     excused: u32,
-    /// Number of requests that were submitted before the last fault.
+    /// Number of the newest request at the last fault. Requests have the numbers 1, 2, 3 and so on,
+    /// in the order of submission.
     trouble: u32,
     /// The last flush or durable write, by its number in the order of submission, that may fail
     /// because it reports errors of earlier writes. `u32::MAX`: any of them may fail.
@@ -223,7 +224,8 @@ impl Checker {
         &mut page[(lba % PAGE as u64) as usize]
     }
 
-    /// Records a request that is about to be submitted. Returns its ticket.
+    /// Records a request that is about to be submitted. Returns the [`Ticket`] by which the checker
+    /// knows the request until its answer.
     pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
         self.numbers += 1;
         let number = self.numbers;

@@ -38,8 +38,9 @@ impl Wanted {
         }
     }
 
-    /// Returns the content after a read has seen `seen`: an erased or discarded sector then has a
-    /// known value. Any other content stays as it is.
+    /// Returns what the checker expects of the sector after a read has returned `seen`. For an
+    /// erased or discarded sector, the read has shown its value (zeros or ones). Any other
+    /// expectation stays as it is.
     fn shown(self, seen: Seen) -> Wanted {
         match (self, seen) {
             (Wanted::Erased | Wanted::Discarded, Seen::Zeros) => Wanted::Zeros,
@@ -61,7 +62,8 @@ pub(super) enum Fate {
     /// has these data or the content before. The loss need not be reported, but a later flush
     /// without an error confirms the data. The first read, flush or cut ends this state.
     ///
-    /// Two kinds of requests get this state at any loss of power:
+    /// Two kinds of requests get this state at any loss of power (P2 and P8 are promises of the
+    /// [checker](super)):
     ///
     /// - Writes that were under way at the loss, once they are answered. The card may have received
     ///   all of their data before. P8 covers only writes that were acknowledged before the loss,
@@ -90,10 +92,11 @@ pub(super) struct Entry {
     pub number: u32,
     pub wanted: Wanted,
     pub fate: Fate,
-    /// Whether a read that was submitted after this request has returned an older content.
+    /// Whether a read that was submitted after this request has returned content from before the
+    /// request.
     passed: bool,
-    /// Whether a read that was submitted after this request has returned its content, since the
-    /// last loss.
+    /// Whether a read has returned the content that this request wrote. Only a read counts that was
+    /// submitted after this request, and came after the last loss of data.
     shown: bool,
     /// Whether the request failed, and a flush or a cut came after it. If a read then returns its
     /// data, they are on the medium.
@@ -169,8 +172,8 @@ pub(super) enum Wrong {
     Old,
     /// The version of a write that was submitted only after the read.
     Early,
-    /// A torn sector although no write was under way or had failed. Or a torn sector with pieces
-    /// that none of the possible contents has.
+    /// A torn sector (parts of different contents), although no write was under way or had failed.
+    /// Or a torn sector with a part that is from none of the possible contents.
     Torn,
     /// Content that never belonged to this sector.
     Strange,
@@ -181,9 +184,9 @@ pub(super) enum Wrong {
 pub(super) struct Look {
     /// Number of the read in the order of submission.
     pub number: u32,
-    /// Number of completions before the read was submitted.
+    /// Number of requests that had been completed when the read was submitted.
     pub completions: u32,
-    /// Number of completions now, including the read's own.
+    /// Number of all completed requests now, including the read that is judged.
     pub now: u32,
     /// Whether the card has no volatile cache.
     pub write_through: bool,
@@ -242,7 +245,8 @@ impl Sector {
         }
     }
 
-    /// Removes a request that never reached the card.
+    /// Removes a request that has changed nothing in this sector: it was not sent to the card, or
+    /// it was refused.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }
@@ -251,9 +255,10 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
     }
 
-    /// Records that a flush succeeded: requests that were complete before its submission (up to
-    /// number `before`) are now on the medium. With `across`, the card lost its power after the
-    /// submission; then the success of the flush also confirms the data that seemed to be lost.
+    /// Records that a flush has succeeded: requests that were complete when it was submitted
+    /// (completion numbers up to `before`) are now on the medium. With `across`, the card lost its
+    /// power after that. Then the success of the flush also confirms the data that seemed to be
+    /// lost.
     pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
@@ -330,18 +335,20 @@ impl Sector {
         }
     }
 
-    /// Returns whether a write was lost and no client was told: no report covers completions after
-    /// `told_before`.
+    /// Returns whether data of a completed write were lost and no client was told. `told_before`: a
+    /// report to a client has covered the completions up to this number.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
-    /// Returns whether complete data may have been lost and no client was told.
+    /// Returns whether complete writes of this sector may have been lost, and no client was told of
+    /// the loss.
     pub fn is_doubted(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Loose(_) | Fate::Shaken(_)))
     }
 
-    /// Records that a client was told of a loss, which may include complete writes of this sector.
+    /// Records that a client was told that data were lost. Complete writes of this sector may be
+    /// among them, and now count as reported.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {
@@ -423,9 +430,10 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// Records that a read (with the number `number`) has returned content that is older than the
-    /// entries from index `from` on. Failed requests among these are not on the card, and requests
-    /// under way must fail. A discarded sector may still be erased later.
+    /// Handles a read (with the number `number`) that has returned older content than that of the
+    /// entries from index `from` on. Removes the failed requests among these, which have not
+    /// changed the card. Marks those under way, which must fail. A discarded sector may still be
+    /// erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {

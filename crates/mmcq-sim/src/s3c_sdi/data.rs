@@ -184,7 +184,7 @@ impl S3cSdi {
         self.dat.state = state;
     }
 
-    /// Starts the clock again.
+    /// Ends a hold of the data: starts the bus clock again. Does nothing if there is no hold.
     pub(super) fn end_hold(&mut self, now: u64) {
         if !self.dat.held() {
             return;

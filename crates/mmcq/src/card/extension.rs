@@ -41,7 +41,7 @@ pub struct Extensions {
     pub cache: bool,
     /// Number of tasks in the card's command queue; 0 if it has none.
     pub queue_depth: u8,
-    /// Address of the power management set; `None` if the card has none.
+    /// Address of the extension register set for power management; `None` if the card has none.
     pub power: Option<Extension>,
     /// Whether the card requests a power-off notification.
     pub power_off: bool,

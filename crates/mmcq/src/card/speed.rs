@@ -5,7 +5,7 @@ use super::{Card, Options};
 use crate::host::{Caps, Timing, Width};
 use crate::task::Platform;
 
-/// Returns, as bits, `timing` and the timings that a card reaches only through `timing`.
+/// Returns, as bits, `timing` and the timings to which a card can switch only from `timing`.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     let bit = Caps::timing_bit;
     match timing {

@@ -91,7 +91,7 @@ impl<const N: usize> Batch<N> {
         self.filled = 0;
     }
 
-    /// Sets the only segment.
+    /// Replaces all segments (pieces of memory) of the batch by this one.
     #[inline(always)]
     pub fn one_segment(&mut self, segment: Segment) {
         self.filled = 1;
@@ -100,7 +100,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Sets the next segment, which is the memory of the member in this place.
+    /// Sets segment number `place`: the memory of member number `place`. Called in order.
     #[inline(always)]
     pub fn fill(&mut self, place: usize, segment: Segment) {
         if let Some(free) = self.segments.get_mut(place) {
@@ -186,12 +186,14 @@ impl<const N: usize> Batch<N> {
         self.one(index, direction, lba, blocks);
     }
 
-    /// Begins the batch of a task of the card's queue; [`add`](Self::add) adds its members.
+    /// Begins the batch of a task of the card's queue. The batch is empty: [`add`](Self::add) adds
+    /// each request that the task transfers.
     pub fn begin(&mut self, direction: Direction, lba: u64) {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
 
-    /// Adds the next member of a task, with its memory.
+    /// Adds the request in slot `index` to the batch of a task, behind the requests before it, with
+    /// its memory.
     pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(self.members().len(), segment);
         self.append(index, blocks);
@@ -207,7 +209,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Adds the next member of a pack. Its memory follows that of the members before.
+    /// Adds one more write or read to a packed command, with the request's memory as its last
+    /// segment.
     pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(usize::from(self.filled), segment);
         self.append(index, blocks);
@@ -220,7 +223,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Removes the memory of the pack's header from the segments.
+    /// Removes the header of a packed command: its memory from the segments, and its block from the
+    /// number of blocks.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);

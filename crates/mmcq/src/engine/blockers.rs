@@ -75,7 +75,8 @@ const DRIVEN: u32 = 1 << 22;
 /// last read.
 const UNREAD: u32 = 1 << 31;
 
-/// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
+/// The causes that the gate reads when it decides whether a request comes in. The code that begins
+/// and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
 /// Causes: transfers may be sent as tasks of the card's queue, as packs or as chains, and not only
 /// one by one. These ways have rules of their own, so the fast path leaves the request to the
@@ -114,19 +115,20 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         Blockers { word: UNREAD, queue_limit, fast_kind: FastKind::Nothing, of: PhantomData }
     }
 
-    /// Sets how the fast path may end the phase that the controller is about to get.
+    /// Sets how the fast path (few checks) may handle the end of the phase that the controller is
+    /// about to get.
     #[inline(always)]
     pub fn set_fast_kind(&mut self, kind: FastKind) {
         self.fast_kind = kind;
     }
 
-    /// Returns how the fast path may end the phase that the controller has.
+    /// Returns which kind of phase the controller has whose end the fast path may handle.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind
     }
 
-    /// Sets or clears a cause of the gate.
+    /// Sets (`holds`) or clears the bit of one cause of `GATE`; other causes are not changed.
     pub fn set(&mut self, cause: u32, holds: bool) {
         let cause = cause & GATE;
         self.word = if holds { self.word | cause } else { self.word & !cause };
@@ -172,12 +174,13 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.queue_limit.into()
     }
 
-    /// Returns whether only urgent requests start.
+    /// Returns whether the engine is halted or waits for help, so that only urgent requests start.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }
 
-    /// Returns whether some requests are refused, or must start alone.
+    /// Returns whether some requests are not accepted or must be sent alone: the card is suspended,
+    /// was given up, or has a quirk.
     pub fn is_barred(&self) -> bool {
         self.word & (SUSPENDED | DEAD | QUIRK) != 0
     }
@@ -212,7 +215,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = self.word & GATE | found & !GATE;
     }
 
-    /// Sets [`UNREAD`]: a cause may hold from now on, so the next request leaves the fast path.
+    /// Closes the fast path for the next request, because one of the causes against it may hold
+    /// from now on. Sets [`UNREAD`]: the general path reads all causes again.
     #[inline(always)]
     pub fn close_fast(&mut self) {
         if Self::FAST {
@@ -221,7 +225,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Makes the end of the transfer in progress take the general path.
+    /// Makes the engine handle the end of the transfer in progress with all checks (general path),
+    /// and not by the fast path.
     #[inline(always)]
     pub fn forget_fast(&mut self) {
         if Self::FAST {
@@ -239,8 +244,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether the scheduler works in the order of arrival, and the host continues no
-    /// transfers.
+    /// Returns whether scheduler and host allow the fast path at all: the scheduler works in the
+    /// order of arrival, and the host continues no transfers.
     pub fn may_go_fast<H: Host>(&self, host: &H) -> bool {
         let continues = H::CONTINUES && host.caps().continue_data;
         Blockers::<H, P>::FAST && self.policy().is_in_order() && !continues
@@ -248,7 +253,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether this engine has a fast path.
+    /// Whether this engine has the fast path: fewer checks for an ordinary read or write that comes
+    /// while the engine is idle.
     pub(crate) const FAST: bool = Blockers::<H, P>::FAST;
 
     /// Returns which of the causes `ASKED`, one bit each, now keep requests from being accepted,
@@ -287,7 +293,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
     }
 
-    /// Returns whether something is going on that the fast path does not handle.
+    /// Returns whether a cause is present that keeps all requests from the fast path (the path with
+    /// few checks).
     pub(super) fn is_special(&self) -> bool {
         self.causes::<SPECIAL>() != 0
     }
@@ -299,8 +306,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.is_fast()
     }
 
-    /// Reads the parts of the engine again if some cause was found, or may have begun. Returns true
-    /// if nothing stops the next request.
+    /// If a cause is set that stops requests, checks again whether it still exists. Returns true if
+    /// no cause stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {

@@ -28,11 +28,11 @@ use crate::sched::{Lanes, Profile};
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Busy {
-    /// When the busy that is watched began: the end of the data.
+    /// When the present busy began, which is when the data ended, in ns.
     since_ns: u64,
     /// Longest busy of the control request in progress.
     longest_ns: u64,
-    /// Number of polls so far.
+    /// Number of polls of the card in the present wait so far.
     questions: u32,
     /// What the engine does next when the busy of a control request has ended.
     followed_by: Stage,
@@ -89,7 +89,7 @@ impl Busy {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
     }
 
-    /// Returns the stage that follows the busy.
+    /// Returns what the engine does next when the card is not busy any more.
     pub fn next_stage(&self) -> Stage {
         self.followed_by
     }
@@ -182,7 +182,8 @@ impl BusyTimes {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether something else than a read or write keeps the card busy.
+    /// Returns whether a control request, or the engine's own switch back to the user area, has the
+    /// card.
     pub fn is_control_busy<P: Profile>(&self, area: &Area) -> bool {
         self.has_control() || P::RECOVERS && area.is_returning()
     }
@@ -331,8 +332,8 @@ mod tests {
         assert!(lost < 250_000_000, "500 writes of 1 ms were made to wait {} ms more", lost / 1_000_000);
     }
 
-    /// Tests the guaranteed bound on lost time, and a bound on polls, for any sequence of busy
-    /// times.
+    /// Tests for random sequences of busy times that polling loses no more time than is guaranteed,
+    /// and that the number of polls is bounded.
     #[test]
     fn the_regret_is_bounded_for_any_sequence() {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64;

@@ -38,7 +38,7 @@ pub(super) struct Concurrent<E> {
     allowed: bool,
     /// The command on the CMD line.
     line: OnLine,
-    /// The code that does the work. A pointer, so that firmware that never
+    /// The code that handles commands during data. A pointer, so that firmware that never
     /// [allows](Engine::set_concurrent_commands) such commands does not contain that code.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
@@ -59,7 +59,7 @@ pub(super) enum Turn {
     /// A phase of an I/O function waits while another phase is in progress. The called code returns
     /// true if it sends the waiting phase now.
     Begin,
-    /// The controller's events are about to be read. Returns true if the command is over.
+    /// Call before the controller's events are read. Returns true if the command has ended.
     Ack,
     /// The command is over: requests that waited for the CMD line continue.
     GoOn,

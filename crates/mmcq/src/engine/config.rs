@@ -234,8 +234,9 @@ pub struct Config {
     /// Most phases of I/O functions in a row while memory requests wait; then one memory request
     /// gets its turn.
     pub io_burst: u8,
-    /// Longest time that the bus is reserved for the next step of a chain of I/O phases while
-    /// memory requests wait, in nanoseconds.
+    /// Longest time, in nanoseconds, that the bus is reserved for the next command of an I/O
+    /// function's driver ([`Chain::More`](crate::sdio::Chain)) while reads and writes of memory
+    /// wait.
     pub chain_ns: u64,
     /// Time that one piece of an erase should take, in nanoseconds; other requests wait for it. The
     /// first piece is sized by what the card declares, later ones by the time that pieces took.
@@ -327,7 +328,8 @@ pub struct Stats {
     pub busy_polls: Count,
     /// Writes after which the engine sent an extra CMD13, only to read their status.
     pub status_asked: Count,
-    /// Starts refused because the lines were still in use, tried again later.
+    /// Starts that the driver refused because the lines were still in use; each was tried again
+    /// later.
     pub start_retries: Count,
     /// Late errors that came when no write was waiting for its status. No write had been sent, or
     /// the writes were already complete ([`Acknowledge::Transferred`], open transfers).

@@ -62,8 +62,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Takes a request back from the card or the controller, which has not begun it. The request
-    /// waits again with its age, or ends with the result that is known. `gone`: the error if there
-    /// is no card any more.
+    /// waits again, at the place that its age gives. It ends instead if it has an error already, if
+    /// the card is gone (with the error `gone`), or if it is a read that no client waits for.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

@@ -42,8 +42,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state without any code for requests of several steps. This is a function, because
+    /// a constant (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -87,17 +87,19 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 /// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request's turn has come; it is the control request in progress.
+    /// The request, a control request, has its turn, and begins with its first step.
     Begin,
-    /// A write with special rules, in this slot, is next. It is still queued.
+    /// The write in this slot is next; it is not an ordinary one (durable or of zeroes, for
+    /// example). The write is still queued.
     Write(u8),
-    /// A step has ended with this status.
+    /// A step of the request has ended; the value is the card's status after the step.
     Done(u32),
     /// The pause of a step is over.
     Woke,
     /// A step has failed, and the lines were reset.
     Failed(Error),
-    /// The card is in another partition, and a request needs its user area.
+    /// A request needs the user area of the card, but the card is in another partition and must be
+    /// switched back first.
     Return,
     /// Recovery takes the control request from the controller between its steps: to repeat it
     /// later, or because the card is given up.
@@ -112,7 +114,7 @@ pub(super) struct Memory {
     page: DmaBuf,
     /// Step of the present request that is in progress, for a request of several steps.
     step: Step,
-    /// Status bits seen so far of the command with busy in progress.
+    /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
     /// The piece of the erase that is in progress, and the speed of erases as learned so far.
     erasing: Round,
@@ -124,7 +126,7 @@ pub(super) struct Memory {
     moves: u8,
     /// The memory that is mapped for the transfer in progress of the partition access.
     mapped: Option<(Segment, Direction)>,
-    /// The result of the earlier pieces of the write in progress.
+    /// Whether the earlier pieces of the write in progress are known to be on the medium.
     pieces: Pieces,
 }
 
@@ -137,8 +139,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Makes an empty value. This is a function, because a constant (nearly all zeros) would be
-    /// copied into the firmware image.
+    /// Makes the state before any request of several steps. This is a function, because a constant
+    /// (nearly all zeros) would be copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,
@@ -210,7 +212,7 @@ impl Memory {
         self.step = step;
     }
 
-    /// Clears the count of transfers of a partition access.
+    /// Sets the count of the transfers of a partition access to 0.
     pub fn clear_moves(&mut self) {
         self.moves = 0;
     }
@@ -225,7 +227,7 @@ impl Memory {
         self.moves
     }
 
-    /// Notes the memory that is mapped for the step that begins.
+    /// Stores which memory is mapped for the data command that begins now.
     pub fn set_mapped(&mut self, segment: Segment, direction: Direction) {
         self.mapped = Some((segment, direction));
     }
@@ -246,7 +248,7 @@ impl Memory {
         self.pieces
     }
 
-    /// Sets the result of the earlier pieces of the write in progress.
+    /// Records whether the earlier pieces of the write in progress are known to be on the medium.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
@@ -267,7 +269,8 @@ impl Memory {
 }
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the phase that just ended has shown the end of the card's busy.
+    /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
+    /// so that the card need not be polled. That depends on the controller.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {
@@ -379,8 +382,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Clears what the steps of the control request have left: recovery will repeat the request, or
-    /// has given the card up.
+    /// Gives up the present step of the control request: unmaps its memory and clears its state.
+    /// Recovery will repeat the request, or has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

@@ -242,8 +242,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Status, Stage::Status, times_ns, now_ns);
     }
 
-    /// Starts a phase as [`start_phase`](Self::start_phase) does, for phases that drivers start in
-    /// fewer instructions.
+    /// Starts a phase like [`start_phase`](Self::start_phase), but through the driver's shorter
+    /// path for frequent phases.
     #[inline(always)]
     pub(super) fn start_fast_phase(
         &mut self,

@@ -40,7 +40,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Updates whether the engine waits for help.
+    /// Updates the blocker [`HELP`]: set while the engine waits for the supervisor, or until it is
+    /// sure whether a card is in the slot.
     pub fn refresh_help(&mut self, helping: &Helping, timers: &Timers) {
         self.set(HELP, P::RECOVERS && (helping.asks() || timers.presence_is_open()));
         self.close_fast();

@@ -32,8 +32,8 @@ pub(super) struct Lane<E, T> {
     control: u8,
     /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// Whether the bus may be free, or the transfer has failed, and the loop (`turn.rs`) has not
-    /// handled that yet.
+    /// Whether something has happened that the loop (`turn.rs`) has not handled yet: the bus may be
+    /// free, or the transfer has failed.
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
@@ -41,11 +41,12 @@ pub(super) struct Lane<E, T> {
     busy: Busy,
     /// The open transfer, and the runs of sequential requests.
     streams: Streams,
-    /// The limits of the fast path.
+    /// Limits of size within which a transfer may take the fast path.
     fast_limits: FastLimits,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
-    /// The bits of R1 that were handled before the end of the running transfer.
+    /// Error bits of R1 that the engine has already handled before the end of the transfer in
+    /// progress, so that it does not handle them twice.
     early: Early,
     /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
     /// as the profile has them.
@@ -92,7 +93,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Returns the state of packs; `None`: the profile sends no packs.
+    /// Returns the state of packed commands; `None`: the profile sends no packed commands.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -103,7 +104,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Returns the state of chains; `None`: the profile sends no chains.
+    /// Returns the state of chains (lists of transfers that the controller executes); `None`: the
+    /// profile sends none.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()
@@ -142,8 +144,9 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news = true;
     }
 
-    /// Notes that the transfer or request in progress has failed; the loop passes the failure to
-    /// recovery. Only the first failure counts: returns true if this is the first.
+    /// Notes that the transfer or request in progress has failed. The engine passes the failure to
+    /// recovery later, outside of this call. Only the first failure is stored: returns true if this
+    /// is the first.
     #[inline(always)]
     pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;
@@ -174,8 +177,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Clears the note that the loop has something to handle. Returns true if there was such a
-    /// note.
+    /// Returns whether the loop (`turn.rs`) has something to handle, and clears this note.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)

@@ -82,8 +82,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if room { self.longest(picked, waits) } else { picked }
     }
 
-    /// Returns the first request of the longest run that waits, if that run may go before `picked`;
-    /// otherwise `picked`.
+    /// Returns the first request of the longest run (contiguous requests of one direction) that
+    /// waits, if that run may go before `picked`. Otherwise returns `picked`.
     fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
         let (oldest, limits) =
             (self.slots.span(picked).age, self.bus.limits(&self.config, &self.incident, self.lane.streams()));

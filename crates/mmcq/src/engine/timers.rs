@@ -31,7 +31,8 @@ pub(super) struct Timers {
     /// When the engine gives up the command during data that is on the CMD line. While there is no
     /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
-    /// When the card is polled for a function that requests attention.
+    /// When the card is polled next for a function that requests attention, on a host without a
+    /// card interrupt.
     look_ns: u64,
     /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
@@ -40,14 +41,16 @@ pub(super) struct Timers {
     alarm_ns: u64,
     /// Until when an open transfer waits for a request.
     hold_ns: u64,
-    /// Until when the bus is reserved for the next phase of an I/O function's chain; 0: the bus is
-    /// free.
+    /// Time until which the bus is reserved for the next command of an I/O function whose client
+    /// announced one; 0: the bus is not reserved.
     chain_ns: u64,
-    /// Until when the policy may keep the controller idle; 0: the policy does not keep it idle.
+    /// Latest time until which the scheduler may keep the controller idle although requests wait;
+    /// 0: the scheduler does not do so now.
     idle_ns: u64,
-    /// From when on all requests wait for a chore of the card.
+    /// Time from which on all requests wait until the supervisor has done what the card needs, such
+    /// as a tuning.
     chore_ns: u64,
-    /// When the time of the incident is over.
+    /// Time in ns at which the recovery that is running (the incident) has reached its time limit.
     incident_ns: u64,
     /// When the engine stops waiting for the supervisor, which it has asked for help with a
     /// failure.
@@ -93,7 +96,7 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// Clears the time limit of the stage: it has ended, or is never given up.
+    /// Sets no time limit for the stage: it has ended, or may last for any time.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -134,8 +137,8 @@ impl Timers {
         now_ns >= self.wake_ns
     }
 
-    /// Clears the time of the stage's next turn, if that time has come. Returns whether it had
-    /// come.
+    /// Returns whether the time `wake_ns` for the next step of the stage in progress has come, and
+    /// clears it if so.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -157,7 +160,8 @@ impl Timers {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
 
-    /// Returns the next deadline of the stage in progress.
+    /// Returns when the engine must be called for the stage in progress, for its next action or
+    /// because of its time limit, in ns; `None`: at no time.
     #[inline(always)]
     pub fn next_of_stage_ns(&self) -> Option<u64> {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
@@ -225,12 +229,14 @@ impl Timers {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
 
-    /// Reserves the bus for a chain of an I/O function until that time.
+    /// Reserves the bus for an I/O function until this time in ns, so that the next command of its
+    /// chain (commands without another request between them) can follow.
     pub fn chain_until(&mut self, at_ns: u64) {
         self.chain_ns = at_ns;
     }
 
-    /// Ends the reservation of the bus for a chain, which has continued or is given up.
+    /// Ends the reservation of the bus for an I/O function, whose chain of commands has continued
+    /// or is given up.
     pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
@@ -328,7 +334,7 @@ impl Timers {
         self.chore_ns != NEVER
     }
 
-    /// Sets until when the incident may last.
+    /// Sets the time limit of the recovery that is running (the incident).
     #[inline(always)]
     pub fn incident_until(&mut self, at_ns: u64) {
         self.incident_ns = at_ns;
@@ -341,20 +347,20 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Makes the wake-up time of the stage in progress no later than the end of the incident's
-    /// time.
+    /// Limits the wait of the step in progress: the engine wakes at the latest when the incident's
+    /// time limit is over.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
     }
 
-    /// Sets until when the engine waits for help.
+    /// Sets the time at which the engine stops waiting for the supervisor's help.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;
     }
 
-    /// Lets the engine wait for help as long as the incident may last.
+    /// Sets the end of the wait for the supervisor's help to the time limit of the whole recovery.
     #[inline(always)]
     pub fn help_until_incident(&mut self) {
         self.help_ns = self.incident_ns;
@@ -418,7 +424,7 @@ impl Timers {
         may
     }
 
-    /// Allows a power cycle at once, for a new card.
+    /// Allows the next power cycle without a pause before it, because a new card is in the slot.
     #[inline(always)]
     pub fn cycle_at_once(&mut self) {
         self.cycle_ns = 0;

@@ -18,12 +18,12 @@ use crate::host::Direction;
 /// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// The last request began a run: it did not continue the request before.
+    /// The last request was not contiguous with the one before it, so it is the first of a run.
     First,
-    /// The last request continued a run, and the next request is not late yet.
+    /// The last request continued the one before it, and the next request is not late yet.
     Run,
-    /// The next request of the run is late: four times the usual pause of this run has passed since
-    /// the data ended.
+    /// The next request is late: since the end of the data, four times the usual pause of this run
+    /// of contiguous requests has passed.
     Late,
 }
 
@@ -179,9 +179,10 @@ mod tests {
         worth
     }
 
-    /// Runs a learned decision over pauses, each of which is followed by a request that continues
-    /// the run or not (`goes_on`). Returns three values: what the decisions cost, what the better
-    /// of the two fixed decisions costs, and how many times the decision was changed.
+    /// Lets `worth` decide at many pauses whether to keep a read open. `goes_on`: for each pause,
+    /// whether the next request continues the read. Returns the time that the decisions lost, the
+    /// time that the better of "always open" and "always closed" loses, and how many times the
+    /// decision was changed.
     fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
         let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
         let mut before = worth.keeps(Case::Run);

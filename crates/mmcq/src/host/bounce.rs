@@ -17,10 +17,10 @@ use super::{Direction, Dma, DmaError};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// Largest number of pieces in a pool.
+/// Largest number of parts into which the memory of a pool is divided.
 const PIECES_MAX: usize = 64;
 
-/// A mapping that uses the pool.
+/// State of one piece of the pool: the mapping that begins at this piece, if there is one.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     /// Bus address of the mapping.

@@ -13,7 +13,8 @@ use crate::spec::response::{R1, State};
 const SELECT_CARD: u8 = 7;
 const SEND_STATUS: u8 = 13;
 
-/// State for sending carriers: the card's address, and errors that the engine has not seen yet.
+/// State of a driver that sends writes as the data of a CMD13 (carriers; the module describes
+/// them).
 #[derive(Debug)]
 pub(super) struct Carrier {
     /// Argument of the CMD7 that selected the card; 0 if no card is selected.
@@ -63,8 +64,8 @@ impl Carrier {
         Ok(Done::default())
     }
 
-    /// Adds the collected errors of the carriers to `done`, the end of a CMD12 or CMD13, and clears
-    /// them.
+    /// Adds the error bits from the responses of earlier carriers to the response in `done`, and
+    /// clears the collected bits. `done` is the result of a CMD12 or CMD13 that the engine sent.
     pub fn tell(&mut self, done: &mut Done) {
         done.response.words[0] |= core::mem::take(&mut self.told);
     }

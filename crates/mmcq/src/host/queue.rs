@@ -393,19 +393,19 @@ pub unsafe trait CommandQueueHost {
         0
     }
 
-    /// Requests the engine to halt when the task in progress has ended; [`QueueEvents::halted`]
-    /// reports the halt.
+    /// Requests the command queue engine to halt when the task in progress has ended;
+    /// [`QueueEvents::halted`] reports the halt.
     fn halt_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Resumes the engine after a halt.
+    /// Resumes the command queue engine after a halt.
     fn resume_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Requests the halted engine to clear the task of this slot; [`QueueEvents::cleared`] reports
-    /// it. The card is not notified.
+    /// Requests the command queue engine, which has halted, to clear the task of this slot;
+    /// [`QueueEvents::cleared`] reports it. The card is not notified.
     fn clear_task(&mut self, slot: u8) -> Result<(), QueueError>;
 
-    /// Requests the engine to clear all tasks; [`QueueEvents::emptied`] reports it. The engine is
-    /// off afterwards, so that it cannot report any of the tasks later.
+    /// Requests the command queue engine to clear all tasks; [`QueueEvents::emptied`] reports it.
+    /// The command queue engine is off afterwards, so that it cannot report any of the tasks later.
     fn clear_tasks(&mut self) -> Result<(), QueueError>;
 
     /// Returns the state of the tasks in the registers, to find the cause when a deadline has

@@ -43,8 +43,8 @@ pub enum RpmbError {
     NoKey,
     /// The write counter has reached its end: the area can only be read.
     Expired,
-    /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. No
-    /// write was counted.
+    /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. The
+    /// card has not counted a write: its write counter has not changed.
     Forged,
     /// The write was not done, because of this error. It may be tried again.
     NotWritten(engine::Error),
@@ -111,7 +111,7 @@ pub struct Rpmb<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     card: CardNumber,
     layout: Layout,
-    /// Largest number of units in one read, which must be one transfer of the host.
+    /// Largest number of units (of 256 bytes) in one read, which must be one transfer of the host.
     read_units: u16,
     /// Memory of the frames; `None` while a request has it.
     buf: Option<DmaBuf>,

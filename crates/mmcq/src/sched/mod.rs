@@ -56,7 +56,7 @@ pub struct Waiting {
     pub blocks: u32,
     /// The client that submitted the request: see [`Origin`].
     pub origin: Origin,
-    /// When the request was submitted, in nanoseconds.
+    /// Time in ns at which the request was submitted.
     pub arrived_ns: u64,
 }
 

@@ -13,8 +13,8 @@ pub(super) use loom::hint::spin_loop;
 
 use core::cell::Cell;
 
-/// The mark (the address of its [`Idle`](super::Idle)) of the blocking call that polled its future
-/// last, among all threads; 0 if a waker has been called since.
+/// Identifies the blocking call, of all threads, that polled its future last: the address of its
+/// [`Idle`](super::Idle). 0 if a waker has been called since.
 #[cfg(not(all(test, loom)))]
 pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 #[cfg(all(test, loom))]
@@ -50,7 +50,7 @@ pub(super) struct Locked<T> {
 enum Inside {
     Nothing,
     Call,
-    /// A call is inside, and at least one call from inside it was refused.
+    /// A call is inside, and has itself tried to make at least one further call, which was refused.
     Missed,
 }
 

@@ -75,7 +75,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         Entry { engine, begun: false }
     }
 
-    /// Returns the engine, and whether anything may have begun.
+    /// Returns the engine, and whether a call through this entry may have begun something on the
+    /// controller. `None`: the call was nested.
     #[inline(always)]
     pub(super) fn into_used(self) -> Option<(&'a mut Engine<H, N, P>, bool)> {
         self.engine.map(|engine| (engine, self.begun))

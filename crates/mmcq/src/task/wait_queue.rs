@@ -182,7 +182,8 @@ impl<'a> Places<'a> {
         place.waker.replace(waker)
     }
 
-    /// Notes that a request leaves the queue. [`next_call`](Self::next_call) frees its place.
+    /// Marks the place of a request as left, because the request does not wait any more.
+    /// [`next_call`](Self::next_call) frees the place later.
     fn leave(self, place: u16) {
         if let Some(place) = self.at(place) {
             place.left.set(true);

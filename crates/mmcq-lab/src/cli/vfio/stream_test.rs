@@ -120,7 +120,8 @@ impl Report {
         self.fields.push(Field { register, field: field.to_owned(), value });
     }
 
-    /// Begins the report with rows that identify the program, the system, the reader and the card.
+    /// Writes the first rows of the report: program, kernel, reader, card, and the range of blocks
+    /// of the test.
     fn begin(&mut self, found: Vec<Field>, lba: u64, blocks: u32, write: bool) {
         self.put("program", "mmcq", env!("CARGO_PKG_VERSION").to_owned());
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -10,7 +10,7 @@ const OP_BITS: u32 = 3;
 /// ([`AT_ONCE`] and the like). They are above the bits of the operation, and below those of the
 /// block number.
 const WHEN_BITS: u32 = 2;
-/// Operation code of a request that is stored in `odd`.
+/// Operation code of a request that does not fit the compact form, and is stored whole in `odd`.
 const ODD: u64 = 7;
 /// Value of an element of `dues` that means "no time".
 const NONE: u64 = u64::MAX;

@@ -16,7 +16,7 @@ pub(super) struct Groups {
     queued: VecDeque<Io>,
     /// Whether the caller is to submit the queued transfers, one after the other.
     submitting: bool,
-    /// Number of queued transfers that the statistics of the depth do not count yet.
+    /// Number of queued transfers that the statistics of the queue depth do not count yet.
     uncounted: u32,
     /// Flush that must wait, since transfers were queued before it.
     postponed: Option<Sync>,

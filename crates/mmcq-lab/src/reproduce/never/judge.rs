@@ -1,4 +1,5 @@
-//! Computes the verdict on a cell from its figures.
+//! Computes the verdict on a cell (board, card and load) from its figures: whether mmcq is faster
+//! or slower there than Linux.
 
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
@@ -46,7 +47,7 @@ impl Figures {
     }
 }
 
-/// A cell with the figures of all its settings.
+/// Result of one cell (a board, a card and a load): the figures of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Board, card and load that were measured.
@@ -57,7 +58,8 @@ pub struct Measured {
     pub figures: Vec<(Setting, Figures)>,
 }
 
-/// Verdict on a cell: how mmcq compares with the best setting of Linux.
+/// Result of one case (board, card, load and request size): how mmcq compares with the best setting
+/// of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// mmcq is slower than the best setting of Linux by more than 1 %.
@@ -98,7 +100,8 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// Returns the group of compared settings in which mmcq gains least.
+    /// Returns that group of compared settings (some of mmcq, some of Linux) in which mmcq gains
+    /// least.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
@@ -160,13 +163,14 @@ impl Measured {
 
     /// Returns how much faster mmcq is than the best setting of Linux, in percent.
     ///
-    /// The slower of mmcq's two settings counts, in the group of compared settings in which mmcq
-    /// gains least.
+    /// Settings are compared in groups: some of mmcq with some of Linux. The result is that of the
+    /// group in which mmcq gains least, for the slower one of mmcq's settings.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of the slower of mmcq's two settings.
+    /// Returns the rate in MiB/s of the slower one of mmcq's settings, in the group of compared
+    /// settings in which mmcq gains least.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -190,14 +194,16 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Returns the longer 99th percentile of mmcq's two settings in us.
+    /// Returns the 99th percentile of mmcq's latency in us, in the group of compared settings in
+    /// which it is longest compared with Linux's.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of mmcq
-    /// starve, the result is at least the mean, unless requests starve with all of Linux's settings
-    /// in this group, too.
+    /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of a
+    /// setting of mmcq starve (a few wait much longer than all others), its mean counts instead, or
+    /// the longer latency of a request that was left out. This is not done if requests starve with
+    /// all of Linux's settings in this group, too.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
@@ -205,8 +211,9 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether the figures are far enough from the borders for a verdict; false: the cell
-    /// must run again for longer. `length`: index of the run's length, from 0.
+    /// Returns whether the gain and the percentile are far enough from the limits between two
+    /// verdicts. If false, the case must run again for longer. `length`: index of the run's length,
+    /// from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -238,8 +245,9 @@ impl Measured {
         }
     }
 
-    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this cell, otherwise
-    /// `Longer` if mmcq has a longer percentile; `None`: neither is so.
+    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this case (board,
+    /// card and load). Otherwise returns `Longer` if mmcq's latency percentile is longer than that
+    /// of Linux. `None`: mmcq is neither slower nor longer.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);

@@ -1,5 +1,5 @@
-//! File with the results of cells, one JSON object per line. With this file a sweep can run in
-//! parts, and continue after an interruption.
+//! File with the results of cells (each a board, a card and a load), one JSON object per line. With
+//! this file a sweep can run in parts, and continue after an interruption.
 
 use super::{Cell, Figures, Measured};
 use crate::runner::Setting;

@@ -11,7 +11,8 @@ use super::{Cell, Load};
 /// than the best of Linux, or has a longer 99th percentile, for a known reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Names of the cell's board and card.
+    /// Names of the board and the card of the cell (one combination of board, card and load in the
+    /// sweep).
     pub place: (&'static str, &'static str),
     /// Load of the cell's jobs.
     pub load: Load,
@@ -21,7 +22,7 @@ pub struct Known {
     pub depth: u32,
     /// Number of jobs that run at the same time in the cell.
     pub jobs: u32,
-    /// Time in microseconds to wake a thread in the cell.
+    /// Time in microseconds to wake a thread in this case.
     pub wake_us: u32,
     /// Reason why mmcq is slower than Linux in this cell, or has a longer percentile.
     pub reason: &'static str,

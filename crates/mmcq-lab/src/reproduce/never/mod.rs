@@ -106,10 +106,10 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Grid of the sweep: values of each parameter of a cell.
+/// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards with their cards.
+    /// Boards on which the cells run, each with a card and the settings of Linux.
     pub places: &'static [Place],
     /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
@@ -155,7 +155,7 @@ impl Grid {
             jitters: &[false, true],
         },
     };
-    /// The thin grid: a part of the whole grid that runs in a minute.
+    /// A part of [`FULL`](Self::FULL) that runs in a minute.
     pub const THIN: Grid = Grid {
         places: &PLACES,
         sizes: &[4 << 10, 64 << 10],
@@ -233,7 +233,8 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs all settings of a cell on a board whose wake-up times are already those of the cell.
+/// Runs all settings with the card and the load of a cell. `platform` is the cell's board, and
+/// already has the cell's time to wake a thread.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {

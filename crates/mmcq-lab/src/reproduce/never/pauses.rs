@@ -57,7 +57,7 @@ impl fmt::Display for Pause {
 }
 
 impl Pauses {
-    /// Returns the cells with pauses of a place (board and card).
+    /// Returns all combinations of load, size and pause to run on this board with this card.
     pub(super) fn cells(&self, place: Place) -> Vec<Cell> {
         let mut cells = Vec::new();
         for load in [Load::Read, Load::Write] {

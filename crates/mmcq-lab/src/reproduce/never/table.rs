@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Summary {
     /// Number of all cells that were measured.
     pub cells: usize,
-    /// Number of cells by verdict, in the order of [`Verdict`].
+    /// Number of measured cases for each verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
     /// Number of comparisons with a sequential load without pauses.
     pub sequential: usize,
@@ -31,8 +31,8 @@ impl Summary {
         Self::with(measured, KNOWN)
     }
 
-    /// Counts these cells by their verdicts. `open`: list of the cells in which mmcq is known to be
-    /// slower.
+    /// Counts how many of these cells have each verdict, such as "faster". `open` is the list of
+    /// the open losses.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -59,8 +59,8 @@ impl Summary {
         wrong == 0 && 2 * self.sequential_faster >= self.sequential_with_room()
     }
 
-    /// Returns the number of sequential cells that are not at the limit, so that there is something
-    /// to gain.
+    /// Returns the number of cases with a sequential load in which Linux or mmcq is below the
+    /// physical limit, so that a stack can still gain.
     fn sequential_with_room(&self) -> usize {
         self.sequential - self.sequential_at_limit
     }
@@ -72,7 +72,8 @@ pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// Returns the text that [`text`] returns, with `open` as the list of open losses.
+/// Returns the text that [`text`] returns. `open` lists the cases for which a reason is known why
+/// mmcq is slower than Linux.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {
@@ -143,7 +144,7 @@ fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
     (cell.load.name(), cell.bytes, cell.wake_us)
 }
 
-/// Writes the cells of a place in which a reader runs beside a writer.
+/// Writes one line for each cell with this board and card in which a reader runs beside a writer.
 fn readers(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
     for one in measured.iter().filter(of_place) {
@@ -185,7 +186,8 @@ fn against_best(one: &Measured) -> String {
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())
 }
 
-/// Returns as text the shortest 99th percentile of Linux in a cell, and how much longer mmcq's is.
+/// Returns as text the shortest 99th percentile of latency that a setting of Linux has in this
+/// cell, and by how many percent mmcq's is longer.
 fn against_shortest(one: &Measured) -> String {
     let (best, us) = one.shortest();
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))

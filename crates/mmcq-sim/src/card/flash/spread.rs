@@ -36,7 +36,7 @@ pub struct Delays {
     /// Share of all read commands, or of all write commands, that are delayed, in parts of
     /// [`WHOLE`].
     pub share: u32,
-    /// Time in ns of one further try or one collection.
+    /// Time in ns of one delay, such as a repeated read or a garbage collection.
     pub each_ns: u64,
     /// Probability that another delay follows, in parts of [`WHOLE`].
     pub again: u32,

@@ -235,7 +235,7 @@ impl Sparse {
         }
     }
 
-    /// Returns the index of this page in `pages`; makes the page if it is missing.
+    /// Returns the index in `pages` of the page `page` of a table; makes the page if it is missing.
     #[inline]
     fn page(&mut self, table: usize, page: usize) -> u32 {
         self.table(table);

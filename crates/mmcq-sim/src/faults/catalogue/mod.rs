@@ -61,7 +61,7 @@ pub enum Means {
     Test,
 }
 
-/// Letter and subject of each chapter.
+/// Letter and subject of each chapter of the catalogue of failures.
 pub const CHAPTERS: [(char, &str); 9] = [
     ('A', "Link"),
     ('B', "Busy and time"),

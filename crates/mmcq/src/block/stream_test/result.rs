@@ -1,4 +1,4 @@
-//! What a test of open transfers has shown.
+//! Results of a test of open transfers: of each case, and of all cases together.
 
 use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};
@@ -14,7 +14,7 @@ pub struct StreamTimes {
     pub worst_ns: u64,
 }
 
-/// What a case has shown.
+/// Result of one case of the test of open transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOutcome {
@@ -86,7 +86,7 @@ pub struct StreamResult {
     pub case: StreamCase,
     /// Times with each transfer closed.
     pub closed: StreamTimes,
-    /// Times with transfers kept open.
+    /// Times of the run in which transfers were kept open.
     pub open: StreamTimes,
     /// Number of transfers that continued an open one.
     pub continued: u32,
@@ -135,7 +135,8 @@ pub struct StreamVerdict {
 }
 
 impl StreamVerdict {
-    /// Returns whether the test has shown that this way of open transfers may be switched on.
+    /// Returns whether the test has shown that open transfers of this kind are safe, so that a
+    /// board may enable them.
     pub const fn may_be_switched_on(&self) -> bool {
         self.right > 0 && self.failed == 0 && self.unproven == 0
     }

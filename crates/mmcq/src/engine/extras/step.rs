@@ -1,22 +1,23 @@
 //! The steps of a request that is executed in several steps ([`extras`](super)): their kinds, and
 //! their places in the series.
 
-/// The kind of the step in progress, with its place in the series.
+/// The kind of the command or pause in progress, with its place in the request's series of
+/// commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
-    /// A command without busy.
+    /// A command after which the card is not busy.
     Command(Place),
     /// A command with busy.
     Order(Place),
     /// A command that writes data, after which the card's status is read.
     Data(Place),
-    /// CMD13 after busy.
+    /// CMD13, which polls for the end of busy after the command at this place.
     Status(Place),
     /// A pause.
     Pause(Place),
 }
 
-/// Places in the series of steps of a request.
+/// Which command or pause of a request's series of commands is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Place {
     /// The command of a [`Kind::LongCommand`](crate::engine::Kind::LongCommand).

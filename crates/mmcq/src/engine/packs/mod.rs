@@ -45,7 +45,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.packs().is_some_and(|packs| packs.step().is_some())
     }
 
-    /// Sets whether the result of the last pack's writes is known.
+    /// Records whether it is known which writes of the last pack have succeeded.
     pub(in crate::engine) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.packs_mut() {
             packs.set_fate(fate);
@@ -97,8 +97,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns two values: whether the request may be an entry of a pack (alone or merged with
-    /// others), and whether it is a reliable write.
+    /// Returns two values: whether the request may go in a packed command (alone or merged with
+    /// others), and whether it is a reliable write there.
     pub fn is_packable(
         &self,
         card: &Card,
@@ -394,7 +394,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Handles the response of a command for the pack that has no data of requests.
+    /// Handles the response of a command that belongs to a pack but transfers no data of its
+    /// requests, such as the CMD23 before the header.
     #[inline(never)]
     pub(super) fn pack_event(&mut self, event: Event, now_ns: u64) {
         let Event::Done(status) = event else { return };

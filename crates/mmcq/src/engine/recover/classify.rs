@@ -12,7 +12,8 @@ use crate::spec::response::R1;
 pub enum RecoveryStep {
     /// Classifies the failure.
     Classify,
-    /// Counts those earlier pieces of the request as done whose result is certain.
+    /// Counts those pieces of the request as done that were sent before the failure and have
+    /// certainly succeeded.
     Salvage,
     /// Resets the lines, and reads the card's state (CMD13).
     Status,
@@ -35,10 +36,10 @@ pub enum RecoveryStep {
 }
 
 impl RecoveryStep {
-    /// Number of steps of the ladder.
+    /// Number of steps that recovery knows, from the weakest to the strongest.
     pub const COUNT: usize = 11;
 
-    /// All steps of the ladder, in the order of
+    /// All steps of recovery, from the weakest to the strongest, in the order of
     /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
     pub const ALL: [RecoveryStep; Self::COUNT] = [
         RecoveryStep::Classify,
@@ -76,7 +77,7 @@ pub(in super::super) struct Trace {
     at_ns: [u64; Trace::LENGTH],
     status: [u32; Trace::LENGTH],
     step: [RecoveryStep; Trace::LENGTH],
-    /// Number of steps since the engine was made; it wraps.
+    /// Number of recovery steps since the engine was made, modulo 2^32.
     count: u32,
 }
 

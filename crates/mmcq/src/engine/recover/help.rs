@@ -55,14 +55,14 @@ pub enum ServiceRequest {
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
-    /// Whether the supervisor has taken the open request.
+    /// Whether the supervisor has taken the request in `asked`.
     taken: bool,
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
     /// Requests that the card needs go before.
     dismissed: bool,
-    /// Whether the card rests; then the supervisor has to wake it.
+    /// Whether the card is in a low-power state; then the supervisor has to wake it.
     rest: Resting,
-    /// Whether there is a supervisor.
+    /// Whether the program has a supervisor, which carries out steps of recovery for the engine.
     supervisor: bool,
     /// Whether a card came or went, and no supervisor has been notified.
     untold: bool,
@@ -100,7 +100,8 @@ impl Helping {
         waker: None,
     };
 
-    /// Returns whether a request to the supervisor is open, taken or not.
+    /// Returns whether the engine waits for help from the supervisor, which may or may not have
+    /// begun.
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }
@@ -132,7 +133,8 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
-    /// Returns whether the request is for a card with a fault.
+    /// Returns whether the engine requests help because of a fault (a tuning, a slower mode, a new
+    /// initialisation or a power cycle), and not for a chore.
     fn is_for_trouble(&self) -> bool {
         matches!(
             self.asked,
@@ -145,8 +147,8 @@ impl Helping {
         )
     }
 
-    /// Forgets the open request to the supervisor. A dismissal stays until the supervisor knows of
-    /// it.
+    /// Drops the engine's request to the supervisor, if there is one. Only a request that the
+    /// supervisor shall end (a dismissal) stays.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);
@@ -182,7 +184,8 @@ impl Helping {
         begins
     }
 
-    /// Returns whether the card rests and nothing has to wake it.
+    /// Returns whether the card rests (its clock is stopped, or it sleeps) and no request has come
+    /// that needs it awake.
     pub fn rests(&self) -> bool {
         self.rest == Resting::Yes
     }
@@ -194,12 +197,12 @@ impl Helping {
     }
 }
 
-/// State of the card's rest.
+/// Whether the card rests: its clock is stopped, or it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resting {
     No,
     Yes,
-    /// The rest has to end: a request waits, or the supervisor is to end.
+    /// The card has to leave its low-power state: a request waits, or the supervisor shall end.
     Over,
 }
 

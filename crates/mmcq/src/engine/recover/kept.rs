@@ -12,7 +12,7 @@ use super::Recovery;
 use crate::host::{BusOp, Host};
 use crate::sched::Profile;
 
-/// Time between two tries to stop the controller.
+/// Time in ns between two tries to stop a controller that still uses memory of requests.
 const AGAIN_NS: u64 = 1_000_000_000;
 
 impl<const N: usize> Slots<N> {

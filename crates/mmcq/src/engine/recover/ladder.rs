@@ -35,7 +35,8 @@ use crate::spec::response::R1;
 
 /// The bus is too fast if this many transfers in [`DAMAGE_WINDOW`] are damaged.
 const DAMAGES: usize = 3;
-/// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
+/// Number of transfers, counted by the engine: if [`DAMAGES`] of so many transfers were damaged on
+/// the bus, the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
 /// Shortest time in ns between two tunings because of damaged data or responses.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
@@ -98,8 +99,9 @@ impl Incident {
         }
     }
 
-    /// Takes the permission for the incident's tuning. Returns false if it is used up, or the last
-    /// tuning was not long ago.
+    /// Allows one tuning in this incident, and notes that it was used. Returns false if the
+    /// incident has used it already, if the last tuning was not long ago, or if there is no
+    /// supervisor.
     pub fn spend_retune(&mut self, helping: &Helping, now_ns: u64) -> bool {
         let rested =
             self.retuned_ns == 0 || self.untuned || now_ns.saturating_sub(self.retuned_ns) >= RETUNE_PAUSE_NS;
@@ -292,8 +294,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Makes the requests of the failed transfer the oldest again; requests that cannot be repeated
-    /// end.
+    /// Puts the requests of the failed transfer back to the front of the queue. Requests that must
+    /// not be repeated end with the error.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;

@@ -66,9 +66,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// Initialises again a card that has not lost its state. The data in its cache are lost only
-    /// with the initialisation, so they do not count as lost yet, as they do in
-    /// [`recover_lost_card`](Self::recover_lost_card).
+    /// Requests that the card is initialised again, or power-cycled, although it has not lost its
+    /// state. Only that initialisation loses the data in the card's cache. So they do not count as
+    /// lost yet; in [`recover_lost_card`](Self::recover_lost_card) they do.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();

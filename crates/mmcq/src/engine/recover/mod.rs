@@ -58,7 +58,7 @@ const FAULTS_MAX: u8 = 4;
 const TUNINGS_LOST_MAX: u8 = 3;
 /// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 that recovery sends in one round.
+/// Most CMD12 that recovery sends after a failed phase, before it takes a stronger measure.
 const STOPS_MAX: u8 = 3;
 
 /// The failure that recovery handles now, and the measures that recovery has taken for it.
@@ -88,14 +88,14 @@ pub(super) struct Incident {
     /// Whether the failed phase should have continued an open transfer. Its requests are then tried
     /// again with a new command, and the failure does not count as a try.
     again: bool,
-    /// Whether the tuning was requested because the card did not even return its status: then
-    /// nothing can continue without the tuning.
+    /// Whether the tuning was requested because the card did not even respond to CMD13. Then
+    /// recovery cannot continue before the tuning.
     unheard: bool,
     /// Number of resets of the controller that lost a tuning, since the failure.
     tunings_lost: u8,
     /// Number of failed phases in the present round (pass) of recovery.
     faults: u8,
-    /// Number of CMD12 that recovery has sent in this pass.
+    /// Number of CMD12 that recovery has sent in its present attempt (pass).
     stops: u8,
     /// Whether a response is lost that may have had the status of earlier writes.
     status_lost: bool,
@@ -139,7 +139,7 @@ impl Incident {
         }
     }
 
-    /// Returns the failure: its error, the card's status, and the size of its pieces.
+    /// Returns the failure: its error, the card's status, and the limit on blocks in new tries.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed
@@ -215,14 +215,14 @@ impl Incident {
         record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time limit. `card_ns` is added
-    /// to that limit: the time that the card itself may need.
+    /// Begins a new incident: each measure of recovery may be taken again, and the time limit
+    /// restarts. `card_ns`: time in ns that the card itself may need, which is added to the limit.
     pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
         self.renew();
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    /// Begins a pass of recovery with no fault and no stop counted.
+    /// Begins a pass of recovery: sets its counts of faults and of CMD12 commands to 0.
     pub fn begin_pass(&mut self, busy: &mut Busy) {
         (self.faults, self.stops) = (0, 0);
         busy.not_asked();
@@ -246,9 +246,9 @@ impl Incident {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the request's client handles the failure, and not the ladder. This holds for
-    /// raw phases (of the recovery itself, say), phases of I/O functions, changes of the bus and
-    /// pauses, and for all requests while no card is known.
+    /// Returns whether the request's client handles the failure, and not the engine's recovery.
+    /// This holds for raw phases (of the recovery itself, say), phases of I/O functions, changes of
+    /// the bus and pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -285,9 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the longest time in ns for which the card may still work when a request's deadline
-    /// has passed. For an erase in progress that is its longest time, for another control request
-    /// the longest time of a flush.
+    /// Returns for how long in ns the card may still be busy after a request has missed its
+    /// deadline. For an erase in progress this is the longest time of the erase, for another
+    /// control request the longest time of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

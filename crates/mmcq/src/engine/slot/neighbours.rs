@@ -44,14 +44,15 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
-    /// False means that this is not known.
+    /// Returns true if this queued read or write is known to be ordinary, and no other queued
+    /// request is known that it continues or that continues it. False: this is not known.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
     }
 
-    /// Forgets which waiting requests are without a neighbour.
+    /// Forgets the result of the last search for waiting requests without a neighbour (a request
+    /// that begins where they end, or ends where they begin).
     pub fn clear_lone(&mut self) {
         self.lone = 0;
     }
@@ -73,8 +74,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// Takes all waiting requests from the queue in one step, if they are exactly `count` reads and
-    /// writes. Otherwise returns false and does nothing.
+    /// Empties the queue in one step, if it holds exactly `count` reads and writes and no other
+    /// request. Otherwise returns false and does nothing.
     pub fn leave_all(&mut self, count: usize) -> bool {
         if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
             return false;

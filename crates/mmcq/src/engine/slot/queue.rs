@@ -76,7 +76,7 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// Queues a read or write of these blocks that came by the fast path.
+    /// Queues a read or write of these blocks. Used by the fast path (the path with few checks).
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);
@@ -224,8 +224,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// Marks a read or write as sent that was never queued. Its blocks are stored, because other
-    /// requests are compared with them while it waits for its status.
+    /// Marks as sent a read or write that was never in the queue. Stores its range of blocks, since
+    /// other requests are compared with it until a status of the card shows its result.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);

@@ -1,4 +1,5 @@
-//! Special rules of a write.
+//! Rules of a write that differs from an ordinary one, such as a durable write or a write of
+//! zeroes.
 
 /// The special rules of a write. A read can only have [`Rules::DURABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -123,8 +123,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Transfers a block between the card and the engine's page. [`Turn::Wait`]: this is not
-    /// possible now.
+    /// Transfers a block of 512 bytes between the card and the engine's page (its own buffer), to
+    /// switch the queue by an extension register. [`Turn::Wait`]: no mapping is free now.
     fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
         let segment = self.services.memory().page().segment(BLOCK_BYTES);
         self.batch.forget();

@@ -35,8 +35,9 @@ impl<E, T: Lanes> Lane<E, T> {
         self.rings_tasks() && !dull && !due && !incident.is_in_doubt()
     }
 
-    /// Returns whether these blocks overlap those of a task that the command queue engine has, or
-    /// of a write whose status is not known.
+    /// Returns whether a request of this direction for these blocks must wait, because they overlap
+    /// the blocks of another one: of a task that the command queue engine has, or of a write whose
+    /// status is not known.
     #[inline(always)]
     pub fn meets_rung<const N: usize>(
         &self,
@@ -134,7 +135,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         taken != 0
     }
 
-    /// Handles the interrupt of the command queue engine, while nothing special is going on.
+    /// Handles the interrupt of the command queue engine in the usual state: it is on, and is
+    /// neither halting nor being stopped.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };

@@ -75,7 +75,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.leave_engine(Demotion::Engine(why));
     }
 
-    /// Sets up the controller's queue engine, if there is one for the card's queue.
+    /// Sets the limits of tasks that follow from the controller's queue engine. Gives up the queue
+    /// engine if it is of no use. Does nothing if there is none.
     pub fn equip<H: Host>(&mut self, bus: &mut Bus<H>) {
         let (Some(hosted), Some(queue)) = (self.hosted_mut(), bus.host_mut().queue()) else {
             return;
@@ -151,8 +152,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Switches the queue engine off where that is possible. Returns true if the lines are free for
-    /// a phase.
+    /// Switches the controller's command queue engine off if it has no task. Returns true if the
+    /// lines are then free for a phase of the driver.
     #[inline(always)]
     pub fn free_lines<H: Host>(&mut self, bus: &mut Bus<H>) -> bool {
         self.park(bus);
@@ -273,7 +274,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Rings the tasks that may be sent now, by one write of the doorbell.
+    /// Gives the tasks that may be sent now to the command queue engine, by one write of its
+    /// doorbell register.
     #[inline]
     fn ring_all(&mut self, now_ns: u64) -> Turn {
         let mut rung = 0u32;
@@ -384,8 +386,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Handles the queue engine's interrupt, while it has the lines. Returns false if there was no
-    /// event.
+    /// Handles the interrupt of the controller's command queue engine (CQE), while the CQE controls
+    /// CMD and DAT. Returns false if there was no event.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };

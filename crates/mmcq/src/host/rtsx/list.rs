@@ -56,7 +56,8 @@ impl Buffers {
         List { operations: &mut self.operations, used: 0, returned: 0, full: false }
     }
 
-    /// Returns the byte that the list's READ or CHECK number `at` returned.
+    /// Returns the byte that an operation of the list, a READ or CHECK, has returned. `at`: number
+    /// of this operation among those that return a byte.
     pub(super) fn returned(&self, at: usize) -> u8 {
         let Some(word) = self.operations.get(at / 4) else { return 0 };
         // SAFETY: a valid reference. The read is volatile, since the chip writes the word.

@@ -52,7 +52,7 @@ impl Work {
         }
     }
 
-    /// Returns whether the list receives a response.
+    /// Returns whether the chip receives a response in this part of the phase.
     pub(super) const fn answered(self) -> bool {
         matches!(self, Work::Command | Work::CommandOfWrite(_) | Work::Read)
     }
@@ -110,8 +110,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(())
     }
 
-    /// Writes list and table of a phase with data, and returns what its first list does; `None` if
-    /// the chip cannot transfer the data.
+    /// Writes the command list and the DMA table of a phase with data into memory. Returns what the
+    /// first command list of the phase does, and the size of that list. `None`: the chip cannot
+    /// transfer the data.
     fn list_transfer(&mut self, phase: &Phase, data: &Data, segments: &[Segment]) -> Option<(Work, Extent)> {
         let (bytes, blocks) = size(data)?;
         match phase.auto {

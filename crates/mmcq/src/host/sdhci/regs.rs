@@ -368,7 +368,8 @@ pub const ADMA_TRANSFER: u32 = 2 << 4;
 
 // --- ADMA3 descriptors [SDHC 4.10, 1.13.5] ---
 
-/// Act field of a command descriptor: the descriptor holds a word for a register of the command.
+/// Act field of an ADMA3 command descriptor, which holds the value of one 32-bit register, such as
+/// the argument. The controller writes the value when it executes the descriptor.
 pub const ADMA_COMMAND: u32 = 1 << 3;
 /// Act field of an integrated descriptor: points to a command descriptor and its ADMA2 descriptors.
 pub const ADMA_INTEGRATED: u32 = 7 << 3;

@@ -52,7 +52,8 @@ enum Plain {
     Other,
     /// The phase sends CMD12 or CMD13 without data.
     Status,
-    /// The phase sends CMD13 with data, as a carrier.
+    /// The phase sends CMD13 with the next blocks of an open write as its data. The module calls
+    /// such a command a carrier.
     Carrier,
 }
 

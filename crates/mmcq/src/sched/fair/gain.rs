@@ -14,8 +14,8 @@ pub(super) struct Gain {
     follows: bool,
     /// Length of the measured reads, in blocks.
     blocks: u32,
-    /// Mean time of reads that follow and of reads that do not, in nanoseconds; 0: none was
-    /// measured.
+    /// Mean time in ns of reads that begin where the request before them ended; 0: none was
+    /// measured. The next field is that of all other reads.
     follow_ns: u32,
     jump_ns: u32,
 }
@@ -24,7 +24,8 @@ impl Gain {
     pub(super) const UNKNOWN: Gain =
         Gain { sent_ns: None, end: 0, follows: false, blocks: 0, follow_ns: 0, jump_ns: 0 };
 
-    /// Notes a request that goes to the card. `alone`: the card has no other request.
+    /// Notes a request that goes to the card. `reads`: the request is a read. `alone`: the card has
+    /// no other request.
     pub(super) fn sent(&mut self, request: &Waiting, reads: bool, alone: bool, now_ns: u64) {
         let first = request.lba as u32;
         self.follows = self.end == first;

@@ -77,7 +77,7 @@ use crate::host::Direction;
 use client::Client;
 use gain::Gain;
 
-/// The queue that has the turn.
+/// The turn in progress: the queue that has it, and what the turn has used so far.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     slot: u8,
@@ -89,7 +89,7 @@ struct Turn {
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Time up to which `used_ns` includes the card time.
+    /// Time in ns up to which the time of the card is already included in `used_ns`.
     counted_ns: u64,
     /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
     /// idle.
@@ -103,12 +103,13 @@ pub struct Fair<const CLIENTS: usize = 8> {
     config: FairConfig<CLIENTS>,
     clients: [Client; CLIENTS],
     turn: Option<Turn>,
-    /// Number of synchronous turns that went before waiting asynchronous requests, since the last
-    /// asynchronous request was sent.
+    /// Number of turns of synchronous requests that were given while asynchronous requests waited,
+    /// since the last asynchronous request was sent.
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
-    /// The measured gain of idling for a stream.
+    /// The measured gain if the card waits (idles) for a client's next read in sequence instead of
+    /// serving others.
     gain: Gain,
     crowded: u32,
 }
@@ -173,8 +174,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Its blocks were charged as they were sent; `end` adds the part of the charge
-    /// for time that exceeds them.
+    /// Ends the turn. Its blocks were charged to its client as they were sent. If the charge for
+    /// the card time of the turn is larger, `end` adds the difference.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);

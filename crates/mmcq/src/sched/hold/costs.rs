@@ -21,7 +21,7 @@ pub(super) struct Costs {
     seen: u8,
     mean_units: i64,
     mean_ns: i64,
-    /// Variance of the transfers' sizes. The next field is the covariance of size and time.
+    /// Variance of the sizes of the transfers.
     spread: i64,
     joint: i64,
     /// Time of a block in nanoseconds, learned from transfers of different sizes.

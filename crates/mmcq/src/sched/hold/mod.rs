@@ -55,8 +55,9 @@ use ways::{Loop, Ways};
 
 /// First balance, in ns, of the account of time that may be lost by delaying starts of transfers.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
-/// engine loses when a client that has always sent its next request stops.
+/// Largest balance of the account that pays for holds, in multiples of the fixed time of a
+/// transfer. It limits what the engine loses when a client stops that has always sent its next
+/// request.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the
 /// losses of delayed starts are paid.
@@ -68,13 +69,13 @@ const DULL_MAX: u8 = 32;
 /// requests of the batch go in the next transfer.
 const CUT_EVERY: u8 = 16;
 
-/// The waiting requests, which continue each other and can start as one transfer. The engine makes
-/// this value only if all waiting requests are such a run; otherwise it holds no start.
+/// All waiting requests, if they have one direction and contiguous blocks, so that one transfer can
+/// serve them. Otherwise the engine does not make this value, and delays no start of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     /// The requests together: direction, first block and end, and clients.
     pub run: Run,
-    /// The slots of the run's requests.
+    /// The slots of these requests.
     pub slots: SlotSet,
     /// Number of requests that may still join the transfer.
     pub room_requests: u16,
@@ -84,21 +85,21 @@ pub(crate) struct Pending {
     pub unsettled: u8,
 }
 
-/// A start that is being held.
+/// A transfer whose start is delayed, because more requests that continue it are expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time at which the held start must begin, in ns.
+    /// Latest time in ns until which the start may be held back.
     last_ns: u64,
-    /// Fixed time of a transfer, without the time of its blocks.
+    /// Time in ns that a transfer takes in addition to the time of its blocks.
     fixed_ns: u64,
-    /// Time after an arrival at which the next request is overdue.
+    /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
     /// Number of requests that the delayed start waits for and that have not come yet.
     awaited: u8,
-    /// Number of requests that came during the delay and were not yet used to learn how fast the
-    /// client's requests follow each other.
+    /// Number of requests that came during the hold and that the statistics of sequential streams
+    /// do not count yet.
     joined: u8,
     /// When the first of the requests counted in `joined` came.
     joined_ns: u64,
@@ -116,20 +117,22 @@ pub struct Holds {
     pub count: u64,
     /// Number of delayed starts whose tail (the missing requests of the batch) came.
     pub came: u64,
-    /// Sum of the delays, in nanoseconds.
+    /// Sum of all delays of starts, in nanoseconds.
     pub waited_ns: u64,
-    /// Time gained, in nanoseconds: for each tail that came, the fixed time of a transfer minus the
-    /// delay.
+    /// Sum of the gains, in nanoseconds: for each delayed start whose missing requests came, the
+    /// fixed time of a transfer minus the delay.
     pub gained_ns: u64,
 }
 
-/// State of holds: the learned costs of a card, its streams, and the start that is held now.
+/// State of delayed starts (holds): the learned costs of a card, its streams, and the transfer
+/// whose start is delayed now.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],
     streams: Streams,
     held: Option<Held>,
-    /// Balance of the account. Negative if a loss was larger than the balance.
+    /// Balance of the account of delayed starts, in ns: the time that they saved is added, the time
+    /// that they lost is taken off. Negative if the last loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
     /// Number of the last started transfers in a row that did not continue an earlier request.
@@ -137,14 +140,14 @@ pub struct Hold {
     /// Number of transfers that must end until the engine may again split a batch, so that its last
     /// requests wait for the next transfer.
     uncut: u8,
-    /// Age of the oldest request that later requests have overtaken, and the number of blocks of
-    /// those later requests.
+    /// Age number of the oldest request that later requests have overtaken, and the number of
+    /// blocks of those later requests.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,
     /// When the last transfer ended.
     free_ns: u64,
-    /// The last writes that were transferred, until they are complete.
+    /// The last writes that were transferred and are not complete yet; `None`: there are none.
     moved: Option<Run>,
     /// Whether the requests of the transfer in progress were completed before the transfer's end.
     told: bool,
@@ -212,9 +215,9 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that has come to the held run. Returns until when the engine waits for the
-    /// requests that are still missing; `None`: the hold is over, because none is missing or the
-    /// time has passed.
+    /// Adds a request that continues the transfer whose start is delayed. Returns until when the
+    /// engine waits for the requests that are still missing. `None`: the transfer must start now,
+    /// because none is missing or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -286,7 +289,7 @@ impl Hold {
         self.held.map(|held| held.until_ns)
     }
 
-    /// Returns the start that is held.
+    /// Returns the start of a transfer that is delayed now, if there is one.
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_mut()
@@ -303,15 +306,16 @@ impl Hold {
         }
     }
 
-    /// Ends the hold: its tail has come, or the wait is over.
+    /// Ends the delay of a start: the expected requests have come, or the wait is over.
     pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);
     }
 
-    /// Returns whether the engine may leave the end of this run to the next transfer. The run must
-    /// have all requests that the stream's clients keep in flight, and the engine must not have
-    /// done this in the last [`CUT_EVERY`] transfers.
+    /// Returns whether a transfer may leave out the last requests of a stream's batch, which the
+    /// next transfer then takes. `end`: the block after the batch. The batch must have all requests
+    /// that the stream's clients keep in flight. The engine must not have done this in the last
+    /// [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -408,7 +412,8 @@ impl Hold {
         self.until_ns()
     }
 
-    /// Returns the costs and gains of holds so far.
+    /// Returns how often starts were delayed to wait for more requests, and the time that this cost
+    /// and gained.
     pub(crate) fn holds(&self) -> Holds {
         self.counts
     }

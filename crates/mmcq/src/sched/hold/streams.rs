@@ -4,13 +4,13 @@
 use super::costs::Costs;
 use crate::host::Direction;
 
-/// Most streams that are known at a time.
+/// Number of sequential streams that the engine can follow at the same time.
 const STREAMS: usize = 4;
 /// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
 /// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row: if the next request has come this often in less than half of the mean
-/// time, the stream counts as faster, and the new time replaces the mean.
+/// Number of times in a row. If the next request of a stream has come this often within half of the
+/// mean time, the stream counts as faster: the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -28,9 +28,9 @@ pub(crate) struct Run {
     pub requests: u8,
     /// The client of the last request.
     pub client: u8,
-    /// When the first request of the run came.
+    /// Time in ns at which the first of these requests came.
     pub first_ns: u64,
-    /// When the last request of the run came.
+    /// Time in ns at which the last of these requests came.
     pub last_ns: u64,
     /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
@@ -41,7 +41,7 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the part of the run from this block on.
+    /// Returns the contiguous requests without those before block `lba`. Their number is estimated.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -69,8 +69,8 @@ pub(super) struct Stream {
     /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
     /// requests are missing.
     missed: u8,
-    /// Whether the requests that were sent when the engine gave up its wait for the missing ones
-    /// are complete.
+    /// Whether the requests are complete that the engine has sent without the missing ones, after
+    /// it gave up waiting for them.
     answered: bool,
     /// The first block of the stream's requests that are not complete.
     begin: u64,
@@ -85,12 +85,14 @@ pub(super) struct Stream {
     /// Additional time in ns until the first client submits its next request, for each request of
     /// the completed group.
     each_ns: u32,
-    /// Mean time until the first request comes back, outliers included.
+    /// Mean time in ns from the completion of a group of requests until a client submits the first
+    /// of the next ones. Includes unusually long times.
     mean_first_ns: u32,
     /// Mean time in ns between two requests of a completed group whose clients submit their next
     /// requests one after the other, outliers included.
     mean_gap_ns: u32,
-    /// How many times in a row the time of the first request was less than half of its mean.
+    /// How many times in a row the first request after a completed group came in less than half of
+    /// the mean time ([`Self::mean_first_ns`]).
     first_shorter: u8,
     /// How many times in a row a request other than the first of its group came back in less than
     /// half of the mean time `mean_gap_ns`.
@@ -112,7 +114,7 @@ struct Group {
     away: u8,
 }
 
-/// All streams that are known.
+/// The sequential streams that are known, and the times that were learned from them.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
@@ -195,7 +197,8 @@ impl Stream {
         if self.gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.gap_ns.into()) }
     }
 
-    /// Returns how many requests are expected to come back, when this many wait.
+    /// Returns how many requests of the stream are complete and expected to be followed by new
+    /// ones, when `waiting` requests of the stream wait.
     pub fn away(&self, waiting: u8) -> u8 {
         self.depth.saturating_sub(waiting)
     }
@@ -234,7 +237,8 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Returns how many requests of the run came before the last completion.
+    /// Estimates how many requests of the run came before the stream's last completion, from the
+    /// times of the first and the last request.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;
@@ -269,8 +273,8 @@ impl Stream {
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// Notes that this many requests have come back, `earlier` of them before the last completion.
-    /// `of_before`: all of them belong to the group before the last one.
+    /// Notes that `requests` requests have come back, `earlier` of them before the last completion.
+    /// `of_before`: all of them belong to the requests completed before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -279,7 +283,7 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that more requests of the stream have come.
+    /// Notes that further requests of the stream have come, and learns from their times.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
@@ -409,7 +413,8 @@ impl Streams {
         }
     }
 
-    /// Returns how long it takes until this many transferred requests are complete.
+    /// Returns the expected time in ns until `unsettled` transferred writes are complete: the time
+    /// to read the card's status. 0 if there is no such write.
     pub fn settles_ns(&self, unsettled: u8) -> u64 {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }
@@ -419,8 +424,8 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether no request of another stream has come since the completion before this
-    /// stream's last one.
+    /// Returns whether this stream has the card alone: since its last completion but one, no
+    /// request of another stream has come.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)

@@ -20,7 +20,7 @@ const STALE_MAX: u8 = 4;
 pub(crate) enum At {
     /// The command queue engine is off: the lines are free, and it uses no memory.
     Off,
-    /// The command queue engine is on: tasks can be rung.
+    /// The command queue engine is on: the driver may start tasks by their doorbells.
     On,
     /// The command queue engine was requested to halt, because something failed.
     Halting,
@@ -36,7 +36,8 @@ pub(crate) enum At {
 pub(crate) enum Why {
     /// The command queue engine reports a fault.
     Fault(QueueFault),
-    /// No task has ended within the longest time of any task, or the memory is needed.
+    /// No task has ended within the longest time that any task may take, or the engine needs the
+    /// memory of the tasks back.
     Silent,
     /// The card is gone.
     Removed,
@@ -158,7 +159,8 @@ impl Hosted {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
-    /// Returns when a task last ended, or when the first task was rung.
+    /// Returns the time in ns at which a task ended last, or at which the first task was given to
+    /// the command queue engine.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }

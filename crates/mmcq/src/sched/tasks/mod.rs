@@ -44,7 +44,7 @@ const DULL_MAX: u8 = 16;
 /// to the count; each other decision subtracts 1. So the queue is also switched on for a client
 /// that in every other decision has only one request waiting.
 const WANTED_MIN: u8 = 3;
-/// The number that means no task, or no slot.
+/// Value of a task number or slot number that means "none".
 const NONE: u8 = u8::MAX;
 /// Most tries to switch off a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
@@ -74,7 +74,8 @@ pub struct Tasks {
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
-    /// For each slot of a task, the slot of the task's next request, or [`NONE`].
+    /// Links the requests of each task in their order: for the slot of a request, the slot of the
+    /// next request in the same task, or [`NONE`].
     behind: [u8; SLOTS_MAX],
     /// Number of tries so far to switch off a queue whose state is not known.
     cleanings: u8,
@@ -135,7 +136,8 @@ impl Tasks {
         self.depth = 0;
     }
 
-    /// Does what [`configure`](Self::configure) does for the queue of an SD card.
+    /// Sets how many tasks the queue of an SD card has, and by which commands the card is asked to
+    /// execute them. Allows the use of the queue again. Returns false if it has too few tasks.
     pub(crate) fn configure_sd(&mut self, queue: SdTaskQueue) -> bool {
         let has = self.configure(queue.depth);
         self.dialect = Dialect::Sd(queue);
@@ -203,7 +205,8 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// Returns whether only writes were executed for a while: the queue should be switched off.
+    /// Returns whether only writes were executed for a while. The queue makes only reads faster, so
+    /// it should then be switched off.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
@@ -218,7 +221,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Notes which command for the queue is sent now.
+    /// Notes which command for the card's queue (such as CMD44 or CMD13) is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -228,8 +231,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
-    /// while the command ran; the result of the command is then ignored.
+    /// Takes the command for the card's queue that has ended. The flag is true if the engine took
+    /// all tasks back while the command ran; the result of the command is then ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -300,7 +303,8 @@ impl Tasks {
         &self.tasks[usize::from(id % DEPTH_MAX)]
     }
 
-    /// Returns whether a task on the card overlaps these blocks, and one of the two writes.
+    /// Returns whether the blocks from `start` up to `end` overlap those of a task on the card,
+    /// unless both only read.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         // A read does not conflict with another read.
         let rivals = if direction == Direction::Write { u32::MAX } else { self.writes };
@@ -423,7 +427,8 @@ impl Tasks {
         self.pace.ask_ns()
     }
 
-    /// Returns for how long no task has become ready or was executed, in nanoseconds.
+    /// Returns the time in ns since the last event of the card's queue: a task became ready, or was
+    /// executed.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
@@ -458,7 +463,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// Removes a task from the tasks that wait on the card.
+    /// Removes a task from the set of the tasks that the card has, and from the set of ready tasks.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -477,7 +482,8 @@ impl Tasks {
         }
     }
 
-    /// Counts a late error for which several writes are suspects.
+    /// Counts an error of an earlier write that may belong to any of several writes, since the card
+    /// does not say to which.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
@@ -511,7 +517,8 @@ impl Tasks {
         self.running = NONE;
     }
 
-    /// Forgets the described task: the command queue engine cannot use its memory.
+    /// Forgets the task that was being prepared, because the command queue engine cannot use its
+    /// memory.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }

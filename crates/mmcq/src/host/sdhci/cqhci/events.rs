@@ -173,8 +173,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         QueueFault { cause, stage, index: named.map(|(index, _)| index), slot, response }
     }
 
-    /// Drops all tasks because the controller is off the bus and accesses no memory; returns the
-    /// fault.
+    /// Drops all tasks, because the controller is gone from the bus (its registers read as all
+    /// ones) and so accesses no memory. Returns the fault.
     fn leave_bus(&mut self) -> QueueFault {
         self.forget_tasks();
         self.host.idle = false;

@@ -177,9 +177,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Converts the end of a phase of the wrapped driver for the engine. After a CMD12 that ends a
-    /// transfer with stops, the driver resets the CMD and DAT circuits. To the response of a CMD12
-    /// or CMD13 the driver adds the errors that the responses to carriers had.
+    /// Converts the end of a phase of the wrapped driver for the engine. If a CMD12 has ended a
+    /// transfer whose DMA stopped at memory boundaries, the driver resets the CMD and DAT circuits.
+    /// If the phase was a CMD12 or CMD13, its response gets the error bits that the earlier data
+    /// phases with CMD13 (carriers) have returned.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
