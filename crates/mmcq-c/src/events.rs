@@ -26,13 +26,14 @@ impl CardEvents {
         self.told.set(false);
     }
 
-    /// Returns whether the program already knows whether a card is in the slot (`present`). Called
-    /// while the lock of the stack is held.
+    /// Returns true if the presence of a card that was last reported to the program is `present`,
+    /// so that nothing is to be reported. Called while the lock of the stack is held.
     pub fn are_told(&self, present: bool) -> bool {
         self.told.get() == present
     }
 
-    /// Reports a card that was inserted or removed since the last report.
+    /// Reports to the program that a card was inserted or removed, if this happened since the last
+    /// report.
     pub fn tell(&self, stack: &Stack, platform: &mmcq_platform) {
         if !platform.has_card_event() {
             return;

@@ -217,7 +217,8 @@ impl fio::Sources for Beside<'_> {
     }
 }
 
-/// Figure that must be 0 unless the file has another budget for it.
+/// Name of the figure that counts failed requests. It must be 0 unless the file has another budget
+/// for it.
 const FAILED: &str = "failed";
 
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];

@@ -52,7 +52,8 @@ impl Figure {
     }
 }
 
-/// Name of the group of figures that are phases. Their times are divided by the number of requests.
+/// Name of the group of figures that says in which phases the run's time was spent. These times are
+/// divided by the number of requests.
 const TIME: &str = "run time for each request";
 /// Name of the group of counters that are divided by the number of requests.
 const OF_COUNTS: &str = "counted for each request";

@@ -65,8 +65,8 @@ struct Newest {
     transfers: Count,
 }
 
-/// Front end of mmcq's engine. For each slot of the engine, it knows which job waits for the slot's
-/// request.
+/// mmcq's engine as the stack that serves the jobs. For each slot of the engine, this struct knows
+/// which job waits for the slot's request.
 pub struct Ours<H: Host, const N: usize> {
     /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), N>,

@@ -103,7 +103,7 @@ pub enum Kind {
     Measured,
 }
 
-/// Number of a board's file, with its origin.
+/// A number in a board's file, and where the number comes from.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
@@ -160,7 +160,8 @@ pub enum Defer {
     /// The driver completes no requests in a thread.
     #[default]
     Never,
-    /// Reads, whose data must be copied or made visible to the CPU in a thread.
+    /// The driver completes reads in a thread, because their data must be copied or made visible to
+    /// the CPU there. Other requests are completed in the interrupt.
     Reads,
     /// The driver completes all requests in a thread.
     Always,

@@ -16,7 +16,8 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of a front end, executed when its CPU cost has been spent.
+/// Step of the stack that serves the jobs, with its environment ([`Front`]). It is executed when
+/// its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The block layer's worker takes a request from the scheduler.
@@ -31,7 +32,7 @@ pub enum Step {
     Polled,
     /// The block layer completes finished requests.
     Complete,
-    /// The front end tries a transfer again that the busy controller refused.
+    /// The stack tries a transfer again that the busy controller refused.
     Retry,
     /// The threaded half of the interrupt handler runs.
     IrqThread,
@@ -100,7 +101,7 @@ pub trait Front {
         false
     }
 
-    /// Returns whether this front end's interrupt handler takes the stack's lock.
+    /// Returns whether the interrupt handler of this stack takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }
@@ -545,6 +546,6 @@ impl System {
 pub struct Stuck {
     /// Virtual time in ns of the last event. No later event was planned, although jobs waited.
     pub at_ns: u64,
-    /// Number of jobs that have not finished, since they wait for I/Os.
+    /// Number of jobs that wait for an I/O for ever.
     pub running: u32,
 }

@@ -150,8 +150,9 @@ struct Inner {
     violation_count: u64,
 }
 
-/// Memory as a DMA device sees it: each mapping has its own copy of the CPU's memory, so that
-/// missing cache operations show. Clones share the same memory.
+/// Memory that a device's DMA sees: a copy of each mapped buffer, at a bus address of its own. Only
+/// calls of [`Dma`] copy data between buffer and copy, as with a cache that is not coherent. Clones
+/// share the same memory.
 #[derive(Clone, Debug)]
 pub struct ShadowMemory(Rc<RefCell<Inner>>);
 
@@ -162,7 +163,7 @@ impl Default for ShadowMemory {
 }
 
 impl ShadowMemory {
-    /// Makes shadow memory without mappings.
+    /// Makes memory for a device, with no buffer mapped yet.
     pub fn new(config: MemoryConfig) -> Self {
         ShadowMemory(Rc::new(RefCell::new(Inner {
             config,

@@ -9,7 +9,7 @@ use multiversion::multiversion;
 /// Size of one output of the generator, in bytes.
 pub const WORD: usize = size_of::<u64>();
 
-/// Difference between one state and the next.
+/// Constant that SplitMix64 adds to its state for each output.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;

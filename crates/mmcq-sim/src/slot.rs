@@ -301,7 +301,8 @@ pub(crate) trait Core {
         card
     }
 
-    /// Executes the next alarm if its time is `until_ns` or earlier. Returns whether it was.
+    /// Executes the next alarm if its time is `until_ns` or earlier. Returns true if an alarm was
+    /// executed.
     #[inline]
     fn fire(&mut self, until_ns: u64) -> bool {
         let slot = self.slot_mut();

@@ -114,7 +114,8 @@ impl Bench {
         Some(self.free.remove(at))
     }
 
-    /// Returns the index of the first 8-byte word that a request uses in its piece: 0 or 1.
+    /// Returns the index of the first 8-byte word of the memory `piece` that a request uses: 0, or
+    /// 1 so that the address is not aligned.
     pub(super) fn first_word(&self, piece: usize) -> usize {
         if self.is_shifted { piece % 2 } else { 0 }
     }

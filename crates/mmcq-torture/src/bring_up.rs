@@ -35,7 +35,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Extra time in ns that a bring-up with one fault may take.
 pub const EXTRA_NS: u64 = 500_000_000;
-/// Number of machine steps after which a bring-up counts as endless.
+/// Number of steps of the simulated machine after which a bring-up counts as endless.
 const STEPS_MAX: u64 = 20_000_000;
 /// Largest number of events at which one kind of fault strikes.
 const EVENTS_MAX: u64 = 4_000;
@@ -168,8 +168,8 @@ pub struct Row {
     pub pairs: u64,
     /// Number of bring-ups with two faults that ended without a card.
     pub refused: u64,
-    /// Number of bring-ups with two faults after which the next bring-up found no card either, or
-    /// which took more than four seconds longer.
+    /// Number of bring-ups with two faults for which this holds: the next bring-up found no card
+    /// either, or took more than four seconds longer than a bring-up without faults.
     pub stuck: u64,
     /// Descriptions of the first bring-ups that broke a promise.
     pub first: Vec<String>,

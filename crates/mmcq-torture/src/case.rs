@@ -125,8 +125,8 @@ pub enum Luck {
     Shots(Vec<Shot>),
     /// A fault that strikes at a given event of its point and at every later event of this point.
     Always(Shot),
-    /// Two faults. The first strikes once; from then on the second can strike: at a given event of
-    /// its point and at every later event of this point.
+    /// Two faults. The first strikes once, at its event. From then on the second strikes: at a
+    /// given event of its own point, and at every later event of that point.
     Brought(Shot, Shot),
 }
 
@@ -175,7 +175,7 @@ pub struct Case {
     pub visit: Option<(u64, Visit)>,
 }
 
-/// What happens to the card during a run.
+/// Change of the card during a run: it is taken out, or write-protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// The card is replaced by another card.

@@ -25,7 +25,7 @@ pub enum Proof {
     Sweep,
     /// The sweep of lasting faults: the fault strikes at one event and at every later one.
     Lasting,
-    /// One of the campaigns that the table names.
+    /// A campaign of the torture with this name.
     Campaign(&'static str),
     /// A single test: its file, and the name of its function.
     Test(&'static str, &'static str),

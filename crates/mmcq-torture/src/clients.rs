@@ -1,5 +1,5 @@
-//! Clients of the stack. Some are futures: they are polled when they are woken, or too often, or
-//! they are dropped. Others name a request by its slot.
+//! Clients of the stack. Some are futures: they are polled after a wake-up, polled without one, or
+//! dropped before the answer. Others are no futures, and name a request by its slot.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -17,7 +17,8 @@ use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
+/// Pairs of probabilities from which each case draws one: of a fault ([`Wishes::faults`]) and of a
+/// power cut ([`Wishes::cuts`]).
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_5, 0.5), (0.002, 1.0)];
 /// Number of sectors in an erase group of the eMMCs.
 const GROUP: u32 = 1024;
@@ -67,7 +68,7 @@ impl Corner {
         Corner::Protected,
     ];
 
-    /// Returns the corner of this seed.
+    /// Returns which of the special situations ([`Corner`]) the case of this seed tests.
     #[must_use]
     pub fn of(seed: u64) -> Corner {
         Corner::ALL[(seed % Corner::ALL.len() as u64) as usize]

@@ -233,7 +233,8 @@ impl<B: Platform> Machine<B> {
 /// What a power cut leaves of the sectors at stake, whose writes are not on the medium yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// Every sector has its content before the writes.
+    /// No data at stake reach the medium: every sector keeps the content that it had before its
+    /// writes.
     Nothing,
     /// Every sector has the content of its newest write.
     Everything,

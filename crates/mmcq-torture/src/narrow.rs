@@ -15,7 +15,8 @@ use mmcq::host::{BusOp, Caps, Events, FastEnd, Host as Driver, Phase, Segment, S
 use mmcq_sim::checker::Asked;
 use mmcq_sim::world::Stream;
 
-/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
+/// Pairs of probabilities from which each case draws one: of a fault ([`Wishes::faults`]) and of a
+/// power cut ([`Wishes::cuts`]).
 const OFTEN: [(f64, f64); 3] = [(0.000_5, 0.5), (0.002, 1.0), (0.01, 1.0)];
 /// Largest numbers of blocks of a transfer; each case draws one value.
 const MOST: [u16; 5] = [1, 2, 3, 8, 24];

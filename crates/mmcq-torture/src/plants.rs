@@ -75,7 +75,8 @@ pub enum Campaign {
     Random,
     /// All small programs of requests, with a power cut at every event.
     Programs,
-    /// The card is replaced by another at each event.
+    /// Campaign in which the card is replaced by another one: each case does this once, at each
+    /// event of a run in turn.
     AnotherCard,
     /// Random cases on controllers that leave transfers open.
     Streams,

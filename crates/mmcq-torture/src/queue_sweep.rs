@@ -158,8 +158,8 @@ pub fn singles(
     })
 }
 
-/// Sweeps pairs of faults: one block cannot be programmed or read, and a second fault strikes at
-/// each event of its point.
+/// Sweeps pairs of faults. The first fault: one block cannot be programmed or read. The second
+/// fault strikes at each later event in turn, one run for each event.
 pub fn doubles(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

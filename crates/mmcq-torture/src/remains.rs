@@ -56,9 +56,9 @@ impl Run<'_> {
         Ok(End::Over)
     }
 
-    /// Examines every sector of the card. Also checks that no partition has changes that no request
-    /// named, and that no setting has changed. `which` is 0 for the first card, 1 for the card that
-    /// replaced it.
+    /// Examines every sector of the card. Also checks that no request has changed a partition that
+    /// it did not name, and that no setting of the card has changed. `which` is 0 for the first
+    /// card, 1 for the card that replaced it.
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;

@@ -136,8 +136,8 @@ pub(super) struct Run<'r> {
     pub protected_until: Option<u64>,
     /// Last time in ns at which the card was write-protected.
     pub protected_ns: Option<u64>,
-    /// Number of reads and writes that failed on the medium and of which the checker has been
-    /// informed.
+    /// Number of reads and writes that failed on the medium and that were already reported to the
+    /// checker.
     pub late_failures: usize,
     /// Whether all complete writes were on the card at the last power cut. That is so if the engine
     /// was idle, had the status of all writes and had no error to report, and the card has no

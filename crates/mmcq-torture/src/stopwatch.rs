@@ -241,7 +241,8 @@ impl Run<'_> {
     }
 
     /// Records the number of events at each point, when the requests end or the power is cut. Does
-    /// so only if an incident, or the wait after a lost interrupt, has not ended with an answer.
+    /// so only while recovery is going on, or while the request whose interrupt was lost has no
+    /// answer.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();

@@ -88,7 +88,8 @@ pub struct Counts {
 const FAILURES_MAX: usize = 64;
 
 impl Summary {
-    /// Returns the summary of a finished share. A campaign without shards is one share.
+    /// Returns the summary of the part (share) of a campaign that this process has executed. A
+    /// campaign without shards is one share.
     pub fn of(campaign: String, share: &Share, score: &Score) -> Self {
         let shard = share.shard.unwrap_or(Shard { index: 0, count: 1 });
         let named = |names: &mut dyn Iterator<Item = (String, u64)>| names.filter(|(_, n)| *n > 0).collect();

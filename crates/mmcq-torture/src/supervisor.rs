@@ -205,8 +205,8 @@ impl Run<'_> {
         }
     }
 
-    /// Begins the [`Visit`] of the case at its event: removes the card to insert another one or the
-    /// same again, or write-protects it. Later ends the visit.
+    /// Begins the [`Visit`] of the case when its event has come: removes the card (to insert
+    /// another one or the same again), or write-protects it. In later calls ends the visit.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         self.protection_ends(machine);

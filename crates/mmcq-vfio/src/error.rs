@@ -15,7 +15,7 @@ pub enum Error {
     /// No PCI device has this address.
     #[error("{address}: no such PCI device; {known}")]
     NoDevice {
-        /// The address that was asked for.
+        /// PCI address that the user has given.
         address: Address,
         /// The SD host controllers of this machine, as text.
         known: String,

@@ -244,14 +244,16 @@ const SHIFT: u32 = 3;
 /// The value of a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
 
-/// A board's policy of waiting; see the documentation of this module.
+/// Decides for a board whether code that waits for the controller spins, or leaves and is called
+/// again. Learns how long the waits take. The documentation of this module has the rule.
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
     /// Measured CPU costs of leaving a context and being called again, one for each context. Used
     /// where the platform does not give the cost; 0: not measured yet.
     prices_ns: [AtomicU32; 3],
-    /// Time that phases take more (or less) than their bits on the wire, by class.
+    /// For each class of phases, the mean time in ns that a phase takes more (or less) than its
+    /// bits on the wire.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
     /// log2 of the number of data lines, plus 8 for data on both edges.
@@ -377,7 +379,8 @@ impl WaitStrategy {
         [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
     }
 
-    /// Learns from a wait that took this long. The caller has seen its begin and its end.
+    /// Learns how long phases of the kind of `wait` take: this one took `took_ns` from its begin to
+    /// its end. The caller must have seen both.
     pub fn saw(&self, wait: &Wait, took_ns: u64) {
         let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
         else {

@@ -22,8 +22,8 @@ use std::time::Duration;
 pub const FILES_MAX: usize = 64;
 /// Largest length in bytes of a path under which a program may open the card.
 pub const PATH_BYTES_MAX: usize = 159;
-/// Largest number of I/Os that a job has under way. Each has a place in the job's ring, and a cell
-/// for its data.
+/// Largest number of I/Os that a job has under way. Each has an entry in the job's ring, and a
+/// buffer of `CELL_BYTES` for its data.
 pub const RING: u32 = 256;
 /// Size in bytes of the part of the shared memory that holds the data of one I/O (a cell); longer
 /// data stay in the program's memory.
@@ -281,7 +281,7 @@ impl Shared {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Returns for each slot in which a job has begun the ID of the last such job's process.
+    /// Returns the IDs of the processes that have begun a job, of each slot for a job the last one.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
@@ -374,7 +374,8 @@ impl Shared {
         }
     }
 
-    /// Writes whole words from `from` to the data cell of a ring place.
+    /// Writes the bytes of `from`, in words of 64 bits, to the shared memory for the data of one
+    /// request: number `place` in the ring of this job.
     fn write_cell(&self, job: u32, place: u32, from: &[u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(from.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);

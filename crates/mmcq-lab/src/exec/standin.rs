@@ -23,7 +23,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Returns the number of the folder's descriptor in this process.
+    /// Returns the file descriptor of the folder, as a number in this process.
     pub fn number(&self) -> u32 {
         self.file.as_raw_fd().cast_unsigned()
     }
@@ -39,7 +39,7 @@ pub struct Standin {
 }
 
 impl Standin {
-    /// Returns the number in this process of the descriptor of the file with the locks.
+    /// Returns the file descriptor, as a number in this process, of the file with the locks.
     pub fn locks_number(&self) -> u32 {
         self.locks.as_raw_fd().cast_unsigned()
     }

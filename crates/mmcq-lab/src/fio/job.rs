@@ -232,7 +232,8 @@ pub struct Job {
     pub filename: Vec<String>,
     pub filename_format: Option<String>,
     pub directory: Option<String>,
-    /// Bytes that one pass of the job transfers; `None`: as many as the file has.
+    /// Number of bytes that the job transfers in one pass (one time through the option `size=`);
+    /// `None`: as many as the file has.
     pub size: Option<Size>,
     /// Smallest and largest size of a file in bytes; `None`: `size` decides.
     pub filesize: Option<(u64, u64)>,

@@ -32,7 +32,7 @@ pub struct VerifyError {
     pub what: &'static str,
     /// Expected value of the part of the header or the data that `what` names.
     pub expected: u64,
-    /// Value that was found in this part.
+    /// Value that was read in this part of the block.
     pub found: u64,
 }
 

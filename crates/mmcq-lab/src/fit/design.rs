@@ -52,7 +52,7 @@ const DIFFERENCE: f64 = 0.05;
 pub struct Open<'a> {
     /// Board, card and stack of the model.
     pub bench: &'a Bench,
-    /// All free values, including those that are limited to steps.
+    /// All values that the fit may change, also those that must be powers of two.
     pub free: &'a [Free],
     /// Indices of the values that the solver fits: those that may be any number within their
     /// bounds.

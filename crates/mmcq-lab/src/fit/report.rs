@@ -72,9 +72,9 @@ impl Value {
         self.traded = traded.filter(|_| !self.determined());
     }
 
-    /// Returns whether the fitted jobs determine the value closely: the half width of its 95 %
-    /// interval is at most the factor [`DETERMINED`], 1.25. (Of a value with steps: the ends of the
-    /// interval differ by a factor of two at most.)
+    /// Returns whether the fitted jobs determine the value closely. Then the upper end of its 95 %
+    /// interval is at most [`DETERMINED`] (1.25) squared times the lower end. If only powers of two
+    /// are possible, the upper end is at most twice the lower end.
     pub fn determined(&self) -> bool {
         let Some([least, most]) = self.unbounded else { return false };
         match self.steps {
@@ -83,8 +83,8 @@ impl Value {
         }
     }
 
-    /// Returns whether the fitted jobs determine the value at least roughly: the half width of its
-    /// 95 % interval is at most a factor of two.
+    /// Returns whether the fitted jobs determine the value at least roughly: the upper end of its
+    /// 95 % interval is at most four times the lower end.
     pub fn is_of_the_jobs(&self) -> bool {
         self.unbounded.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
     }

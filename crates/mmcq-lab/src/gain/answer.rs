@@ -66,7 +66,8 @@ pub struct Effect {
     /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
     /// was not possible.
     pub percent: [Option<f64>; 2],
-    /// Rate in MiB/s of the setting with the value at its low and at its high end.
+    /// Rate in MiB/s of the setting, in the run with the uncertain value at its low end and in the
+    /// run at its high end; `None`: that run was not possible.
     pub mib_s: [Option<f64>; 2],
     /// Difference in percentage points between the highest and the lowest of three gains: with the
     /// value at its low end, at its high end, and unchanged.
@@ -231,7 +232,8 @@ pub struct Answer {
     pub has_intervals: bool,
     /// Uncertain values that were changed to their ends.
     pub values: Vec<Uncertain>,
-    /// Texts about ends of values with which a run was not possible, each with the reason.
+    /// For each end of an uncertain value with which a run was not possible: a text with the
+    /// reason.
     pub left: Vec<String>,
     /// Results of each load, with all settings.
     pub cells: Vec<Cell>,

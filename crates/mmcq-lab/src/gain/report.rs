@@ -39,7 +39,7 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Headings of the table of a cell.
+/// Headings of the table of a load, which has one line for each setting.
 const HEADS: [&str; 9] =
     ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
@@ -183,13 +183,15 @@ impl Answer {
         out
     }
 
-    /// Returns the answer as JSON, one object per line: what ran, each gain, each effect of a
-    /// value, each changed value, and what did not run.
+    /// Returns the answer as JSON, one object per line: what ran; for each setting its gain; how
+    /// the gain changes with each value of board or card; the range in which each of these values
+    /// was changed; and what did not run.
     pub fn json_lines(&self) -> String {
         self.lines_with(usize::MAX)
     }
 
-    /// Returns the answer as JSON lines with at most `most` effects for each gain.
+    /// Returns the answer as JSON lines. For each gain, at most `most` lines say how the gain
+    /// changes with a value of board or card.
     fn lines_with(&self, most: usize) -> String {
         let mut lines = vec![json!({
             "what": "question", "version": env!("CARGO_PKG_VERSION"), "platform": self.platform, "card": self.card,

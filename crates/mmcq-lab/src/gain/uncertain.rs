@@ -26,7 +26,7 @@ const SIZES: [&str; 2] = ["_kib", "_mib"];
 pub enum Basis {
     /// The user gave the range on the command line.
     Given,
-    /// A fit wrote the value's 95 % interval into the file.
+    /// The ends are the 95 % interval of the value, which `mmcq fit` has written into the file.
     Interval,
     /// The file has a range of its own for the value.
     Range,
@@ -58,7 +58,8 @@ pub struct Uncertain {
     pub kind: String,
     /// Value that the model uses, as in the file.
     pub value: f64,
-    /// Low and high end of the value. No run is done with an end that equals the value.
+    /// Lowest and highest number that the value may have. No run is done with an end that equals
+    /// the value.
     pub ends: [f64; 2],
     /// Where the low and the high end come from, such as the command line or a fit.
     pub basis: Basis,

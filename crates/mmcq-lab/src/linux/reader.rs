@@ -59,7 +59,7 @@ enum Round {
     Close,
     /// The work item pauses after the CMD12 of a transfer that was left open.
     Pause,
-    /// The chip executes CMD25 without its data: the first round of a write.
+    /// The chip executes CMD25 without its data; the data follow in a command list of their own.
     Command,
     Data,
     /// The chip executes CMD12 at the end of the present request.
@@ -84,8 +84,8 @@ pub struct Reader<H: Host> {
     scheduled: bool,
     task: Option<Task>,
     round: Round,
-    /// Completion of the round that has ended, until the work item handles it; `None`: no
-    /// completion waits for the work item.
+    /// Completion of the driver's step (a command list that the chip executes) that has ended,
+    /// until the work item handles it; `None`: no completion waits for the work item.
     ended: Option<Completion>,
     ok: bool,
     open: Option<Open>,

@@ -28,7 +28,8 @@ const SETTINGS: [[Setting; 5]; 2] = [
 const SAMPLE_BYTES: u64 = 10 << 20;
 /// Size of a page in bytes.
 const PAGE_BYTES: u64 = 4096;
-/// Number of pages that the loop reads at its end, for each sample.
+/// Number of pages of 4 KiB that GNOME Disks reads at random places after the large samples, for
+/// each sample.
 const PAGES: u64 = 10;
 /// Size of the card in bytes, as GNOME Disks shows it.
 const CARD_BYTES: u64 = 122_112 << 20;

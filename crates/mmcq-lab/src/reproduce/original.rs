@@ -45,8 +45,9 @@ pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Returns rows of unmodified Linux, and of `mmcq.ko` in that Linux, for those rows of the models
-/// that are of the experiment's own board. The new rows have the published values, too.
+/// Returns, for each row of a model on the experiment's own board, the row that unmodified Linux
+/// gave in the same load, and the row that `mmcq.ko` gave there. The new rows have the published
+/// values, too.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         // Linux counts only the requests that its own block layer merged, not those that mmcq

@@ -32,7 +32,8 @@ const AUTO: Lane = ("auto", Setting::Auto);
 const PACKED: Lane = ("packed", Setting::Packed);
 const CHAINS: Lane = ("adma3", Setting::Adma3);
 
-/// Returns the lanes that are compared on a board with its card.
+/// Returns the ways to send transfers to the card (lanes, such as the card's queue or packed
+/// commands) that are compared on this board.
 fn lanes_of(name: &str) -> &'static [Lane] {
     match name {
         "generic" => &[SINGLE, PACKED],
@@ -155,8 +156,8 @@ fn promise(
     Ok(rows)
 }
 
-/// Runs each load with each lane, and with Linux's setting `none`. The rows have the rate and its
-/// limit, then the percentile 99.9 of the latency, interrupts and CPU time.
+/// Runs each load with each way to send transfers (lane), and with Linux's setting `none`. The rows
+/// have the rate and its limit, then the 99.9th percentile of the latency, interrupts and CPU time.
 fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let (mut rates, mut others) = (Vec::new(), Vec::new());
     let card = (platform.name == BOARDS[3]).then_some(PACKED_CARD);

@@ -73,8 +73,8 @@ impl Waiting {
         })))
     }
 
-    /// Handles an event on the bus. Data belong to a request, so only commands, responses and busy
-    /// count.
+    /// Handles an event on the bus. Only commands, responses and busy are counted here as work for
+    /// the bus: data occur only while the stack has a request, and that time counts in any case.
     pub fn bus(&self, event: BusEvent) {
         if let BusEvent::Block { .. } | BusEvent::Interrupt { .. } = event {
             return;

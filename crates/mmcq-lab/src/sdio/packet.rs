@@ -9,7 +9,7 @@ use super::{Failure, Run, Way, run};
 use crate::trace::{Capture, Start, What, Window, WindowError};
 
 /// Settings that can be recorded: the name in `mmcq reproduce sdio`, and the stack with the context
-/// that starts the next command of a packet.
+/// (such as thread or interrupt) in which its driver starts each next command.
 pub const SETTINGS: [(&str, Way); 4] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -47,7 +47,8 @@ pub enum PacketError {
     /// The run of the experiment failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The recorder has no such window; the field says why.
+    /// The recorder cannot record the window (the part of the run that is to be shown); the field
+    /// says why.
     #[error(transparent)]
     Window(#[from] WindowError),
     /// The driver did not acknowledge the packet before the recorded window of time ended; the text

@@ -43,7 +43,7 @@ pub enum Ended {
     Hole { acknowledged: Option<u64> },
 }
 
-/// Map of the export's holes, with one flag for each piece.
+/// Map of the export's holes: one flag for each piece of 64 KiB.
 #[derive(Debug)]
 pub struct Extents {
     bytes: u64,
@@ -147,7 +147,8 @@ impl Extents {
         self.set(offset / PIECE_BYTES, end, false);
     }
 
-    /// Records that the bytes from `from` to `to` are zeros: the whole pieces between become holes.
+    /// Records that the bytes from `from` to `to` are zeros: each piece of 64 KiB that lies between
+    /// becomes a hole.
     fn zeroed(&mut self, from: u64, to: u64) {
         let last = if to >= self.bytes { self.holes.len() as u64 } else { to / PIECE_BYTES };
         self.set(from.div_ceil(PIECE_BYTES), last, true);

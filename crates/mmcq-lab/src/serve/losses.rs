@@ -27,9 +27,10 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of the newest loss of which the connection is known to be told.
+    /// Number of the newest loss that the connection is known to have learnt of.
     told: u64,
-    /// Number of the loss for which a flush was refused; `None`: no refusal is waiting to be read.
+    /// Number of the loss that a refused flush has reported. `None`: there is no such refusal of
+    /// which it is not known yet whether the client has read it.
     refused: Option<u64>,
     /// Whether the refusal of the flush has been written to the client's socket.
     written: bool,
@@ -195,7 +196,8 @@ impl Losses {
 
     /// Returns whether a durable write of this client must be refused. This happens once for each
     /// loss, and not after a flush was refused for the same loss. The client's next flush is
-    /// refused as well, since the refusal of one write does not report other writes.
+    /// refused as well: the refusal of a write does not tell the client that earlier writes are
+    /// lost too.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last

@@ -1,4 +1,4 @@
-//! Load that runs at all points of a grid: jobs, or a trace.
+//! Load of a sweep, which runs once for each combination of the sweep's values: jobs, or a trace.
 
 use crate::fio::script::When;
 use crate::fio::{JobFile, Worker};

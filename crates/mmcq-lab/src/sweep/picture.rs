@@ -68,8 +68,8 @@ pub fn of(axes: &[Axis], rows: &[Row], load: &str) -> Result<String, String> {
     Ok(svg)
 }
 
-/// Returns the last axis with several values that all begin with a digit, except seed and platform;
-/// `None`: there is none.
+/// Returns the axis that lies along the picture's horizontal axis: the last one, except seed and
+/// platform, that has several values which all begin with a digit. `None`: there is none.
 fn along(axes: &[Axis]) -> Option<&Axis> {
     let counts = |axis: &&Axis| {
         let numbers = axis.values.iter().all(|value| value.starts_with(|c: char| c.is_ascii_digit()));

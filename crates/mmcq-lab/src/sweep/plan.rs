@@ -31,7 +31,7 @@ pub struct Sweep {
 struct Limit {
     /// Counters of the run with `Setting::Limit`; `None`: such a run is not possible.
     counters: Option<Counters>,
-    /// Seed with which the run at the limit was done.
+    /// Seed of the run that has given the physical limit.
     seed: u64,
     /// Whether another seed may give another limit.
     seeded: bool,

@@ -18,14 +18,14 @@ use super::capture::{Capture, Event, What};
 /// are rounded down to nanoseconds.
 const NEAR_PS: u64 = 1_500;
 
-/// Point from which the clock keeps frequency and phase until the next anchor.
+/// Point in time at which the bus clock starts, stops, or changes its frequency or phase. Clock
+/// cycles are counted from it, up to the next such point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub at_ps: u64,
     /// Clock frequency in Hz; 0: the clock is stopped.
     pub hz: u32,
-    /// Number of whole clock cycles up to the next change of the clock's frequency or phase, which
-    /// is the next anchor.
+    /// Number of whole clock cycles from this point until the next anchor.
     pub cycles: u64,
 }
 
@@ -54,10 +54,9 @@ impl Anchor {
 pub(super) struct Place {
     /// Index in the capture of the event that is the token or block.
     pub event: usize,
-    /// Index of the [`Anchor`] (a time at which a clock cycle starts) from which `cycle` counts.
+    /// Index in [`Grid::anchors`] of the point in time from which `cycle` is counted.
     pub anchor: usize,
-    /// Number of the part's first clock cycle, counted from the anchor: the last point at which the
-    /// clock changed frequency or phase.
+    /// Number of clock cycles from the anchor to the first cycle of this part.
     pub cycle: u64,
     /// Number of clock cycles of this part.
     pub cycles: u64,

@@ -84,8 +84,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Returns the largest number of records that were in memory at a time during the survey. It
-    /// does not grow with the length of the window.
+    /// Returns the largest number of records of bus and CPU activity that this first run had in
+    /// memory at a time. The number does not grow with the length of the window.
     pub fn most_held(&self) -> usize {
         self.told.most_held
     }

@@ -297,8 +297,8 @@ fn heading(fact: &Fact) -> &'static str {
     if is_part(fact) { "queue" } else { fact.group }
 }
 
-/// Returns how long starts of transfers were held back in the run, and what this has gained, in one
-/// line; `None`: no start was held back.
+/// Returns one line about the holds of the run (delays of a start, to wait for more requests): how
+/// often, how long, and how much time they have gained. `None`: no start was delayed.
 fn held(why: &Why) -> Option<String> {
     let holds = why.counters.stack.holds;
     let us = |ns: u64| ns as f64 / 1e3;

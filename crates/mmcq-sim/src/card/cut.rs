@@ -97,7 +97,7 @@ struct Entry {
     /// Whether the cache has lost this version of the sector without an error, because of an
     /// injected fault. A flush does not write such a version.
     lost: bool,
-    /// Whether [`Journal::tidy`] removes this entry from the journal at the end of its work.
+    /// Whether the entry is marked for removal from the journal by [`Journal::tidy`].
     goes: bool,
 }
 

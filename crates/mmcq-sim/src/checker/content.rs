@@ -67,9 +67,9 @@ pub struct Pieces {
     pub more: bool,
     /// Whether a part of the sector still has the content from before the first write.
     pub untouched: bool,
-    /// Whether some pieces are all 00h.
+    /// Whether some parts of the sector are all 00h.
     pub zeros: bool,
-    /// Whether some pieces are all FFh.
+    /// Whether some parts of the sector are all FFh.
     pub ones: bool,
     /// Hash of the bytes, to compare this torn sector with another.
     pub digest: u64,

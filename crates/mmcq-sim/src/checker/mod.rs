@@ -451,8 +451,8 @@ impl Checker {
         }
     }
 
-    /// Records that a client was told of a possible loss, of writes among the first `completions`
-    /// completed requests.
+    /// Records that a client was told of a possible loss of writes. The writes are among the first
+    /// `completions` requests that were completed.
     fn note_told(&mut self, completions: u32) {
         (self.untold, self.gave_up) = (false, None);
         self.told_before = completions;

@@ -21,8 +21,8 @@ pub(super) enum Wanted {
     /// The 32-byte pieces of the sector are of several contents, exactly as a read has returned
     /// them.
     Exactly(Pieces),
-    /// The sector cannot be read. Contents that a later read may still return are stored as entries
-    /// of failed requests.
+    /// The sector cannot be read. Other contents are possible too, if a later read succeeds: they
+    /// are stored as the results of failed requests.
     Unreadable,
 }
 
@@ -56,7 +56,7 @@ impl Wanted {
 pub(super) enum Fate {
     /// The request has no answer yet.
     Flying,
-    /// The request is complete.
+    /// The request is complete. The number is its position in the order of completions.
     Done(u32),
     /// The request is complete, and the card has possibly lost its data with its cache. The sector
     /// has these data or the content before. The loss need not be reported, but a later flush

@@ -23,7 +23,8 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Returns what a chip with this PCI device ID and this version needs.
+    /// Returns the register values and times that a chip with this PCI device ID and this version
+    /// needs before its card answers.
     pub fn of(device: u16, version: u8) -> Needs {
         let (partial, partial_ns) = match device {
             0x5209 | 0x5229 => (1, 150_000),

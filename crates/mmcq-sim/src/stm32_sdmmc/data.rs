@@ -19,7 +19,7 @@ pub(super) enum State {
     Answer,
     /// State Wait_R: the gap before a block; at its end the controller asks the card for the block.
     ReadGap,
-    /// State Receive: a word is on the lines.
+    /// State Receive: a word of 32 bits is being transferred on the data lines.
     ReadWord,
     /// State Receive: a whole block for the IDMA is on the lines.
     ReadBlock,
@@ -70,7 +70,7 @@ pub(super) struct DatLines {
     pub(super) state: State,
     /// The block that is on the lines.
     pub block: Block,
-    /// Number of bytes in blocks that have not ended.
+    /// Number of bytes of the blocks of this transfer that have not ended yet.
     pub(super) left: usize,
     /// Number of bytes that the CPU still has to write to the FIFO.
     pub to_give: usize,

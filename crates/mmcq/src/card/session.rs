@@ -42,7 +42,7 @@ fn questions(timeout_ns: u64) -> u32 {
     u32::try_from(timeout_ns / BUSY_INTERVAL_NS).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// A step of bring-up that is not a command.
+/// An action of bring-up that sends no command.
 #[derive(Clone, Copy)]
 pub(super) enum Line {
     Set(BusOp),

@@ -37,7 +37,7 @@ pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     Options { without, max_width: if narrow { Width::W1 } else { options.max_width }, ..options }
 }
 
-/// The limits of controller, board and program combined.
+/// The limits of the bus that controller, board and program together allow.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     min_hz: u32,

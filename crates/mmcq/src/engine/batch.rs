@@ -19,7 +19,7 @@ const PAGE_BLOCKS: u32 = 8;
 pub(super) struct Batch<const N: usize> {
     direction: Direction,
     count: u8,
-    /// Number of segments that are set.
+    /// Number of entries of `segments` that are set: the memory of the phase.
     filled: u8,
     blocks: u32,
     lba: u64,
@@ -85,7 +85,7 @@ impl<const N: usize> Batch<N> {
         self.segments.get(..1).unwrap_or(&[])
     }
 
-    /// Clears the segments.
+    /// Forgets the memory segments of the batch; their number is 0 afterwards.
     #[inline(always)]
     pub fn no_segments(&mut self) {
         self.filled = 0;
@@ -263,9 +263,10 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds a request of `left` that may join the transfer: it begins where the transfer ends, or
-    /// ends where the transfer begins. Of several, returns the one that fits best behind the last
-    /// request of the batch, by [`Slots::apart`].
+    /// Finds a request of `left` that begins where the transfer ends, or ends where the transfer
+    /// begins, and that may join the transfer. If there are several, returns the one for which
+    /// [`Slots::apart`] returns the least: it prefers requests of the client that sent the
+    /// transfer's last request.
     fn neighbour(
         &self,
         slots: &Slots<N>,

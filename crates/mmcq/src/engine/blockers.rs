@@ -33,7 +33,7 @@ const DEAD: u32 = 1 << 3;
 /// The card has a quirk: some reads or writes must be sent alone and in pieces.
 pub(super) const QUIRK: u32 = 1 << 4;
 
-/// An incident is open: recovery is running.
+/// Recovery is running: a request has failed, and its recovery has not ended (an incident).
 const INCIDENT: u32 = 1 << 5;
 /// Some writes perhaps have not reached the medium, or are to be written again.
 const DOUBT: u32 = 1 << 6;
@@ -49,7 +49,7 @@ const CONCURRENT: u32 = 1 << 10;
 const FUNCTION: u32 = 1 << 11;
 /// A chain of phases to an I/O function reserves the bus for its next step.
 const CHAINED: u32 = 1 << 12;
-/// The card may be outside of its user area.
+/// Another partition of an eMMC than the user area is selected, or may be selected.
 const AREA: u32 = 1 << 13;
 /// The engine polls the card for its interrupt, because the host does not signal it.
 const LOOKING: u32 = 1 << 14;
@@ -71,7 +71,8 @@ const CHAINS: u32 = 1 << 20;
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// A cause may have begun since the parts of the engine were read.
+/// A cause may hold whose bit is not set yet: the parts of the engine have changed since they were
+/// last read.
 const UNREAD: u32 = 1 << 31;
 
 /// The causes that the gate reads when it decides whether a request comes in. The code that begins
@@ -91,7 +92,8 @@ pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
-/// The causes that hold now, as one word.
+/// Set of the causes that now keep requests from being accepted, from starting, or from the fast
+/// path: one bit for each cause.
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
@@ -101,7 +103,7 @@ pub(super) struct Blockers<H, P> {
     queue_limit: u8,
     /// How the fast path may end the phase that the controller has.
     fast_kind: FastKind,
-    /// Host and profile decide whether there is a fast path.
+    /// Types of host and profile; `FAST` is computed from them.
     of: PhantomData<fn() -> (H, P)>,
 }
 
@@ -206,8 +208,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word == 0
     }
 
-    /// Replaces all causes except those of the gate by `found`, the causes that the parts of the
-    /// engine show.
+    /// Sets the causes that the parts of the engine show: `found` replaces all bits except those of
+    /// [`GATE`].
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
@@ -232,8 +234,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
-    /// [`DRIVEN`], which do not concern the card or recovery.
+    /// Returns whether a request may take the fast path: the engine has one, and no cause stops it.
+    /// The causes [`WATCHED`] and [`DRIVEN`] are ignored, since they do not concern the card or
+    /// recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -254,7 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// while the engine is idle.
     pub(crate) const FAST: bool = Blockers::<H, P>::FAST;
 
-    /// Returns those of the `ASKED` causes that hold now, read from the parts of the engine.
+    /// Returns which of the causes `ASKED`, one bit each, now keep requests from being accepted,
+    /// from starting, or from the fast path. Reads them from the parts of the engine.
     #[inline(always)]
     fn causes<const ASKED: u32>(&self) -> u32 {
         let mut found = self.blockers.word & ASKED & GATE;
@@ -282,8 +286,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether any of these causes, or a chore of the card that is due, keeps the card's
-    /// queue, packs or chains from being used now.
+    /// Returns whether the card's queue, packs or chains may not be used now: because of one of
+    /// these causes, or because the card needs something first, such as a new tuning.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)

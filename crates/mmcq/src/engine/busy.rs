@@ -127,8 +127,8 @@ const INTERVAL_SHARE: u64 = 8;
 /// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
 /// in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
-/// Divisor: after the first write of a size that keeps the card busy, the learned time is its busy
-/// divided by this.
+/// Divisor: after the first write of a size that keeps the card busy, the time before the first
+/// poll is learned as the length of this busy divided by `FIRST_SHARE`.
 const FIRST_SHARE: u32 = 8;
 
 fn class(blocks: u32) -> usize {
@@ -311,8 +311,10 @@ mod tests {
         }
     }
 
-    /// Returns four values for writes with these busy times: the time that the writes lose, their
-    /// polls, the busy of the writes that had to be polled again, and the number of all writes.
+    /// Simulates writes with these busy times, whose polls are scheduled by [`BusyTimes`]. Returns
+    /// the sum in ns of the times from the end of a busy to the poll that finds it; the number of
+    /// polls; the sum in ns of the busy times of the writes that had to be polled again; and the
+    /// number of writes.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);

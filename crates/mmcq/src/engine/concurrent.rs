@@ -85,7 +85,8 @@ impl<E> Concurrent<E> {
         self.line = OnLine::Task(step);
     }
 
-    /// Takes the step of a command for the card's queue that is over.
+    /// Returns the step of the queue command whose sending has ended, and removes it from the
+    /// record; `None` if no such command was under way.
     pub fn take_task_step(&mut self) -> Option<Step> {
         let OnLine::Task(step) = self.line else { return None };
         self.line = OnLine::Nothing;
@@ -147,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Tries to send a waiting command while something is in progress.
+    /// Tries to send a waiting command on the CMD line while data are transferred.
     #[inline]
     pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
         let may = H::CONCURRENT && P::RECOVERS;

@@ -203,9 +203,9 @@ pub struct Config {
     /// Most blocks of a merged transfer if it contains a younger request while an older one stays
     /// behind. So this limits how much longer the oldest request waits because of younger ones.
     ///
-    /// On a host that can continue a transfer, a longer run may also start before the oldest
-    /// request. All such runs together have fewer blocks than this, or than four times this if one
-    /// of them continues an open transfer.
+    /// On a host that can continue a transfer, a run (contiguous requests) that is longer than the
+    /// run of the oldest request may also start before it. All such runs together have fewer blocks
+    /// than this, or than four times this if one of them continues an open transfer.
     pub fair_blocks: u32,
     /// Longest transfer, in blocks, that may start while the status of earlier writes is not known.
     /// A write is complete when the card's next status shows that it was programmed. If the next
@@ -340,7 +340,8 @@ pub struct Stats {
     pub continued: Count,
     /// Open transfers that were closed, by the reason ([`Close`]).
     pub closed: [Count; Close::COUNT],
-    /// Number of transfers that could not continue the open one, and were repeated with a command.
+    /// How often an open transfer could not be continued for a new request, so that the request was
+    /// sent again with a command of its own.
     pub not_continued: Count,
     /// Commands sent during the data of a phase.
     pub concurrent: Count,

@@ -22,8 +22,8 @@ const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
-/// Those bits of R1 about earlier writes that the engine has already handled during the transfer in
-/// progress. The card may show them only once.
+/// The error bits of an early R1 that the engine has handled while the transfer still runs. The R1
+/// at the end of the transfer has the same bits again, and they must not be handled twice.
 #[derive(Debug)]
 pub(super) struct Early {
     told: u32,
@@ -32,13 +32,13 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Clears the record of handled bits, since another phase begins.
+    /// Forgets which bits of an R1 were handled, since another phase begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }
 
-    /// Notes that the bits of this early R1 about earlier writes were handled. The R1 at the
-    /// transfer's end repeats them.
+    /// Stores the bits of this R1 (`status`) about earlier writes, which the engine has just
+    /// handled.
     pub fn note_told(&mut self, status: u32) {
         self.told = status & TOLD;
     }

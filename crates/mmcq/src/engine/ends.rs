@@ -31,10 +31,10 @@ impl<P: Profile> Order<P> {
         slots.end_with(index, Err(error));
     }
 
-    /// Ends a waiting request, if the supervisor came when all slots were in use: its requests need
-    /// one. Without `begun` this is the youngest request of which nothing was done. With `begun`, the
-    /// error of a transfer that failed, and if something was done of all requests, it is the youngest
-    /// of them, with that error.
+    /// Ends one waiting request if all slots are in use and there is a supervisor, whose commands
+    /// need a slot. Without `begun` the youngest request of which nothing was done yet is ended,
+    /// with [`Error::Full`]. `begun` is the error of a transfer that has failed: if something was
+    /// done of every request, the youngest of them is ended with this error.
     #[cold]
     pub fn make_room<const N: usize>(
         &mut self,

@@ -112,11 +112,11 @@ pub(super) enum Event {
 pub(super) struct Memory {
     /// A block of memory of the engine's own, for extension registers.
     page: DmaBuf,
-    /// The step in progress.
+    /// Step of the present request that is in progress, for a request of several steps.
     step: Step,
     /// Status bits that were seen so far during the busy of the command in progress.
     status: u32,
-    /// Position of the erase in progress.
+    /// The piece of the erase that is in progress, and the speed of erases as learned so far.
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
@@ -202,7 +202,7 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// Returns the step that is in progress.
+    /// Returns which step of the present request, one of several steps, is in progress.
     pub fn step(&self) -> Step {
         self.step
     }
@@ -232,7 +232,7 @@ impl Memory {
         self.mapped = Some((segment, direction));
     }
 
-    /// Returns whether the memory of a step is mapped.
+    /// Returns whether memory is mapped for the transfer in progress of a partition access.
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
@@ -270,8 +270,7 @@ impl Memory {
 
 impl<H: Host> Bus<H> {
     /// Returns whether the end of the phase of this step has also shown the end of the card's busy,
-    /// so that the card need not be polled. That depends on how the controller detects the end of
-    /// busy.
+    /// so that the card need not be polled. That depends on the controller.
     pub fn busy_is_over(&self, step: Step) -> bool {
         let read = self.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host().caps().busy) {

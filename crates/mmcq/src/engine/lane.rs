@@ -194,7 +194,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control != NONE
     }
 
-    /// Notes that a control request is sent to the controller.
+    /// Records that the request in slot `index`, which is neither a read nor a write (a control
+    /// request), is sent to the controller.
     #[inline(always)]
     pub fn set_control(&mut self, index: u8) {
         self.control = index;
@@ -206,7 +207,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = NONE;
     }
 
-    /// Takes the slot of the control request that was in progress; [`NONE`] if there was none.
+    /// Takes the slot of the request in progress that is neither a read nor a write; [`NONE`] if
+    /// there was none.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)

@@ -1,5 +1,5 @@
 //! Requests that may go before the oldest one: those that continue an open transfer, or those of a
-//! longer run (a sequence of contiguous requests).
+//! run (contiguous requests) that is longer than the run of the oldest one.
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
 //! by age, short runs stay short. A run is sent when its oldest request becomes the oldest of all,

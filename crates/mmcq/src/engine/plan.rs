@@ -54,7 +54,8 @@ impl Plan {
     /// Values for the time without a card. Nothing is sent with them.
     pub const NONE: Plan = Plan { timeout_ns: [0; 2], doubled: 0, rca: 0, shift: 0, ends: Ends::Open };
 
-    /// Makes the plan for this card on this controller.
+    /// Makes the plan of all transfers for this card on this controller: the time limits, the form
+    /// of addresses, and how the controller ends a transfer of several blocks.
     pub fn of(card: &CardParams, caps: &Caps) -> Plan {
         Plan {
             timeout_ns: [card.read_timeout_ns, card.write_timeout_ns].map(|ns| ns.min(TIMEOUT_NS_MAX)),

@@ -46,7 +46,8 @@ impl Memory {
         Next::Data { place, command, data, segment, changes: false }
     }
 
-    /// Continues after a step of the flush, which ended with this status. The page is unmapped.
+    /// Continues the flush by register after one of its commands, to which the card answered with
+    /// this status. Afterwards asks the card whether the flush has ended, or ends the flush.
     pub fn register_flush_reached(&self, place: Place, status: u32, card: &Card, now_ns: u64) -> Next {
         let bad = status & !R1::SWITCH_ERROR;
         if bad & R1::ERRORS != 0 {

@@ -66,7 +66,7 @@ pub enum Kind {
     Bus(BusOp),
     /// A pause: nothing starts for this time. A barrier.
     Pause {
-        /// Length in nanoseconds.
+        /// Length of the pause in nanoseconds.
         ns: u64,
     },
     /// Frees or erases blocks whose content is not needed. The erase is done in pieces

@@ -157,7 +157,8 @@ impl Runs {
 /// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
-/// The state of open transfers, and of the runs of both directions.
+/// The state of open transfers, and for each direction the run (contiguous requests) that was seen
+/// last.
 #[derive(Debug)]
 pub(super) struct Streams {
     /// The transfer that the card has not seen the end of.
@@ -264,7 +265,8 @@ impl Streams {
         self.runs(direction).arrived(lba, arrived_ns);
     }
 
-    /// Ends the run: the next request, which came in at `arrived_ns`, is not a read or write.
+    /// Ends the run of contiguous requests, because the next request, which came in at
+    /// `arrived_ns`, is not a read or write.
     pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);
@@ -327,7 +329,8 @@ impl Streams {
         }
     }
 
-    /// Clears what is known of the runs: another card may be in the card slot.
+    /// Forgets the runs of contiguous requests that were seen: another card may be in the card
+    /// slot.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);

@@ -148,7 +148,8 @@ pub(super) struct Slots<const N: usize> {
     next_age: u32,
     /// A bit for each free slot.
     free: SlotSet,
-    /// A bit for each slot in state Settling.
+    /// A bit for each slot in state Settling: a write whose data are transferred waits for the
+    /// card's status.
     settling: SlotSet,
     /// A bit for each slot in state Ended.
     ended: SlotSet,
@@ -167,8 +168,8 @@ pub(super) struct Slots<const N: usize> {
     /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
     /// Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
-    /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
-    /// queue's list.
+    /// A bit for each slot whose request is a command to an I/O function and waits for its start.
+    /// These slots are not in the queue's list.
     ios: SlotSet,
     /// A bit for each slot with a waiting phase of an I/O function that may start even while the
     /// engine is stopped.

@@ -196,9 +196,10 @@ impl Streams {
         }
     }
 
-    /// Decides, for a write whose data are over while another request waits for which the transfer
-    /// will be closed, whether its client gets the result before the close. True for a client that
-    /// usually pauses before its next request: the transfer is closed during that pause.
+    /// Returns true if the client of a write gets its result before the open transfer is closed for
+    /// another request. Called when the data of the write are over. The result is true if this
+    /// client usually pauses before its next request: then the transfer is closed during that
+    /// pause.
     pub fn prefers_pause(&self, direction: Direction, config: &Config) -> bool {
         direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }
@@ -527,8 +528,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.streams_mut().take_notice()
     }
 
-    /// Sets [`Config::stays_open`], and returns the setting before. It holds from the next transfer
-    /// on.
+    /// Sets [`Config::stays_open`], and returns the setting before. The new setting takes effect
+    /// with the next transfer.
     pub fn set_stays_open(&mut self, stays_open: StaysOpen) -> StaysOpen {
         core::mem::replace(&mut self.config.stays_open, stays_open)
     }

@@ -23,7 +23,8 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// Time at which the stage in progress needs a turn, such as a poll.
+    /// Time at which the engine must be called for the stage in progress, for example to poll the
+    /// card.
     wake_ns: u64,
     /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,
@@ -62,8 +63,8 @@ pub(super) struct Timers {
 
 /// Deadlines of the stage in progress.
 impl Timers {
-    /// Makes an empty table. This is a function, because a constant would be copied into the
-    /// firmware image.
+    /// Makes the timers without any deadline. This is a function, because a constant would be
+    /// copied into the firmware image.
     pub const fn new() -> Timers {
         Timers {
             wake_ns: NEVER,
@@ -267,7 +268,8 @@ impl Timers {
         may
     }
 
-    /// Allows the policy its whole idle time again, when a transfer begins.
+    /// Lets the policy keep the controller idle again for the longest time that is allowed, since a
+    /// transfer begins.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;
@@ -312,13 +314,15 @@ impl Timers {
 
 /// Deadlines of recovery and of the supervisor.
 impl Timers {
-    /// Sets the time from which on all requests wait for a chore of the card.
+    /// Sets the time from which on all requests wait until the supervisor has done what the card
+    /// needs, such as a new tuning.
     #[inline(always)]
     pub fn chore_at(&mut self, at_ns: u64) {
         self.chore_ns = at_ns;
     }
 
-    /// Returns whether all requests wait for a chore.
+    /// Returns whether all requests wait until the supervisor has done what the card needs, such as
+    /// a new tuning.
     #[inline(always)]
     pub fn chore_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.chore_ns
@@ -336,7 +340,8 @@ impl Timers {
         self.incident_ns = at_ns;
     }
 
-    /// Returns whether the incident's time is over at this moment.
+    /// Returns whether the time limit for the present recovery (from the failure to its end) has
+    /// passed at the time `at_ns`.
     #[inline(always)]
     pub fn incident_is_over(&self, at_ns: u64) -> bool {
         at_ns >= self.incident_ns
@@ -361,7 +366,7 @@ impl Timers {
         self.help_ns = self.incident_ns;
     }
 
-    /// Extends the wait for help to the end of the incident's time.
+    /// Extends the wait for help until the time limit of the present recovery.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);

@@ -302,9 +302,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles news of the bus until there are none: starts the next phase, or carries out a step
-    /// of recovery. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll`
-    /// does the rest.
+    /// Starts the next phase, or carries out a step of recovery, as long as something has happened
+    /// on the bus. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll` does
+    /// the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {

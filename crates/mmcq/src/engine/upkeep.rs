@@ -34,7 +34,7 @@ pub(super) struct Upkeep {
     listens: bool,
     /// Whether a status had the exception bit set, and the supervisor has not read the events yet.
     seen: bool,
-    /// When the exceptions may be read next.
+    /// Earliest time at which the card's exception events may be read again.
     look_ns: u64,
     /// Bits of the exception events that the last read of the card found.
     known: u16,
@@ -48,10 +48,11 @@ pub(super) struct Upkeep {
     tuned_transfers: Count,
     /// Whether the controller has requested a tuning while something else was done.
     tune_soon: bool,
-    /// Length of the pause after which the card rests, in nanoseconds; [`NEVER`]: the card does not
-    /// rest.
+    /// Length in ns of the pause without requests after which the card is put to rest (its clock is
+    /// stopped, or it sleeps); [`NEVER`]: it is not put to rest.
     rest_after_ns: u64,
-    /// The time from which the pause before a rest is counted.
+    /// The time from which the pause without requests is counted, after which the card is put to
+    /// rest.
     rest_from_ns: u64,
     /// The timing, the width and the clock in hertz after the card was initialised again. The clock
     /// is 0 if the card was not initialised again since its bring-up.

@@ -31,7 +31,7 @@ pub(super) enum Case {
 /// takes. When a decision (keep open, or close) has lost more than that against the opposite one,
 /// the engine changes it.
 const CHANGE: u64 = 8;
-/// Time, in ns, that a close is expected to take before one was measured.
+/// Expected time in ns to close an open transfer, as long as no close was measured.
 const CLOSE_NS: u32 = 200_000;
 /// Largest factor by which a sample may exceed the known time: a sample that something else has
 /// delayed counts no more than that.
@@ -61,7 +61,8 @@ impl Lean {
     }
 }
 
-/// The measured times of transfers of one direction, and the decision for each [`Case`].
+/// The measured times of transfers of one direction, and for each [`Case`] the decision whether it
+/// pays to keep the transfer open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not

@@ -41,7 +41,7 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     piece_bytes: usize,
     /// Pieces that are in use, one bit for each piece.
     taken: Cell<u64>,
-    /// For each piece: the mapping that begins at it.
+    /// For each piece of the pool: the DMA mapping whose copy begins at this piece.
     used: [Cell<Used>; PIECES],
     /// Begin and end address of the memory for which the last pieces of the pool are reserved.
     reserved_for: (usize, usize),

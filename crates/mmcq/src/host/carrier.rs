@@ -29,7 +29,8 @@ impl Carrier {
         Carrier { selected: 0, told: 0 }
     }
 
-    /// Returns whether a carrier can be sent, because a card is selected.
+    /// Returns whether the driver can send a carrier (a CMD13 with data): a card is selected, so
+    /// its address is known.
     pub fn is_ready(&self) -> bool {
         self.selected != 0
     }
@@ -42,7 +43,8 @@ impl Carrier {
         }
     }
 
-    /// Returns the carrier for `phase`: a CMD13 to the selected card, with the data of `phase`.
+    /// Returns the phase that continues the card's open write: a CMD13 to the selected card. In
+    /// this driver the CMD13, which normally has no data, carries the data of `phase`.
     pub fn phase(&self, phase: &Phase) -> Phase {
         let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
         Phase { command, auto: Auto::None, ..*phase }

@@ -168,7 +168,8 @@ setters!(QueueCaps {
     timer_hz: u32,
 });
 
-/// State of the tasks in the engine's registers. In each field, a bit stands for a slot.
+/// State of the tasks in the registers of the command queue engine. In each field, a bit stands for
+/// a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
     /// Slots whose doorbell was written, and whose task is not done; one bit for each slot.
@@ -181,7 +182,7 @@ pub struct QueueState {
     pub ready: u32,
 }
 
-/// A fault of the engine. The engine sends no further command until it has been halted.
+/// A fault of the command queue engine, which sends no further command until it has been halted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {
@@ -356,11 +357,11 @@ pub unsafe trait CommandQueueHost {
     /// Returns the engine's capabilities, or the reason why the engine can never be used.
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
-    /// Switches the engine on. Before the call, the caller has enabled the card's own queue and no
-    /// phase is in progress.
+    /// Switches the command queue engine on. Before the call, the caller has enabled the card's own
+    /// queue and no phase is in progress.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
-    /// Switches the engine off. Before the call, all tasks have ended.
+    /// Switches the command queue engine off. Before the call, all tasks have ended.
     fn disable_queue(&mut self) -> Result<(), QueueError>;
 
     /// Describes a task in a free slot. `segments` are mapped, in order, and hold the blocks. A

@@ -5,7 +5,7 @@
 /// again.
 pub(crate) const TAPS_MAX: u8 = 32;
 
-/// A search in progress.
+/// State of a search for the sampling point, while it is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Search {
     taps: u8,

@@ -54,7 +54,7 @@ pub enum RpmbError {
     /// The data are not a whole number of units of 256 bytes, or the call does not allow this
     /// number of units.
     Size {
-        /// Number of bytes that the caller gave.
+        /// Length in bytes of the data that the caller passed to the call.
         given: usize,
         /// Largest number of units that card and host allow for this call.
         most: u16,

@@ -45,7 +45,7 @@ impl<L: Lanes> Lanes for Chaining<L> {
 pub struct ChainStats {
     /// Chains that were started.
     pub chains: u32,
-    /// Transfers in all of these chains.
+    /// Number of transfers in all chains that were started.
     pub transfers: u32,
     /// Chains in which a transfer failed.
     pub failures: u32,
@@ -155,7 +155,7 @@ impl Chains {
         self.count = 0;
     }
 
-    /// Adds a link. Returns false if the chain is full.
+    /// Adds a transfer to the chain. Returns false if the chain is full.
     pub(crate) fn add(&mut self, link: Link) -> bool {
         let Some(free) = self.links.get_mut(usize::from(self.count)) else { return false };
         *free = link;
@@ -210,8 +210,8 @@ impl Chains {
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// Counts a failed chain after which a late error could belong to any write before the failed
-    /// transfer.
+    /// Counts a failed chain after which it is not known which of its writes, before the failed
+    /// transfer, has failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

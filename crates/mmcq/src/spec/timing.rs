@@ -258,7 +258,8 @@ pub mod emmc {
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// Returns the row of a timing; `None` if eMMC does not have the timing.
+    /// Returns the limits of a timing (fastest clock, clock edges, voltages); `None` if eMMC does
+    /// not have the timing.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }

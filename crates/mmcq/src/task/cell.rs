@@ -44,7 +44,8 @@ pub(super) struct Locked<T> {
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
 }
 
-/// Whether a call is inside the cell, and whether another one came from inside it.
+/// State of the cell with the engine: no call uses it; a call uses it; or a call uses it, and
+/// another one came from inside that call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Nothing,
@@ -95,11 +96,8 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Runs `f` with the value, or with `None` if this call came from inside another one. `nested`
-    /// runs before the first such `f`.
-    ///
-    /// # Safety
-    /// The lock is held until this returns: calls of different contexts do not overlap.
+    /// Runs `f` with the value. If this call came from inside another one, runs `f` with `None`
+    /// instead; in the first such call, runs `nested` before.
     #[inline(always)]
     pub unsafe fn enter<R>(&self, f: impl FnOnce(Option<&mut T>) -> R, nested: impl FnOnce()) -> R {
         if self.inside.get() != Inside::Nothing {

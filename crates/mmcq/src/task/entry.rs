@@ -50,7 +50,7 @@ macro_rules! verbs {
 }
 
 /// Makes methods that take `&self` and call the engine's methods of the same name, which change
-/// nothing. Each is followed by what it returns in a nested call.
+/// nothing. In the list, `=` is followed by the value that the method returns in a nested call.
 macro_rules! questions {
     ($($(#[$note:meta])* $vis:vis fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty = $nested:expr;)*) => {
         $(

@@ -82,7 +82,7 @@ impl Test {
         Ok(if report.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Returns first block and number of blocks of the range.
+    /// Returns first block and number of blocks of the range on the card that the test uses.
     fn range(&self, card: &Card) -> Result<(u64, u32), Error> {
         let lba = self.lba.unwrap_or(0);
         let all = u64::from(StreamTest::BLOCKS);
@@ -93,7 +93,7 @@ impl Test {
     }
 }
 
-/// Runs the test of one method.
+/// Runs the test of one method to keep transfers open.
 fn tested(
     reader: &Reader,
     test: StreamTest,

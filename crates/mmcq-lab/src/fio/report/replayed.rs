@@ -15,7 +15,7 @@ pub enum Fact {
     Count(u64),
     /// A fact that is a number with a fraction.
     Number(f64),
-    /// A fact that is a word.
+    /// A fact that is text, such as a name.
     Word(String),
 }
 

@@ -67,8 +67,8 @@ impl JobState {
         }
     }
 
-    /// Counts all transfers that are not counted yet in the statistics of the depth, as begun at
-    /// this depth.
+    /// Counts the transfers that were begun and are not counted yet, in fio's statistics of the
+    /// depth, with `outstanding` as their depth.
     fn count_depth(&mut self, outstanding: u32) {
         self.stats.mark_depths(outstanding, std::mem::take(&mut self.groups.uncounted));
     }

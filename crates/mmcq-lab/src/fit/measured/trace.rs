@@ -21,7 +21,8 @@ use std::path::Path;
 const REQUESTS: usize = 4000;
 /// Smallest number of requests of a class whose median is a useful figure.
 const LEAST: usize = 8;
-/// Largest number of classes that become figures; those with the most requests are used.
+/// Largest number of classes of requests from which the fit takes a figure (the median); those with
+/// the most requests are used.
 const CLASSES: usize = 12;
 
 /// Class of requests that should take the same time: kind, size, and whether they continue the

@@ -67,8 +67,8 @@ pub enum Verdict {
     /// mmcq is not slower than Linux, but the 99th percentile of mmcq's latency is more than 2 %
     /// longer than Linux's.
     Longer,
-    /// mmcq is slower, or has a longer percentile, but the cell is listed as an open loss
-    /// ([`super::KNOWN`]).
+    /// mmcq is slower, or has a longer percentile, but the cell is in the list of cells for which
+    /// this is known ([`super::KNOWN`]).
     Known,
     /// mmcq is within 1 % of the best setting of Linux; or its rate is not compared, since a reader
     /// runs beside a writer.
@@ -229,8 +229,8 @@ impl Measured {
         self.verdict_with(KNOWN)
     }
 
-    /// Returns the verdict on the result of this comparison. `open`: the known losses against Linux
-    /// that are not mended yet.
+    /// Returns the verdict on the cell. `open`: list of the cells in which mmcq is known to be
+    /// slower, or to have a longer percentile.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();

@@ -20,7 +20,7 @@ pub enum KeptError {
     Line {
         /// Number of the line in the file, from 1.
         line: usize,
-        /// What the sweep expected in the line.
+        /// Description of what the line must contain, for the error message.
         what: &'static str,
     },
 }

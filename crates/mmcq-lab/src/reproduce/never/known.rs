@@ -1,5 +1,5 @@
-//! Open losses: combinations of board, card and load (cells) in which mmcq is slower than the best
-//! setting of Linux, with the known reason.
+//! Open losses: cells of the sweep in which mmcq is slower than the best setting of Linux, or has a
+//! longer percentile, with the known reason.
 //!
 //! Each open loss is printed with its figures. The sweep fails if mmcq is slower in a cell that is
 //! not in the list. It also fails if mmcq is not slower any more in a cell of the list: that cell
@@ -16,7 +16,7 @@ pub struct Known {
     pub place: (&'static str, &'static str),
     /// Load of the cell's jobs.
     pub load: Load,
-    /// Size in bytes of a request of the cell's jobs.
+    /// Size in bytes of each request of the jobs.
     pub bytes: u64,
     /// Number of requests that each job of this cell has under way.
     pub depth: u32,
@@ -24,7 +24,7 @@ pub struct Known {
     pub jobs: u32,
     /// Time in microseconds to wake a thread in this case.
     pub wake_us: u32,
-    /// Reason why mmcq is slower than Linux with this board, card and load.
+    /// Reason why mmcq is slower than Linux in this cell, or has a longer percentile.
     pub reason: &'static str,
 }
 
@@ -32,8 +32,7 @@ pub struct Known {
 /// have a longer 99th percentile.
 pub const KNOWN: &[Known] = &[];
 
-/// Returns the entry of a list of open losses that describes this cell; `None`: the cell is not in
-/// the list.
+/// Returns the entry of a list of open losses that describes this cell; `None`: the list has none.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

@@ -218,9 +218,10 @@ impl Grid {
     }
 }
 
-/// Further lengths of runs, as multiples of the shortest length. A cell too near to a border runs
-/// again at the first two lengths. It runs at the last length if a setting is beyond the limit:
-/// where a card's cache fills only a little faster than it drains, it takes that long to fill.
+/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell whose
+/// result is near the border between two verdicts. The last one is for a cell with a rate above the
+/// physical limit: where a card's cache fills only a little faster than it drains, it takes that
+/// long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
 /// Bounds beyond which the longest request of a run is left out of the figures: a share of the
 /// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left

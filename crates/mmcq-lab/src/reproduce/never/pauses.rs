@@ -133,8 +133,8 @@ impl Pause {
     }
 }
 
-/// Writes one line for each cell with pauses of a place: the rate of every setting, and mmcq
-/// compared with the better of Linux's settings.
+/// Writes a table for one board with a card: one line for each cell whose jobs pause. The line has
+/// the rate of every setting, and the difference of mmcq and the better of Linux's settings.
 pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
     let cells: Vec<(&Measured, Pause)> = measured
         .iter()

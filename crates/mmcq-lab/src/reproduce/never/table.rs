@@ -20,7 +20,8 @@ pub struct Summary {
     pub sequential_at_limit: usize,
     /// Number of cells in which a setting is faster than the physical limit.
     pub beyond_limit: usize,
-    /// Number of cells in the list of open losses that are not below Linux any more.
+    /// Number of cells that are in the list of open losses, although mmcq is not slower there any
+    /// more.
     pub mended: usize,
 }
 
@@ -48,9 +49,10 @@ impl Summary {
         sum
     }
 
-    /// Returns whether the promise holds. All open losses are still below and no other cell is; no
-    /// setting is beyond the limit; and of the sequential cells that are not at the limit, at least
-    /// half are faster.
+    /// Returns true if all of these hold: mmcq is slower than Linux, or has a longer percentile, in
+    /// exactly the cells that the list of open losses names; no setting is faster than the physical
+    /// limit; and of the sequential cells that are not at the limit, mmcq is faster in at least
+    /// half.
     pub fn holds(&self) -> bool {
         let [slower, longer, ..] = self.by_verdict;
         let wrong = slower + longer + self.mended + self.beyond_limit;
@@ -159,7 +161,8 @@ fn readers(out: &mut String, measured: &[Measured], place: Place) {
     out.push('\n');
 }
 
-/// Writes every cell in which mmcq is below Linux, the worst first.
+/// Writes every cell in which mmcq is slower than Linux or has a longer percentile, the worst
+/// first.
 fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     let slower = |one: &&Measured| one.verdict_with(open) == Verdict::Slower;
     let mut slower: Vec<&Measured> = measured.iter().filter(slower).collect();

@@ -18,7 +18,7 @@ const BY_RANK: i32 = 3;
 /// Number of equal intervals of the trace for each of which a counter has a value: the share of the
 /// interval in which something was in use. A short trace has fewer intervals ([`SHARE_MIN_NS`]).
 const SHARES: u64 = 200;
-/// Length in ns of the shortest interval for which a counter of shares has a value.
+/// Shortest interval in ns of the counters of [`SHARES`]: a shorter trace gets fewer intervals.
 const SHARE_MIN_NS: u64 = 10_000;
 
 /// Returns the bytes of the trace file. Times in the file are in ns from the start of the window.

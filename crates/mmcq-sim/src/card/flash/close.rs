@@ -51,7 +51,8 @@ pub struct Reopen {
 /// Garbage collection, which stalls writes that are not sequential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gc {
-    /// Number of bytes at the beginning of each run of writes that do not count as sequential.
+    /// Number of bytes at the beginning of each series of contiguous writes that count as not
+    /// sequential.
     pub run_bytes: u64,
     /// Distance of two stalls in bytes: one stall occurs in each stretch of this many written bytes
     /// that do not count as sequential.

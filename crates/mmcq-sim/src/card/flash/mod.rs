@@ -231,7 +231,7 @@ impl Flash {
         }
     }
 
-    /// Returns the end in ns of an erase of this number of groups.
+    /// Returns the time in ns at which an erase of this number of erase groups ends.
     pub fn erase(&mut self, now_ns: u64, groups: u64) -> u64 {
         // After an erase, prefetched data of the old content must not be read.
         self.run = None;

@@ -24,7 +24,7 @@ pub struct Prefetch {
     pub bytes_per_s: u64,
 }
 
-/// The run of consecutive reads that is under way.
+/// Reads that follow each other without a gap, as far as they have come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Byte address up to which the host has read.

@@ -6,7 +6,7 @@
 pub struct Times {
     /// Number of times that this kind of event (such as a retry) happened.
     pub count: u64,
-    /// Sum of the durations of these events in ns.
+    /// Sum in ns of the durations of this event.
     pub ns: u64,
 }
 

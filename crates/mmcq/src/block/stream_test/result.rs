@@ -36,8 +36,9 @@ pub enum StreamOutcome {
     Wrong {
         /// The first wrong block; `None`: not known, because a test of reads compares checksums.
         lba: Option<u64>,
-        /// The block to which the data belong that were found in the wrong block, if this test has
-        /// written them. The number of the wrong block itself: it has older data of its own.
+        /// Number of the block whose data were found in the wrong block: another block that this
+        /// test has written. If it is the number of the wrong block itself, this block has data of
+        /// an earlier write. `None`: the data are not of this test.
         holds: Option<u64>,
     },
     /// A request has failed.

@@ -51,7 +51,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Splits a pack whose entry with this number, counted from 1, has failed.
+    /// Handles a pack of which an entry has failed. The requests of the entries before it are
+    /// complete. All others are sent again, those of the failed entry one by one. `failed`: number
+    /// of the entry, from 1.
     pub fn split_pack<const N: usize, P: Profile>(
         &mut self,
         batch: &Batch<N>,

@@ -88,7 +88,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether `part` has requests, and the limits have cut none of them.
+    /// Returns whether `part` is not empty and contains each of its requests completely, so that
+    /// the limits of a transfer have cut no request.
     pub fn is_whole(&self, slots: &Slots<N>, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
@@ -204,8 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// Returns whether a pack may begin now, by the card, the memory for the header and the
-    /// blockers.
+    /// Returns whether a pack may begin now: the card knows CMD23, there is memory for the header,
+    /// and no cause stops packs.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
         let memory = self.services.memory();

@@ -83,8 +83,8 @@ impl Failed {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
 
-    /// Returns all status bits that the card has sent since the failure, or since the busy that is
-    /// watched began.
+    /// Returns all status bits that the card has sent since the failure; while recovery waits for
+    /// the end of a busy, since that busy began.
     #[inline(always)]
     pub fn status(&self) -> u32 {
         self.status

@@ -1,4 +1,4 @@
-//! The handshake of engine and supervisor as a trait, for the tests of this tree.
+//! Trait with the calls between engine and supervisor, so that tests can play the supervisor.
 
 use super::super::{CardParams, Engine, Error};
 use super::ServiceRequest;

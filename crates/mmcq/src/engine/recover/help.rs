@@ -77,7 +77,8 @@ pub(in super::super) struct Helping {
 enum Pace {
     /// Nothing has been sent to the card yet.
     Unbegun,
-    /// The supervisor's last step began at this time, in nanoseconds.
+    /// The supervisor sends commands to the card, the last of which began at this time, in
+    /// nanoseconds.
     Step(u64),
     /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
@@ -189,7 +190,8 @@ impl Helping {
         self.rest == Resting::Yes
     }
 
-    /// Ends the card's rest: the supervisor has woken it, or tries to.
+    /// Records that the card does not rest (sleep, or have its clock stopped) any more: the
+    /// supervisor has woken it, or tries to.
     pub fn end_rest(&mut self) {
         self.rest = Resting::No;
     }
@@ -440,7 +442,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.refresh_help(self.supervisor.helping(), &self.timers);
     }
 
-    /// Does one turn of an engine that is stopped. Returns true if there is nothing to do now.
+    /// Takes one step of an engine in which only urgent requests may start, because it waits for
+    /// help or does not know whether a card is present. Returns true if there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
         if !P::RECOVERS {
@@ -537,7 +540,8 @@ impl ServiceRequest {
         }
     }
 
-    /// Returns whether the card is initialised again, or another card is initialised, by this help.
+    /// Returns whether the card loses its state by what this request asks for: it is initialised
+    /// again, or another card is initialised.
     fn loses_state(self) -> bool {
         matches!(
             self,
@@ -550,8 +554,8 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// Clears the counts of damage and of tries, and allows another step to a slower mode: the
-    /// counts do not hold for the new mode.
+    /// Allows another step to a slower mode, and clears the counts of damaged transfers and of
+    /// tries, which do not hold for the new mode.
     fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);

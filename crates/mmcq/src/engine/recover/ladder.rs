@@ -13,9 +13,9 @@
 //! | the error as the result | all | |
 //!
 //! Damage is a wrong CRC, end bit or index. If it struck three of 64 transfers, the first measure
-//! is a tuning, and the next one a slower mode. Two tunings because of damage are at least a second
-//! apart. A reset of the controller that loses a tuning allows another one, at most three times in
-//! an incident.
+//! is a tuning, and the next one a slower mode. Two tunings that damage has caused are at least a
+//! second apart. A reset of the controller that loses a tuning allows another one, at most three
+//! times in an incident.
 //!
 //! A card that does not come back to `tran` gets three measures, once each: a reset of the
 //! controller, an initialisation, a power cycle ([`ServiceRequest`]). Then the card is given up.
@@ -40,7 +40,8 @@ const DAMAGES: usize = 3;
 const DAMAGE_WINDOW: Count = 64;
 /// Shortest time in ns between two tunings because of damaged data or responses.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
-/// Most steps to a slower mode in one incident.
+/// Most steps to a slower mode in one recovery (from a failure until its requests have their
+/// answer).
 const SLOWER_MAX: u8 = 5;
 
 impl<P: Profile> Order<P> {
@@ -327,7 +328,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends the incident: the requests of the failed transfer get the error.
+    /// Ends recovery without success: the requests of the failed transfer get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.end_incident(now_ns);

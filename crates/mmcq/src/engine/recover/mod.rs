@@ -52,7 +52,7 @@ use questions::state_pause_ns;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Most phases of one pass that may fail: two CMD13, a CMD12, and one CMD13 more.
+/// Most phases that may fail in one round of recovery: three CMD13 and a CMD12.
 const FAULTS_MAX: u8 = 4;
 /// How many times one incident repeats a tuning that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
@@ -76,7 +76,7 @@ pub(super) struct Incident {
     /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,
     class: Class,
-    /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
+    /// Measures of recovery that were taken since the failure, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
     /// Whether the failed phase was CMD23.
@@ -91,9 +91,9 @@ pub(super) struct Incident {
     /// Whether the tuning was requested because the card did not even respond to CMD13. Then
     /// recovery cannot continue before the tuning.
     unheard: bool,
-    /// Number of resets of the controller that lost a tuning of this incident.
+    /// Number of resets of the controller that lost a tuning, since the failure.
     tunings_lost: u8,
-    /// Number of failed phases in this pass.
+    /// Number of failed phases in the present round (pass) of recovery.
     faults: u8,
     /// Number of CMD12 that recovery has sent in its present attempt (pass).
     stops: u8,
@@ -180,7 +180,7 @@ impl Incident {
         self.status_lost = true;
     }
 
-    /// Marks all measures as not taken, for a new incident.
+    /// Forgets which measures of recovery were taken, since another failure begins.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
     }
@@ -276,7 +276,7 @@ impl<E, T: Lanes> Lane<E, T> {
         P::RECOVERS && prefixed && unanswered && card.target().is_some() && self.busy().questions() == 0
     }
 
-    /// Notes that what is in progress has failed with this error.
+    /// Records that the phase in progress, or the wait for it, has failed with this error.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, incident: &mut Incident, error: Error) {
@@ -460,7 +460,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::All, now_ns);
     }
 
-    /// Continues with the card, now that the controller's lines are free again.
+    /// Continues recovery after the lines were freed: asks for the card's status, or ends recovery.
     fn resume_with_lines(&mut self, now_ns: u64) {
         self.lane.unmap_switch(self.services.memory_mut(), self.bus.host_mut());
         if self.lane.owner_recovers(&self.slots, &self.card)

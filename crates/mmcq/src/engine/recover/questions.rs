@@ -18,7 +18,8 @@ pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLIN
 pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
 pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
 
-/// Returns the time from this poll to the next.
+/// Returns the time in ns between two CMD13 that poll the card's state after an error. `questions`:
+/// how many polls there were so far; the more, the longer the time.
 pub(super) fn state_pause_ns(questions: u32) -> u64 {
     u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
 }

@@ -147,8 +147,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tell_more(done, now_ns)
     }
 
-    /// Handles, by the general path, events of the command queue engine: ends of tasks that the
-    /// short way has not handled, or events of another kind. `done`: the tasks that have ended.
+    /// Handles events of the command queue engine that [`end_driven`](Self::end_driven) has not
+    /// handled: ends of tasks, or events of another kind. `done`: the tasks that have ended, bit n
+    /// for task n.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -159,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Ends the tasks of `done` (bit n for task n) by the short way. Returns false and does nothing
+    /// Ends the tasks of `done` (bit n for task n) with few checks. Returns false and does nothing
     /// if the general path has to handle them: one of the tasks is not on the card, an interrupt
     /// was perhaps lost, or a write is to be written again.
     #[inline(always)]

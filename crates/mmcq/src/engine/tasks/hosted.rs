@@ -67,7 +67,8 @@ impl<E, T: Lanes> Lane<E, T> {
         now_ns >= hosted.limit_ns() || !hosted.has_looked() && now_ns >= tasks.too_old_ns()
     }
 
-    /// Gives up a queue engine that is of no use: the software drives the card's queue.
+    /// Stops using the controller's queue engine because of this error. From now on the software
+    /// drives the card's queue.
     #[cold]
     pub fn refuse_engine(&mut self, why: QueueError) {
         message!(warn, "the controller's queue engine is given up: {}", why);
@@ -301,8 +302,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         turn
     }
 
-    /// Describes the next task to the queue engine, with the requests merged to it. `None`: nothing
-    /// may be rung now.
+    /// Describes the next task to the queue engine in memory, with the requests that are merged to
+    /// it. Returns the number of the task, whose doorbell must then be written; `None`: no task may
+    /// be started now.
     #[inline]
     fn describe_next(&mut self, now_ns: u64) -> Result<Option<u8>, Turn> {
         let Some((blocks, segments)) = self.lane.hosted().map(|hosted| hosted.limits()) else {

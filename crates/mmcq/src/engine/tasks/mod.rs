@@ -41,7 +41,8 @@ use crate::sched::tasks::{Mode, Step, Task, Tasks};
 use crate::sched::{Lanes, Profile, TaskStats};
 use crate::spec::command::emmc;
 
-/// Time after which an empty queue is switched off, so that the card may rest.
+/// Time in ns after which an empty queue of the card is switched off, so that the card can be put
+/// to sleep.
 const IDLE_NS: u64 = 10_000_000;
 
 /// What the engine's loop does next, after it has called the code for the card's queue.
@@ -344,8 +345,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(false, now_ns)
     }
 
-    /// Announces the next task, with the requests merged to it. [`Turn::Pass`]: nothing may be
-    /// announced now.
+    /// Sends CMD44, the first of the two commands that announce the next task to the card. The task
+    /// has the requests that are merged to it. [`Turn::Pass`]: no task may be announced now.
     fn announce_next(&mut self, now_ns: u64) -> Turn {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {

@@ -126,7 +126,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
 
-    /// Sends a command for the queue after which the card is busy.
+    /// Sends a command after which the card is busy, and which belongs to the handling of the
+    /// card's command queue (`step`).
     pub(super) fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);

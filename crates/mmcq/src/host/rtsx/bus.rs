@@ -240,7 +240,8 @@ impl Bus {
 /// Register values for one SD clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
-    /// Value of the register PLL_N.
+    /// Value of the register PLL_N, the multiplier of the clock's PLL: the frequency in MHz, minus
+    /// 2.
     pll_n: u8,
     /// Value of the register CLOCK_DIV; bits 6:4 are the code of the divider.
     divider: u8,

@@ -131,7 +131,7 @@ impl List<'_> {
         self.used += 1;
     }
 
-    /// Adds a WRITE of the bits under `mask`.
+    /// Adds an entry to the command list that writes the bits of `mask` in a register of the chip.
     pub(super) fn write(&mut self, register: u16, mask: u8, value: u8) {
         self.put(KIND_WRITE, register, mask, value);
     }
@@ -141,7 +141,8 @@ impl List<'_> {
         self.write(register, 0xff, value);
     }
 
-    /// Adds a CHECK that waits until all of `bits` are set.
+    /// Adds an entry to the command list that waits until all of `bits` are set in a register of
+    /// the chip.
     pub(super) fn check(&mut self, register: u16, bits: u8) {
         self.put(KIND_CHECK, register, bits, bits);
         self.returned += 1;

@@ -43,7 +43,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the interrupts that must be set before the list has ended.
+    /// Returns the interrupt bits that must have been set before the end of the command list counts
+    /// as a success.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Read | Work::Data => INT_COMMAND | INT_DATA,

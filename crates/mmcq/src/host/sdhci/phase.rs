@@ -43,8 +43,9 @@ fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
-/// Which automatic command the controller sends with a phase's command. For `Stop` and
-/// `TellingCount` the driver also reads the response to the automatic command.
+/// Which automatic command the controller sends with a phase's command: none, a CMD23 (block count)
+/// or a CMD12 (stop). For `Stop` and `TellingCount` the driver also reads the response to the
+/// automatic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Automatic {
     Nothing,

@@ -333,7 +333,7 @@ pub const CAP2_ADMA3: u32 = 1 << 27;
 
 /// Maximum Current Capabilities register: one byte for each of 3.3, 3.0 and 1.8 V.
 pub const MAX_CURRENT: u16 = 0x48;
-/// Step of the bytes in [`MAX_CURRENT`], in mA.
+/// Unit of each byte in [`MAX_CURRENT`], in mA: the byte times 4 is the current in mA.
 pub const MAX_CURRENT_STEP_MA: u16 = 4;
 
 // --- 058h ADMA System Address [SDHC 2.2.30] ---

@@ -40,7 +40,7 @@ pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
 /// An open transfer: the card has not seen its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
-    /// A write, which carriers can continue.
+    /// A write that a CMD13 with further data (a carrier) can continue.
     Carrier,
     /// The transfer cannot be continued.
     Ended,

@@ -5,7 +5,7 @@
 //! at once. This module measures both ways. A measure covers several transfers, from the beginning
 //! of the first to the beginning of the one after them, with all that came in between.
 
-/// Number of transfers that are measured together.
+/// Number of transfers in one measurement of the time: the mean over these transfers is compared.
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;

@@ -59,10 +59,11 @@ const CREDIT_NS: i64 = 1_000_000;
 /// transfer. It limits what the engine loses when a client stops that has always sent its next
 /// request.
 const CREDITS_MAX: u64 = 4;
-/// Divisor: the account gets the time of each transfer divided by `SHARE`.
+/// Divisor: for each transfer, a share of 1/256 of its time is added to the account, from which the
+/// losses of delayed starts are paid.
 const SHARE: u64 = 256;
-/// Number of starts in a row that continue no stream, after which the engine stops watching
-/// streams.
+/// Number of started transfers in a row that do not continue an earlier request, after which the
+/// engine stops watching clients for sequential requests.
 const DULL_MAX: u8 = 32;
 /// Number of transfers that must end before a batch may be split again. If it is split, the last
 /// requests of the batch go in the next transfer.
@@ -95,7 +96,7 @@ pub(crate) struct Held {
     fixed_ns: u64,
     /// Time in ns after the arrival of a request at which the next one is overdue.
     step_ns: u64,
-    /// Number of requests that the hold waits for and that have not come yet.
+    /// Number of requests that the delayed start waits for and that have not come yet.
     awaited: u8,
     /// Number of requests that came during the hold and that the statistics of sequential streams
     /// do not count yet.
@@ -134,7 +135,7 @@ pub struct Hold {
     /// that they lost is taken off. Negative if the last loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
-    /// Starts in a row that continued no stream.
+    /// Number of the last started transfers in a row that did not continue an earlier request.
     dull: u8,
     /// Number of transfers that must end until the engine may again split a batch, so that its last
     /// requests wait for the next transfer.
@@ -269,8 +270,8 @@ impl Hold {
         }
     }
 
-    /// Returns whether the engine watches sequential streams. If not, it need not report events
-    /// here.
+    /// Returns whether the engine learns how fast sequential requests follow each other. If not,
+    /// the caller need not report requests and their ends to this struct.
     #[inline(always)]
     pub(crate) fn watches(&self) -> bool {
         self.dull < DULL_MAX
@@ -294,7 +295,8 @@ impl Hold {
         self.held.as_mut()
     }
 
-    /// Adds the requests that came during the hold to the streams.
+    /// Records the requests that came during the hold for the learning of how fast the client's
+    /// requests follow each other.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -397,7 +399,8 @@ impl Hold {
         self.credit_ns = self.credit_ns.saturating_sub(signed(lost_ns));
     }
 
-    /// Decides until when the next start is held; `None`: it starts now. `bound_ns`: longest hold.
+    /// Decides until when the next start of a transfer is delayed; `None`: it starts now.
+    /// `bound_ns`: the longest time that it may be delayed.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         self.note_joined();
         self.came(&pending.run);
@@ -422,7 +425,8 @@ impl Hold {
         self.counts.gained_ns = self.counts.gained_ns.saturating_add(gained_ns.unwrap_or(0));
     }
 
-    /// Ends the hold without its tail, because another request starts or because nothing starts.
+    /// Ends the hold (the delay of a start) before all expected requests have come, because another
+    /// request starts or because nothing starts.
     pub(crate) fn broken(&mut self, now_ns: u64) {
         let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);

@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub direction: Direction,
     /// The first block of the run.
     pub lba: u64,
-    /// The block after the last block of the run.
+    /// The block after the last block of these contiguous requests.
     pub end: u64,
     pub requests: u8,
     /// The client of the last request.
@@ -76,11 +76,11 @@ pub(super) struct Stream {
     begin: u64,
     /// The block after the last request.
     next: u64,
-    /// Usual time from the completion of a group until its first request comes back, without the
-    /// part that grows with the group's size; 0: not known.
+    /// Usual time in ns from the completion of requests until their client's first new request
+    /// comes, without the part that grows with the number of completed requests; 0: not known.
     first_ns: u32,
-    /// Usual longest time, in ns, between two requests of a group that come back one after the
-    /// other; 0: not known.
+    /// Usual longest time, in ns, between two requests in a row, when the clients send the next
+    /// requests after a group of requests was completed; 0: not known.
     gap_ns: u32,
     /// Additional time in ns until the first client submits its next request, for each request of
     /// the completed group.
@@ -121,7 +121,8 @@ pub(super) struct Streams {
     /// Time until the first request of a completed group comes back, as a straight line over the
     /// group's size: a submitter may handle all completions before it sends the next request.
     pauses: Costs,
-    /// When the read of a status that completes requests began; 0: no such read is in progress.
+    /// Time at which the engine sent CMD13 for the status that completes requests; 0: no such CMD13
+    /// is in progress.
     asked_ns: u64,
     /// How long the read of a status usually takes, in ns.
     ask_ns: u32,
@@ -202,8 +203,8 @@ impl Stream {
         self.depth.saturating_sub(waiting)
     }
 
-    /// Returns how long this many requests take to come back after they are complete; `None`:
-    /// nothing is known.
+    /// Returns the time in ns from the completion of this many requests until the client has sent
+    /// as many new ones, as expected from earlier times; `None`: nothing is known.
     pub fn back_ns(&self, requests: u32) -> Option<u64> {
         let first_ns = self.pause_ns(self.mean_first_ns, requests.into());
         let gap_ns = if self.mean_gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.mean_gap_ns.into()) };

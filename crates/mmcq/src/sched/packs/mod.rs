@@ -117,7 +117,8 @@ pub struct Packs {
     /// Whether the next transfer is not a pack, because the header of the last pack could not be
     /// mapped.
     rests: bool,
-    /// Whether the card was set to report failed packs again, after it was initialised.
+    /// Whether the card was initialised, and was then set again to report failures of packed
+    /// commands.
     restored: bool,
     failures: Failures,
     pays: Pays,

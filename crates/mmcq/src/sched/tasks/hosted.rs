@@ -62,7 +62,7 @@ pub struct Hosted {
     /// Time in ns at which a task last ended; before that, the time of the first write of the
     /// doorbell register, which starts a task.
     heard_ns: u64,
-    /// Time limit of the largest task.
+    /// Time limit in ns of the largest task since the command queue engine was switched on.
     longest_ns: u64,
     /// Deadline of the halt or clear that is under way.
     until_ns: u64,

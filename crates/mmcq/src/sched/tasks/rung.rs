@@ -1,5 +1,5 @@
-//! Tasks of the controller's command queue engine. Such a task is described, announced and *rung*
-//! (started by the doorbell) in one step.
+//! Tasks of the controller's command queue engine. The driver describes such a task in memory and
+//! starts it by its doorbell bit (it is *rung*); the controller itself announces it to the card.
 
 use super::{ANNOUNCED_MAX, DEPTH_MAX, Dialect, NONE, SLOTS_MAX, Task, Tasks};
 use crate::host::Direction;
@@ -23,7 +23,9 @@ impl Tasks {
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Notes a task of one request: its descriptor was written, and its doorbell bit is set now.
+    /// Records a task of one request. The driver describes the task to the command queue engine in
+    /// memory and starts it by its doorbell bit, with no separate commands to announce it to the
+    /// card.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,

@@ -322,7 +322,8 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// Returns how many times the controller has moved data. Nothing moves data now.
+    /// Returns how many times the controller has moved data. The caller makes sure that no data are
+    /// being moved during the call.
     pub fn moved(&self) -> u32 {
         // SAFETY: loom watches the cell.
         self.memory.with(|memory| unsafe { *memory })

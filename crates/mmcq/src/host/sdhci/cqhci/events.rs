@@ -160,7 +160,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.blame(cause, stage, if of_command { command.or(data) } else { data.or(command) }, response)
     }
 
-    /// Makes a fault; names its slot only if the slot has a task.
+    /// Makes the report of a fault. `named`: command index and slot that the controller's registers
+    /// name; the slot is in the report only if it has a task.
     fn blame(
         &self,
         cause: Cause,

@@ -85,7 +85,8 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     open: Option<Open>,
     /// The phase in progress, if it belongs to a transfer that SDMA stops at boundaries.
     run: Option<Run>,
-    /// The role of the phase in progress, if the wrapped driver executes it.
+    /// Which command the wrapped driver sends in the phase in progress, if the end of this phase
+    /// needs a special treatment here.
     plain: Plain,
     resets: Resets,
     carrier: Carrier,

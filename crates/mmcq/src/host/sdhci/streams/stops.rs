@@ -247,8 +247,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// Continues SDMA with the next step after a stop at a boundary. After the last step of a
-    /// write, requests a stop at the block gap.
+    /// Lets SDMA continue behind a boundary in memory at which it has stopped, up to the next
+    /// boundary. After the last boundary of a write, requests a stop at the block gap.
     fn pass_boundary(&mut self, stops: &Stops, run: &mut Run, segments: &[Segment]) {
         run.steps -= 1;
         run.offset += stops.step;
