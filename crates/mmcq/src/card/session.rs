@@ -150,7 +150,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch
     }
 
-    /// Returns the size of the memory for registers, in bytes.
+    /// Returns the size in bytes of the buffer into which the card's registers are read.
     pub fn scratch_bytes(&self) -> u32 {
         self.scratch.len_bytes()
     }
@@ -192,7 +192,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Returns whether another try may succeed after the last failed step. False: there is no card,
-    /// the card is locked, the step is not supported, or the memory for registers is too small.
+    /// the card is locked, the step is not supported, or the buffer for the card's registers is too
+    /// small.
     pub fn is_passing(&self) -> bool {
         !matches!(
             self.error,
