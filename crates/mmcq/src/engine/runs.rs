@@ -35,7 +35,7 @@ impl Open {
 /// How a transfer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The transfer ends with the collected blocks.
+    /// The transfer ends with the last block of its requests.
     Here,
     /// The engine ends the transfer by CMD12. This end is chosen when the data command is sent,
     /// because the card's parameters may have changed when the data are over.
@@ -45,7 +45,8 @@ pub(super) enum End {
     After(u32),
     /// The end is not known: the transfer stays open as long as contiguous requests follow.
     Unknown,
-    /// The transfer ends with the collected blocks, and CMD23 has made it a reliable write.
+    /// The transfer ends with the last block of its requests, and CMD23 has made it a reliable
+    /// write.
     Reliable,
 }
 
