@@ -14,8 +14,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A place where a fault may strike, which is a kind of event. Each point counts its own events,
-/// from 1.
+/// A kind of event in the models that a fault may strike, such as "the controller sends a command".
+/// The events of each kind are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
     /// The controller sends a command; automatic commands do not count.
