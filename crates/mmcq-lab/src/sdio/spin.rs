@@ -20,8 +20,8 @@ pub enum Wait {
     Interrupt,
     /// A thread sleeps, is woken by the interrupt, and sends the next command.
     Thread,
-    /// In the interrupt, the policy decides from the times that it has measured whether to spin or
-    /// to leave.
+    /// In the interrupt handler, the policy decides from the times that it has measured whether to
+    /// spin or to return from the handler.
     PolicyInterrupt,
     /// In a thread, the policy decides from the times that it has measured whether to spin or to
     /// sleep.
