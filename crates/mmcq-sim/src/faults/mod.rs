@@ -1,11 +1,11 @@
 //! Faults of the models: what goes wrong, and when.
 //!
-//! Models have *points*: places where a fault may strike. Each time the simulation passes a point
-//! it calls [`Faults::strike`]. This counts the event and returns the fault that strikes there, in
-//! most cases none. A [`Plan`] decides what strikes: a fault at the nth event of a point
-//! ([`Shot`]), or a random one ([`Plan::chance`], with a seed). All faults that struck are recorded
-//! as a list of shots, so that a random execution can be repeated and made shorter. [`catalogue`]
-//! lists the known failures, and how each is caused.
+//! A *point* ([`Point`]) is a kind of event in the models that a fault may strike. At each such
+//! event the model calls [`Faults::strike`]. This counts the event and returns the fault that
+//! strikes it, in most cases none. A [`Plan`] decides what strikes: a fault at the nth event of a
+//! point ([`Shot`]), or a random one ([`Plan::chance`], with a seed). All faults that struck are
+//! recorded as a list of shots, so that a random execution can be repeated and made shorter.
+//! [`catalogue`] lists the known failures, and how each is caused.
 
 pub mod catalogue;
 

@@ -446,7 +446,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Copies the register that was read last to `to`.
+    /// Copies the content of the register that this session has read last into `to`.
     #[inline(never)]
     pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
         let Some(from) = self.scratch.get(..to.len()) else {
@@ -458,7 +458,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
-    /// Returns the register that was read last, in the scratch memory.
+    /// Returns the content of the register that this session has read last; it is in the scratch
+    /// memory.
     pub fn bytes<const BYTES: usize>(&mut self) -> Result<&[u8; BYTES], Failed> {
         self.error = Error::Protocol(Breach::ScratchLost);
         self.scratch.first_chunk().ok_or(Failed)

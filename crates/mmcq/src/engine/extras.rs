@@ -207,7 +207,7 @@ impl Memory {
         self.step
     }
 
-    /// Sets the step of the request in progress.
+    /// Sets which step of a request of several steps is in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }

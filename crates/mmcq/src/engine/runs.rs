@@ -141,8 +141,8 @@ impl Runs {
     }
 
     /// Returns how long a transfer is kept open while no request waits, in ns and at most
-    /// `limit_ns`; 0: not at all. The engine does not wait for a run whose usual pause is more than
-    /// twice that time.
+    /// `limit_ns`; 0: not at all. The time is 0 for a run whose usual pause is longer than twice
+    /// `limit_ns`.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {

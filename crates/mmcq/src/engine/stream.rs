@@ -210,8 +210,8 @@ impl Streams {
         if owed { Close::Owed } else { Close::Idle }
     }
 
-    /// Returns how the transfer in progress ends. Firmware without recovery, on a host that cannot
-    /// continue transfers, knows only [`End::Here`].
+    /// Returns how the transfer in progress ends. Always [`End::Here`] in firmware without recovery
+    /// on a host that cannot continue transfers.
     #[inline(always)]
     pub fn end_of<H: Host, P: Profile>(&self) -> End {
         if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }

@@ -77,8 +77,8 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// Abandons the requests whose futures were dropped inside another call. Returns true if there
-    /// was one.
+    /// Abandons the requests whose futures were dropped from inside another call of the stack.
+    /// Returns true if there was such a request.
     #[cold]
     #[inline(never)]
     pub(super) fn end_dropped(&self, engine: &mut EngineOf<B, N>) -> bool {
