@@ -22,8 +22,8 @@ pub struct Lost {
 pub struct Supply {
     /// Time in ns after the program's start at which the power is cut; `None`: at no time.
     pub at_ns: Option<u64>,
-    /// Number of flushes that the card completes before the power is cut; `None`: no flush cuts it.
-    /// The program gets no answer to the last of them.
+    /// The power is cut when the card has completed this many flushes, before the program gets the
+    /// answer to the last of them. `None`: flushes do not decide when the power is cut.
     pub after_flush: Option<u64>,
     controller: Controller,
     luck: Stream,

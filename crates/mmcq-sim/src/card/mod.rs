@@ -237,9 +237,9 @@ pub trait Card {
         None
     }
 
-    /// Sets the faults of the card. They strike at the points inside the card, such as
-    /// [`crate::faults::Point::Busy`], `PowerUp`, `Cache`, `Medium`, `Task` and `Pack`. From then
-    /// on the card also tracks its writes for [`Card::cut`].
+    /// Sets the faults of the card. They strike the kinds of events that happen inside the card,
+    /// such as [`crate::faults::Point::Busy`], `PowerUp`, `Cache`, `Medium`, `Task` and `Pack`.
+    /// From then on the card also tracks its writes for [`Card::cut`].
     fn set_faults(&mut self, faults: Faults) {
         let _ = faults;
     }
