@@ -35,7 +35,7 @@ pub(crate) struct Slot {
     log: Option<Log>,
     /// The interrupt line.
     pub line: Line,
-    /// State of the bus.
+    /// Present state of the bus: power, clock, lines and voltage.
     pub bus: BusState,
     /// Time in ns until which DAT0 is low (busy).
     pub busy_until_ns: u64,

@@ -65,7 +65,7 @@ impl Busy {
         self.questions = 0;
     }
 
-    /// Counts one more poll.
+    /// Counts one more poll of the busy card.
     #[inline(always)]
     pub fn asked(&mut self) {
         self.questions += 1;

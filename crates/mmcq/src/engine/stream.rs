@@ -440,7 +440,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a transfer on a host that neither ends it by itself nor can continue it.
+    /// Sends CMD12 to end a transfer whose requests wait for the result of this end: any transfer
+    /// on a host that cannot keep transfers open, or an open transfer whose last write is not
+    /// complete yet.
     fn stop_alone(&mut self, now_ns: u64) {
         self.lane.streams_mut().note_ending::<H>(self.batch.direction(), now_ns);
         let limit_ns = self.card.stop_timeout_ns(self.batch.direction());
