@@ -111,22 +111,23 @@ pub struct Cut {
     pub keeps: Keeps,
 }
 
-/// Which faults of the controller and the card strike in a case. Each fault has a [`Point`]: a kind
-/// of event in the models, which it can strike.
+/// Which faults of the controller and the card strike in a case. Each fault has a [`Point`]: the
+/// kind of event in the models that it can strike.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
     /// No fault strikes.
     #[default]
     Good,
-    /// Faults that strike at random: each with its own probability at each event of its point. The
-    /// first field is the seed.
+    /// Faults that strike at random: each with its own probability at each event of its [`Point`].
+    /// The first field is the seed.
     Chances(u64, Vec<(Point, Strike, f64)>),
-    /// Faults that each strike once, at a given event of their point.
+    /// Faults that each strike once, at the event of their [`Point`] that has a given number.
     Shots(Vec<Shot>),
-    /// A fault that strikes at a given event of its point and at every later event of this point.
+    /// A fault that strikes at the event of its [`Point`] that has a given number, and at every
+    /// later event of that kind.
     Always(Shot),
-    /// Two faults. The first strikes once, at its event. From then on the second strikes: at a
-    /// given event of its own point, and at every later event of that point.
+    /// Two faults. The first strikes once, at its event. From then on the second strikes: at the
+    /// event of its own [`Point`] that has a given number, and at every later event of that kind.
     Brought(Shot, Shot),
 }
 
@@ -168,7 +169,7 @@ pub struct Case {
     pub one_life: bool,
     /// Whether the run also records two things: at every event, what a power cut could do to the
     /// sectors ([`Outcome::stakes`](super::run::Outcome::stakes)); and during recovery, how many
-    /// events each point has had ([`Outcome::marks`](super::run::Outcome::marks)).
+    /// events of each [`Point`] there were ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
     /// what happens.
@@ -190,7 +191,7 @@ pub enum Visit {
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// Mean probability that a kind of fault which a case has chosen strikes at an event of its
-    /// point.
+    /// [`Point`] (the kind of event that it can strike).
     pub faults: f64,
     /// Mean number of power cuts in a case, without the cut at its end. A cut that is drawn beyond
     /// the end of the run does not happen.
@@ -204,8 +205,8 @@ pub struct Wishes {
     pub card: Option<usize>,
 }
 
-/// Faults, each with its point, that may strike in a random case. None of them lasts for ever, so
-/// the run can continue.
+/// Faults that may strike in a random case, each with the kind of event that it strikes
+/// ([`Point`]). None of them lasts for ever, so the run can continue.
 pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),

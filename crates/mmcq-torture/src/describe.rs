@@ -20,7 +20,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// Returns the words for a point at which faults strike.
+/// Returns the words for a kind of event that faults strike.
 #[must_use]
 pub fn point(point: Point) -> &'static str {
     match point {

@@ -244,8 +244,8 @@ pub enum Keeps {
     Luck(u64),
 }
 
-/// Returns the results that a power cut can have for one written version of a sector that is not
-/// yet safe in the flash.
+/// Returns the results that a power cut can have for one written version of a sector that is not in
+/// the flash yet.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],

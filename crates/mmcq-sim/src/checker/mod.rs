@@ -92,8 +92,8 @@ const PARTITION_SHIFT: u32 = 44;
 /// Number of sectors whose states are stored together.
 const PAGE: usize = 64;
 
-/// Properties of a card on which the promises depend: the contents of its sectors, and whether it
-/// has a volatile cache.
+/// Properties of a card on which the checked promises (guarantees about data) depend: the contents
+/// of its sectors, and whether it has a volatile cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Generator for the contents of the card's sectors.

@@ -431,9 +431,9 @@ impl Sector {
     }
 
     /// Handles a read (with the number `number`) that has returned older content than that of the
-    /// entries from index `from` on. Removes the failed requests among these, which have not
-    /// changed the card. Marks those under way, which must fail. A discarded sector may still be
-    /// erased later.
+    /// entries from index `from` on. Removes the failed requests among these entries: they have not
+    /// changed the card. Marks the entries whose requests are under way: these requests must fail.
+    /// Skips the entries of discards, because the card may still erase a discarded sector later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {
