@@ -327,12 +327,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Handles the case that no task can be announced although none is on the card. Returns true if
-    /// the request that the policy picks cannot use the queue.
+    /// the policy picks a request: one that cannot use the queue, or (since a policy may pick
+    /// another one each time) one that could. Without the queue either can start.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
-        self.order
-            .pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns)
-            .is_some_and(|first| !self.is_ordinary_task(first))
+        self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns).is_some()
     }
 
     fn leave_queue(&mut self, now_ns: u64) -> Turn {
