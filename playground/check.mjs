@@ -1,5 +1,5 @@
-// The numbers of the page against those of the program, digit by digit: what it is told, and what it shows; what a link may ask for; and how
-// long a change takes.
+// Compares the playground with the program, digit by digit: the answers of the laboratory, and the figures in the page's table. Tests what
+// a link may set. Prints how long the page needs after a change.
 // node check.mjs MMCQ FILE.wasm
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -7,11 +7,11 @@ import { cells, figures, laboratory, linked, options } from './page/lab.js';
 
 const [mmcq, wasm] = process.argv.slice(2);
 const ask = await laboratory(await WebAssembly.compile(readFileSync(wasm)));
-// What is asked: the same in Node and in a browser.
+// The questions, which are the same in Node and in a browser.
 const { settings: SETTINGS, cases: CASES } = JSON.parse(readFileSync(new URL('cases.json', import.meta.url)));
 let failed = 0;
 let compared = 0;
-// What the program prints, or the one line with which it refuses.
+// Returns the output of the program, or the line of its error.
 function program(words) {
   try {
     return execFileSync(mmcq, words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
@@ -33,7 +33,7 @@ function same(what, ours, theirs) {
   const at = [...ours].findIndex((letter, place) => letter !== theirs[place]);
   console.error(`${what}: differs at ${at}:\n  page    ${ours.slice(Math.max(0, at - 60), at + 60)}\n  program ${theirs.slice(Math.max(0, at - 60), at + 60)}`);
 }
-// What the table shows of a run, against what `mmcq why` and `mmcq run` print of it.
+// Compares the figures of a run in the page's table with the figures that `mmcq why` and `mmcq run` print.
 function table(what, place, setting, job, answer) {
   const [rate, share, mean, high, longest] = cells(figures(answer));
   const facts = program(['why', ...place, '--setting', setting, '--json', '--', ...job]).trim().split('\n').map((line) => JSON.parse(line));
@@ -42,12 +42,12 @@ function table(what, place, setting, job, answer) {
   const report = JSON.parse(program(['run', ...place, '--setting', setting, '--output-format', 'json', '--', ...job]));
   const ways = report.jobs.flatMap((one) => [one.read, one.write]).filter((way) => way.total_ios > 0).map((way) => way.clat_ns);
   same(`${what}: longest`, longest, (Math.max(...ways.map((way) => way.max)) / 1e3).toFixed(1));
-  // All jobs are one entry: its 99 % is that of all their requests of a direction, not of the slowest job.
+  // The report has one entry for all jobs: its 99 % is that of all requests of a direction, not that of the slowest job.
   same(`${what}: entries`, String(report.jobs.length), '1');
   const high99 = Math.max(...ways.map((way) => Math.min(way.percentile['99.000000'], way.max)));
   same(`${what}: 99 %`, high, (high99 / 1e3).toFixed(1));
   same(`${what}: neither the 99 % nor the mean is above the longest`, String(Number(high) <= Number(longest) && Number(mean) <= Number(longest)), 'true');
-  // A jobs' own rates are over the jobs' own times: their sum may be more.
+  // The rates of single jobs are over the times of these jobs, so their sum may exceed the limit; the page's rate must not.
   same(`${what}: no more than the limit`, String(Number(share.slice(0, -2)) <= 100), 'true');
 }
 const times = [];
@@ -74,7 +74,7 @@ for (const { platform, card, load: shown, set } of CASES) {
 }
 const listed = await ask({ what: 'params', platform: 'generic' });
 same('params', listed.map((one) => JSON.stringify(one)).join('\n'), program(['params', '--json', '--platform', 'generic']).trim().split('\n').map((line) => JSON.stringify(JSON.parse(line))).join('\n'));
-// A link cannot make a run longer, nor name a file that the copied command line would write.
+// A link cannot make a run longer, and cannot name a file that the copied command line would write.
 const fields = (name, value) => ({ rw: ['read', 'randread'], bs: ['4k'] })[name]?.includes(value) ?? false;
 const asked = (fragment, given) => JSON.stringify(linked(fragment, fields, given));
 const bad = 'rw=read&bs=5k&platfrom=x&more=--runtime=1h&more=--numjobs=1000&more=--write_bw_log=/tmp/x&more=--rwmixread=70&set=job.runtime=1h&set=cost.wake_us=30';

@@ -1,5 +1,6 @@
-// All registers that compiled code may change, on the stack and back: for the interrupt handlers of 64-bit Arm. Whole vector registers,
-// since of q8 to q15 a function keeps the lower halves only.
+// For the interrupt handlers of 64-bit Arm: saves on the stack all registers that compiled code may
+// change, and restores them. Vector registers are saved as a whole, since a function preserves only
+// the lower halves of q8 to q15.
 .macro save_frame
 sub sp, sp, #672
 stp x0, x1, [sp, #0]

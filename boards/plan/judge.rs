@@ -1,5 +1,5 @@
-//! Does the plan on a card, and checks every byte that is read. boards/lm3s does the plan by a
-//! module of its own, which needs less memory.
+//! Executes the test plan (the steps of `pattern.rs`) on a card, and checks every byte that is
+//! read. boards/lm3s has another module for the plan, which needs less memory.
 
 use super::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
 use crate::Stack;

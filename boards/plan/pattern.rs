@@ -1,5 +1,5 @@
-//! Which data are written where. `expect.rs` on the development computer implements these rules
-//! independently:
+//! The test plan: 512 steps, each of which reads or writes blocks of the card, and the data of each
+//! block. `expect.rs` on the development computer implements these rules independently:
 //!
 //! - Sixteen windows of 2048 blocks are evenly distributed over the card: the first at its
 //!   beginning, the last at its end.

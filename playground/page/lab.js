@@ -1,4 +1,5 @@
-// The laboratory behind one call: a question as an object, an answer as an object, or an error with one line.
+// Returns a function that asks the laboratory: it takes a question as an object, and returns the answer as an object or throws an error
+// with one line.
 export async function laboratory(compiled) {
   let instance = await WebAssembly.instantiate(compiled, {});
   return async (question) => {
@@ -14,7 +15,7 @@ export async function laboratory(compiled) {
       return found.ok;
     } catch (error) {
       if (error instanceof WebAssembly.RuntimeError) {
-        // What trapped is in no known state: the next question gets a new one.
+        // After a trap the state of the instance is not known, so the next question gets a new instance.
         instance = await WebAssembly.instantiate(compiled, {});
         throw new Error(`the laboratory stopped: ${error.message}`);
       }
@@ -23,8 +24,8 @@ export async function laboratory(compiled) {
   };
 }
 
-// fio's options of a load, and more of them as they are. A run has 0.2 s of virtual time; its jobs are reported together, since a
-// percentile of several jobs is none of one of them.
+// Returns the options of fio for a load; the options in `load.more` are added unchanged. A run has 0.2 s of virtual time. All jobs are
+// reported as one, since percentiles of several jobs cannot be computed from the percentiles of each.
 export function options(load) {
   const more = load.more ?? [];
   const key = (option) => option.split('=')[0];
@@ -33,8 +34,9 @@ export function options(load) {
   return [...own.filter((option) => !more.some((other) => key(other) === key(option))), ...more];
 }
 
-// Rate of all jobs together, over the time of the run, and what the limit allows this run; latencies of all jobs: the mean of both
-// directions, and the 99 % of the slower one. A percentile of fio's is the middle of a bucket, which may be above the longest time.
+// Returns the figures of the table: the rate of all jobs over the time of the run; its share of the rate that the limit allows; and
+// latencies: the mean of both directions, the 99 % of the slower direction, and the longest. fio's percentile is the middle of a
+// bucket, which may exceed the longest time.
 export function figures({ run, allowed_mib_s: allowed }) {
   const report = JSON.parse(run);
   const { bytes, elapsed_ns: elapsed } = report.mmcq.counters;
@@ -47,19 +49,21 @@ export function figures({ run, allowed_mib_s: allowed }) {
   return { rate, share: allowed > 0 ? 100 * rate / allowed : NaN, mean: mean / 1e3, high: high / 1e3, longest: longest / 1e3 };
 }
 
-// The figures as the table shows them.
+// Returns the figures as the texts of the table's cells.
 export function cells({ rate, share, mean, high, longest }) {
   const percent = Number.isNaN(share) ? '-' : `${share.toFixed(1)} %`;
   return [rate.toFixed(2), percent, mean.toFixed(1), high.toFixed(1), longest.toFixed(1)];
 }
 
-// fio's options that a link may set: they say how a job accesses the card. None of them makes a run longer, or names a file of the reader's.
+// Options of fio that a link may set: they say how a job accesses the card. None of them makes a run longer, or names a file of the
+// visitor.
 const LINKED = ['bsrange', 'bssplit', 'bs_unaligned', 'blockalign', 'fdatasync', 'fsync', 'iodepth_batch', 'iodepth_batch_complete_max',
   'iodepth_batch_complete_min', 'iodepth_low', 'norandommap', 'offset', 'offset_increment', 'random_distribution',
   'randrepeat', 'randseed', 'rate', 'rate_iops', 'rwmixread', 'rwmixwrite', 'sync', 'thinktime', 'thinktime_blocks'];
 
-// What a link asks for: values of fields, changes of board and card, further options of fio; and what of it is left out, by name. `known`
-// says whether a field has a value, `given` are options that the page itself began with.
+// Returns the contents of a link: values of fields (`fields`), changes of board and card (`set`), further options of fio (`more`), and
+// the names of the parts that are left out (`left`). `known` says whether a field can have a value; `given` has the options with which
+// the page began.
 export function linked(fragment, known, given = []) {
   const asked = { fields: {}, set: [], more: [], left: [] };
   for (const [name, value] of new URLSearchParams(fragment)) {

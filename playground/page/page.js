@@ -4,15 +4,15 @@ const at = (id) => document.getElementById(id);
 const form = at('form');
 const SETTINGS = ['Linux without a queue', 'Linux with its queue', 'mmcq', 'limit of wire and card'];
 const KNOBS = { 'cost.wake_us': 'A wake-up', 'cost.irq_us': 'An interrupt', 'card.flash.read.read_first_us': "The card's first read" };
-// A slow CPU wakes all of them slowly: the driver's thread, the job, a worker of the block layer.
+// Costs that change together: a slow CPU is slow to wake the driver's thread, the job, and a worker of the block layer.
 const TOGETHER = { 'cost.wake_us': ['cost.job_wake_us', 'cost.hop_us'] };
-// What a knob can have where its source gives no range.
+// Range of a slider whose value has no range: factors of the value.
 const WIDE = [0.25, 4];
 const say = (text) => { at('said').textContent = text; };
 
-// Two workers: one explains a run, and looks at its bus; the other compares.
+// Two workers: one explains a run and shows its bus; the other runs the settings for comparison.
 const [EXPLAINS, COMPARES] = [0, 1];
-// What makes a worker.
+// Function that makes a worker.
 let hire;
 let workers = [];
 let last = 0;
@@ -24,7 +24,8 @@ function ask(question, who = EXPLAINS) {
   });
 }
 
-// The laboratory lies beside the page, or in elements of a report.
+// Loads the laboratory: from a file beside the page, or from elements of a report in which the page is. Returns a function that makes a
+// worker.
 async function laboratories() {
   const inside = at('play-module');
   let bytes;
@@ -52,7 +53,7 @@ async function laboratories() {
   };
 }
 
-// Ends what is computed; the next question gets new workers.
+// Ends all computations; the next question gets new workers.
 function stop() {
   for (const worker of workers) worker.terminate();
   workers = [EXPLAINS, COMPARES].map(hire);
@@ -61,10 +62,10 @@ function stop() {
   for (const { failed } of asked) failed(new Error('Stopped.'));
 }
 
-// What the page shows, by the names of its fields; knobs alone that were moved; further options of fio.
+// The state of the page in addition to its fields: sliders that were moved, and further options of fio.
 const moved = new Map();
 let more = [];
-// What a link asked for in vain, as a sentence.
+// The parts of a link that were left out, as a sentence.
 let leftOut = '';
 function load() {
   const fields = Object.fromEntries(['platform', 'card', 'rw', 'bs', 'jobs', 'size', 'depth'].map((name) => [name, form.elements[name].value]));
@@ -92,16 +93,16 @@ async function knobs() {
     const value = moved.get(key) ?? param.value;
     const number = element('output', `${value} ${param.unit}`);
     const label = element('label', `${words} `, { title: [param.kind, param.source].filter(Boolean).join(': ') });
-    // A file says a whole number as 5, and a knob may stand between.
+    // The value of a file may be a whole number, and the slider allows values in between.
     const slider = element('input', '', { type: 'range', min: Math.min(low, value), max: Math.max(high, value), step: 'any' });
     slider.value = value;
-    // The label also holds the value, which is said of its own.
+    // The label's text contains the value, which a screen reader gets from `aria-valuetext`.
     slider.setAttribute('aria-label', `${words}, ${param.unit}`);
     slider.setAttribute('aria-valuetext', `${value} ${param.unit}`);
     slider.addEventListener('input', () => {
       const text = String(Number(Number(slider.value).toFixed(1)));
       for (const each of [key, ...(TOGETHER[key] ?? [])]) {
-        // A knob that is put back changes nothing, nor does what moved with it.
+        // A slider that is back at its original value is no change, and neither are the costs that changed with it.
         if (text === String(Number(param.value.toFixed(1)))) moved.delete(each); else moved.set(each, text);
       }
       number.textContent = `${moved.get(key) ?? param.value} ${param.unit}`;
@@ -118,7 +119,7 @@ function command(shown) {
   return [...words, ...shown.set.flatMap((set) => ['--set', set]), '--', ...options(shown)].map(quoted).join(' ');
 }
 
-// Of a question that may be refused: its answer, or the one line.
+// Asks a question that may be refused. Returns the answer, or the error's line.
 const tried = (question, who) => ask(question, who).catch((error) => ({ error: error.message }));
 
 function table(found) {
@@ -131,7 +132,7 @@ function table(found) {
   }));
 }
 
-// While it computes, what stands there is of before.
+// Marks the shown results as old while new ones are computed.
 function busy(is) {
   at('shown').setAttribute('aria-busy', is);
   at('stop').hidden = !is;
@@ -153,7 +154,7 @@ function phases(lines) {
 async function draw() {
   const shown = load();
   at('depth-shown').textContent = shown.depth;
-  // It breaks between words alone.
+  // The command line wraps only between words.
   at('command').replaceChildren(...command(shown).split(' ').flatMap((word, place) => [place > 0 ? ' ' : '', element('span', word, { className: 'word' })]));
   const fragment = `#${new URLSearchParams(Object.entries(shown).flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, value]])))}`;
   history.replaceState(null, '', fragment);
@@ -179,7 +180,7 @@ async function draw() {
   phases(explained.lines);
   at('conclusion').textContent = explained.conclusion;
   say(`Computed in ${Math.round(performance.now() - begun)} ms.${leftOut}`);
-  // Of what has changed meanwhile, the table comes first.
+  // If something has changed meanwhile, the table is computed again before the bus is drawn.
   await new Promise((done) => setTimeout(done));
   if (again) return;
   try {
@@ -189,7 +190,7 @@ async function draw() {
   }
 }
 
-// One drawing at a time; what changed meanwhile is drawn next.
+// Draws the page, one drawing at a time. If something changes during a drawing, another drawing follows.
 let drawing = false;
 let again = false;
 async function changed() {
@@ -203,7 +204,7 @@ async function changed() {
   drawing = false;
 }
 
-// Of a report: its load and its changes.
+// Sets the fields to the load of a report, and makes the report's changes.
 function given(start) {
   for (const [name, value] of Object.entries(start.fields)) {
     const field = form.elements[name];
@@ -221,14 +222,14 @@ function change(text) {
   moved.set(key, value.join('='));
 }
 
-// Whether a field has this value.
+// Returns whether a field can have this value.
 function has(name, value) {
   const field = form.elements[name];
   if (field?.options) return [...field.options].some((option) => option.value === value);
   return field?.type === 'range' && Number(value) >= Number(field.min) && Number(value) <= Number(field.max);
 }
 
-// Reads the fragment. What a link may not ask for, or the page does not know, is left out and named.
+// Reads the fragment of the address. Parts that a link may not set, or that the page does not know, are left out, and the page names them.
 let begunWith = [];
 function remembered() {
   if (location.hash.length <= 1) return;
@@ -264,7 +265,7 @@ async function begin() {
     }
     changed();
   });
-  // A link that is pasted into this page's own tab.
+  // The visitor has pasted a link into the tab of this page.
   window.addEventListener('hashchange', async () => {
     remembered();
     await knobs().catch((error) => say(error.message));

@@ -1,6 +1,6 @@
 import { laboratory } from './lab.js';
 
-// The first message has the compiled laboratory, each other one a question.
+// The first message has the compiled laboratory; each later message has a question.
 let ready;
 onmessage = async ({ data: { id, question, compiled } }) => {
   if (compiled) {

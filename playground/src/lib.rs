@@ -1,7 +1,9 @@
-//! The laboratory for a browser: JSON in, JSON out. Nothing of it is written a second time here.
+//! The laboratory for a browser: a question as JSON in, an answer as JSON out. This crate only
+//! calls the library of `mmcq-lab`.
 //!
-//! A caller asks [`room`] for the bytes of its question, writes them there and calls [`answer`]. The
-//! answer begins at the returned address with its length, 32 bits in little endian.
+//! A caller gets memory for its question from [`room`], writes the question there, and calls
+//! [`answer`]. The returned address has the length of the answer (32 bits, little endian), and then
+//! the answer.
 
 use mmcq_lab::fio::report::json;
 use mmcq_lab::runner::{Counters, Outcome, Run, Setting, allowed_mib_per_s};
@@ -17,17 +19,18 @@ use std::fmt::Display;
 thread_local! {
     static QUESTION: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static ANSWER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// The last run that was explained: the scope looks into its middle.
+    /// The last run that was explained. The answer to "scope" shows the bus in the middle of it.
     static LAST: RefCell<Option<(Question, Series)>> = const { RefCell::new(None) };
-    /// The last limit that was computed, for whatever setting: runs of one load have one.
+    /// The last limit of bus and card that was computed. It depends on the load and not on the
+    /// setting, so runs of one load with other settings use it again.
     static LIMIT: RefCell<Option<(Question, Counters)>> = const { RefCell::new(None) };
 }
 
-/// A question.
+/// A question of the page, as JSON.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
-    /// lists, params, run, rated, why, explained or scope.
+    /// Kind of question: lists, params, run, rated, why, explained or scope.
     what: String,
     #[serde(default = "board_of_all")]
     platform: String,
@@ -35,7 +38,7 @@ struct Question {
     setting: Option<String>,
     #[serde(default)]
     set: Vec<String>,
-    /// fio's options.
+    /// The load, as options of fio.
     #[serde(default)]
     job: Vec<String>,
 }
@@ -44,7 +47,7 @@ fn board_of_all() -> String {
     mmcq_lab::scene::PLATFORM.to_owned()
 }
 
-/// Room for a question of so many bytes.
+/// Returns memory for a question of this number of bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn room(bytes: usize) -> *mut u8 {
     QUESTION.with(|question| {
@@ -55,7 +58,8 @@ pub extern "C" fn room(bytes: usize) -> *mut u8 {
     })
 }
 
-/// Answers the question in the room: `{"ok": ...}` or `{"error": "one line"}`.
+/// Answers the question that the caller wrote to the memory of [`room`]: `{"ok": ...}`, or
+/// `{"error": "one line"}`. Returns the address of length and answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn answer() -> *const u8 {
     let question = QUESTION.with(|question| std::mem::take(&mut *question.borrow_mut()));
@@ -94,7 +98,7 @@ fn answered(question: &[u8]) -> Result<Value, String> {
             let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).map_err(line)?;
             Ok(report(&scene, loaded, outcome).into())
         }
-        // A run, and what its limit allows it.
+        // A run, and the rate that the limit of bus and card allows for it.
         "rated" => {
             let key = question.limit();
             let (scene, loaded) = question.load()?;
@@ -118,7 +122,7 @@ fn answered(question: &[u8]) -> Result<Value, String> {
             why.title = scene.title(&loaded.platform);
             Ok(json!({ "lines": why::json_lines(&why), "conclusion": why.conclusion() }))
         }
-        // All that two runs tell: the run itself, its limit, and where the time went.
+        // The run itself, the run at the limit of bus and card, and where the time went.
         "explained" => {
             let key = question.scope();
             let (scene, loaded) = question.load()?;
@@ -153,25 +157,26 @@ fn answered(question: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// fio's report, as the program prints it.
+/// Returns the report of a run in fio's JSON, as the program `mmcq` prints it.
 fn report(scene: &Scene, loaded: Loaded, outcome: Outcome) -> String {
     let origin = finished::origin(scene, &loaded.platform, &outcome);
     json::json(&finished::report(loaded, outcome, origin), false)
 }
 
-/// A run, with its rate over time.
+/// Runs a load. Returns the outcome, and the rate over time.
 fn recorded(run: &Run<'_>) -> Result<(Outcome, Series), String> {
     let (outcome, series) = series::record(|| runner::run(run, None, &mut |_, _| ()));
     Ok((outcome.map_err(line)?, series))
 }
 
 impl Question {
-    /// The same, as a question for the bus.
+    /// Returns the question with kind "scope": the key under which an explained run is stored.
     fn scope(&self) -> Self {
         Question { what: "scope".to_owned(), ..self.clone() }
     }
 
-    /// The same, as a question for the limit.
+    /// Returns the question with kind "limit" and without a setting: the key under which the limit
+    /// is stored.
     fn limit(&self) -> Self {
         Question { what: "limit".to_owned(), setting: None, ..self.clone() }
     }

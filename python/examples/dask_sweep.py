@@ -4,7 +4,8 @@
     python dask_sweep.py --scheduler tcp://host:8786
     python dask_sweep.py --kill --check           a worker is killed in the middle; same rows all the same
 
-A point depends on its number alone. So a cluster may lose workers, and repeats what they had.
+The rows of a point depend only on its number. If a worker is lost, the cluster runs its points
+again.
 """
 
 import argparse
@@ -34,7 +35,7 @@ OVER = {
 
 
 def spread(client, grid, kill=False):
-    """The lines of all points, in their order."""
+    """Runs all points on the cluster; returns the lines of each point, in their order."""
     # One copy of the grid for each worker; the tasks are numbers.
     shared = client.scatter(grid, broadcast=True)
     tasks = client.map(lambda point, grid: (point, grid.lines(point)), range(len(grid)), grid=shared)
@@ -42,7 +43,7 @@ def spread(client, grid, kill=False):
     for task in as_completed(tasks):
         point, text = task.result()
         lines[point] = text
-        task.release()  # What is here already need not be done again.
+        task.release()  # If the worker is lost later, this point is not run again.
         if kill and len(lines) == len(grid) // 3:
             victim = next(iter(client.run(os.getpid).values()))
             os.kill(victim, signal.SIGKILL)

@@ -3,7 +3,8 @@
     python dask_torture.py --ios 1000000 --shards 16
     python dask_torture.py --ios 1000000000 --shards 4096 --scheduler tcp://host:8786
 
-A shard depends on its number alone: those of a lost worker run again, and the sum is the same.
+The result of a shard depends only on its number. If a worker is lost, the cluster runs its shards
+again, and the sum is the same.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Card stacks on simulated boards, in virtual time: the laboratory of mmcq.
 
-How fast is a job of fio's on a board? Where did the time go? What would a slower CPU cost?
+How fast is a fio job on a board? Where does the time go? What would a slower CPU cost?
 
 >>> import mmcq
 >>> job = {"rw": "randwrite", "bs": "4k", "io_size": "2m", "size": "64m",
@@ -19,20 +19,20 @@ cost.wake_us
 20            75.9  40.2
 80            75.9  18.0
 
-The parts; each has a help of its own, such as help(mmcq.run):
+The parts (help(mmcq.run), for example, says more about one of them):
 
-  run, replay                        a job, or a recorded load: Report, fio's JSON and more
-  why                                where the time of a run went: Why
-  sweep, Grid                        a job at every point of a grid: a frame of pandas
-  fit                                values of board and card from measured figures: Fit
+  run, replay                        run a job, or a recorded load; return a Report
+  why                                says where the time of a run goes; returns a Why
+  sweep, Grid                        run a job with each combination of values: a pandas frame
+  fit                                fits values of board and card to measurements; returns a Fit
   torture, merge                     random faults and power cuts, in parts for many machines
-  Platform, Card                     a board, a card: what it has, and changes of it
-  platforms(), cards(), settings()   the names that there are
+  Platform, Card                     a board, a card: its values, and changes of them
+  platforms(), cards(), settings()   the existing names
 
-A job is a path, the text of a job file, or fio's options as above. All that run something take
-`platform`, `card`, `setting`, `seed`, and `set` for all that `mmcq params` lists. The same of these
-give the same numbers as the program `mmcq`, on every machine. Bad input raises ValueError with one
-line that names the place and the fault.
+A job is a path, the text of a job file, or a mapping of fio's options as above. All calls that run
+something take `platform`, `card`, `setting`, `seed` and `set`. `set` changes values that `mmcq
+params` lists. With equal arguments the numbers equal those of the program `mmcq`, on every machine.
+Bad input raises ValueError with one line that names the place and the fault.
 """
 
 from ._mmcq import __version__, cards, platforms, settings

@@ -1,4 +1,4 @@
-"""The laboratory, in Rust: everything goes in as text, and comes out as JSON."""
+"""The laboratory, in Rust: arguments are text, and results are JSON."""
 
 from os import PathLike
 from typing import Any, Callable, Mapping, Optional, Sequence, Union

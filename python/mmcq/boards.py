@@ -1,4 +1,4 @@
-"""Boards and cards as objects: a name or a TOML file, and what was changed of it."""
+"""Boards and cards as objects: a name or a TOML file, and changes of its values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 _Same = TypeVar("_Same", bound="_Thing")
 
-#: The board of all commands.
+#: The board of all calls that get no `platform`.
 DEFAULT = "generic"
 
 
 def _word(value: Any) -> str:
-    """A value as `--set` takes it."""
+    """Returns a value as text, as the option `--set` of `mmcq` takes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -27,17 +27,17 @@ def _word(value: Any) -> str:
 
 
 class _Thing:
-    """What boards and cards have in common."""
+    """The common part of boards and cards: a name, and changes of values."""
 
     _prefix = ""
 
     def __init__(self, name: str | os.PathLike[str], changes: Mapping[str, Any] | None = None):
         self.name = os.fspath(name)
         self.changes = dict(changes or {})
-        self.params()  # A wrong name or key is said here.
+        self.params()  # Raises ValueError for a wrong name or key.
 
     def with_(self: _Same, **changes: Any) -> _Same:
-        """The same with more changes; `__` stands for a dot: `with_(cost__wake_us=40)`."""
+        """Returns a copy with more changes; `__` stands for a dot: `with_(cost__wake_us=40)`."""
         dotted = {key.replace("__", "."): value for key, value in changes.items()}
         return type(self)(self.name, {**self.changes, **dotted})
 
@@ -48,7 +48,7 @@ class _Thing:
         raise NotImplementedError
 
     def params(self) -> pandas.DataFrame:
-        """All values, as a frame: key, value, unit, kind, range, source."""
+        """Returns all values, as a frame: key, value, unit, kind, range, source."""
         import pandas
 
         return pandas.DataFrame(self._listed()).set_index("key")
@@ -98,7 +98,7 @@ def scene(
     card: str | os.PathLike[str] | Card | None,
     changes: Mapping[str, Any] | None,
 ) -> tuple[str, str | None, list[str]]:
-    """Names of board and card, and all changes, as the module below takes them."""
+    """Returns the names of board and card, and all changes, as the module `_mmcq` takes them."""
     words: list[str] = []
     if isinstance(platform, Platform):
         words += platform._set()
@@ -113,7 +113,7 @@ def scene(
 
 
 def whole(name: str, value: int, least: int = 0) -> int:
-    """A number that is asked for, if it is one that can be."""
+    """Returns `value`; raises ValueError if it is below `least` or needs more than 64 bits."""
     if not least <= value < 2**64:
         raise ValueError(f"{name} {value}: expected a whole number from {least} on")
     return value

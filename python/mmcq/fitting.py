@@ -1,4 +1,4 @@
-"""Values of board and card from measured figures."""
+"""Fits values of a board and a card to measured figures."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Files = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
 
 class Fit:
-    """What a fit found."""
+    """The result of a fit."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
-        #: The object of `mmcq fit --json`.
+        #: The object that `mmcq fit --json` prints.
         self.facts = facts
 
     @property
     def verdict(self) -> str:
-        """How good it is, in one line."""
+        """How good the fit is, in one line."""
         return str(self.facts["verdict"])
 
     def values(self) -> pandas.DataFrame:
-        """The free values, as a frame: before, after, the interval of 95 %, determined or not."""
+        """Returns the fitted values, as a frame: before, after, 95 % interval, determined."""
         import pandas
 
         frame = pandas.DataFrame(self.facts["values"]).set_index("key")
@@ -36,7 +36,7 @@ class Fit:
         return frame.assign(least_95=[least for least, _ in ends], most_95=[most for _, most in ends])
 
     def residuals(self) -> pandas.DataFrame:
-        """All figures, as a frame: measured, model, error; held out or fitted."""
+        """Returns all figures, as a frame: measured, model, error; held out or fitted."""
         import pandas
 
         parts = ((False, "fitted"), (True, "held"))
@@ -44,7 +44,7 @@ class Fit:
         return pandas.DataFrame(rows)
 
     def changes(self) -> dict[str, float]:
-        """What these jobs determine, as `set` of the other calls takes it."""
+        """Returns the values that the figures determine, for the argument `set` of other calls."""
         return {value["key"]: value["after"] for value in self.facts["values"] if value["determined"]}
 
     def __str__(self) -> str:
@@ -69,10 +69,15 @@ def fit(
 ) -> Fit:
     """Fits values of board and card to figures: fio's JSON, tables of iozone, rows of `sweep`.
 
-    `free` are keys of `params()`, with `*` at the end for all that begin so, and `=LEAST..MOST` for
-    other bounds; without any, the times and rates of the card. `noise` is the standard deviation of a
-    figure, as a share. `ios` is the largest number of requests of a job in the model; without it, 3000,
-    and no more bytes than 32 MiB or twice what the card's caches hold.
+    `measured` names the files of figures for the fit. Figures in the files of `holdout` are held
+    out: the model only predicts them. If `fit_blocks` is given, figures of other block sizes are
+    held out too. `percentiles` lists percentiles of the latency to fit as well.
+
+    `free` has the keys (of `params()`) whose values may change. A key that ends in `*` means all
+    keys with this beginning, and `KEY=LEAST..MOST` sets other bounds. Without `free`, the times and
+    rates of the card may change. `noise` is the relative standard deviation of a figure: 0.02 is 2
+    %. `ios` is the largest number of requests of a job in the model. Without `ios` it is 3000, and
+    a job transfers at most 32 MiB, or twice the size of the card's caches if that is more.
     """
     board, slot, changes = scene(platform, card, set)
     figures = {

@@ -1,4 +1,4 @@
-"""Grids of runs."""
+"""Grids of runs: a job is run with each combination of given values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Grid:
-    """A job at every point of a grid. It can be sent to other processes.
+    """A job and a grid of values; each combination is a point. Other processes can get a copy.
 
-    `over` gives each key its values: what `set` takes, or platform, card, setting, seed. Axes are
-    crossed, and the last is the fastest; `zip` names groups of keys that go together.
+    `over` maps each key to a list of values. A key is one that `set` takes, or "platform", "card",
+    "setting" or "seed". The points are all combinations of values; the last key changes fastest.
+    Each group of keys in `zip` advances together and counts as one axis.
     """
 
     def __init__(
@@ -59,15 +60,15 @@ class Grid:
         self._grid = _mmcq.Grid(*state)
 
     def lines(self, point: int) -> str:
-        """The rows of a point, as `mmcq sweep --out x.jsonl` writes them, byte for byte."""
+        """Runs a point; returns its rows, the same bytes as `mmcq sweep --out x.jsonl` writes."""
         return self._grid.lines(whole("point", point))
 
     def rows(self, point: int) -> list[dict[str, Any]]:
-        """The rows of a point, one for each direction."""
+        """Runs a point, and returns its rows, one for each direction."""
         return [json.loads(line) for line in self.lines(point).splitlines()]
 
     def points(self, shard: str = "1/1") -> list[int]:
-        """Those of a shard: "3/16" has the points whose number modulo 16 is 2."""
+        """Returns the points of a shard: "3/16" has the points whose number modulo 16 is 2."""
         return self._grid.part(shard)
 
     def run(
@@ -77,9 +78,10 @@ class Grid:
         jobs: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> pandas.DataFrame:
-        """Runs the points on `jobs` threads (all cores without), and gives a frame of rows.
+        """Runs the points of a shard, and returns a frame of rows.
 
-        `progress` is told how many points of how many are done.
+        `jobs` is the number of threads; without it there is one for each core. `progress` is called
+        after each point with the number of points done, and with the number of all points.
         """
         jobs = None if jobs is None else whole("jobs", jobs, 1)
         points = self.points(shard)
@@ -98,7 +100,7 @@ class Grid:
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Rows as a pandas frame."""
+    """Returns rows as a pandas frame."""
     import pandas
 
     return pandas.DataFrame([dict(row) for row in rows])
@@ -118,10 +120,10 @@ def sweep(
     jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pandas.DataFrame:
-    """A grid of runs as a frame, a row for each run and direction; see `Grid` and `Grid.run`.
+    """Runs a grid; returns a frame with a row for each run and direction; see `Grid`, `Grid.run`.
 
-    Each key of `over` is a column. `mib_s` is the rate of the row's direction, `run_mib_s` that of
-    the whole run.
+    Each key of `over` is a column. `mib_s` is the rate of the row's direction, and `run_mib_s` is
+    the rate of the whole run.
     """
     grid = Grid(job, over, zip=zip, platform=platform, card=card, setting=setting, seed=seed, set=set)
     return grid.run(shard=shard, jobs=jobs, progress=progress)

@@ -11,7 +11,7 @@ Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 
 def given(job: Job) -> list[str] | str | Path:
-    """As the module below takes it: options, text or path."""
+    """Returns the job as the module `_mmcq` takes it: options, text or path."""
     if isinstance(job, Mapping):
         options = {"name": "job", **job}
         return [_option(key, value) for key, value in options.items()]

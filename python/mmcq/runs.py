@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class Report(Dict[str, Any]):
-    """A run's report: fio's JSON, and what the laboratory adds under "mmcq"."""
+    """A run's report: fio's JSON, and the laboratory's own part under "mmcq"."""
 
     def rows(self) -> pandas.DataFrame:
-        """Job and direction (`sync`: the flushes): rates and latencies, as a frame.
+        """Returns rates and latencies, as a frame with a row for each job and direction.
 
-        `mib_s` is over the job's own time, so the jobs' sum may be above `run_mib_s`: the rate of
-        all jobs over the time of the run, as `mib_per_s()` says it.
+        The direction `sync` means flushes. `mib_s` is the rate over the time of its job.
+        `run_mib_s` is the rate of all jobs over the time of the run, as `mib_per_s()` returns it.
+        So the sum of `mib_s` may be larger than `run_mib_s`.
         """
         import pandas
 
@@ -31,13 +32,13 @@ class Report(Dict[str, Any]):
 
         def row(job: Mapping[str, Any], direction: str) -> dict[str, Any]:
             one = job[direction]
-            # A flush has no data, and its whole time is that of its completion.
+            # A flush has no data, so its latency is its completion time.
             latency, completion = one["lat_ns"], one.get("clat_ns", one["lat_ns"])
             percentiles, longest = completion.get("percentile", {}), completion.get("max", 0)
 
             def within(percent: str) -> float:
-                # A percentile of fio's is the middle of a bucket, maybe above the longest time. The
-                # job's `percentile_list` may leave it out.
+                # fio's percentile is the middle of a bucket, which may exceed the longest time. The
+                # job's `percentile_list` may leave this percentile out.
                 return float(min(percentiles.get(percent, math.nan), longest) / 1e3)
 
             return {
@@ -59,7 +60,7 @@ class Report(Dict[str, Any]):
         return pandas.DataFrame([row(job, direction) for job, direction in moved])
 
     def mib_per_s(self) -> float:
-        """Both directions, over the whole run."""
+        """Returns the rate of both directions together, over the whole run, in MiB/s."""
         counters = self["mmcq"]["counters"]
         return float(counters["bytes"] / 2**20 / (counters["elapsed_ns"] / 1e9))
 
@@ -70,15 +71,15 @@ class Report(Dict[str, Any]):
 
 
 class Why:
-    """Where the time of a run went."""
+    """An explanation of where the time of a run went."""
 
     def __init__(self, lines: str, conclusion: str) -> None:
         self.facts: list[dict[str, Any]] = [json.loads(line) for line in lines.splitlines()]
-        #: What costs most, in one line.
+        #: The largest cost, in one line.
         self.conclusion = conclusion
 
     def frame(self) -> pandas.DataFrame:
-        """All facts: group, name, value, unit."""
+        """Returns all facts, as a frame: group, name, value, unit."""
         import pandas
 
         return pandas.DataFrame([fact for fact in self.facts if "name" in fact])
@@ -126,7 +127,7 @@ def why(
     seed: int = 1,
     set: Mapping[str, Any] | None = None,
 ) -> Why:
-    """Runs jobs, and says where the time went and what the physical limit is."""
+    """Runs jobs; returns where the time went, and the physical limit of bus and card."""
     board, slot, changes = scene(platform, card, set)
     seed = whole("seed", seed)
     lines, conclusion, idle = _mmcq.explain(given(job), board, slot, setting, seed, changes)
@@ -135,7 +136,8 @@ def why(
 
 
 def _warn(idle: Sequence[str]) -> None:
-    """Warns of what had no effect, and of what differs from a recording, at the line that called."""
+    """Raises each line as a warning at the user's call: arguments without effect, or differences
+    between the recording and the replay."""
     for line in idle:
         warnings.warn(line, stacklevel=3)
 
@@ -164,8 +166,8 @@ def replay(
 ) -> Report:
     """Replays a recorded load.
 
-    The options from `format` on are those of `mmcq replay`; `without` is a list of "flush",
-    "discard", "fua".
+    `traces` names the files of the recording. The arguments from `format` on are the options of
+    `mmcq replay`. `without` lists requests to leave out: "flush", "discard", "fua".
     """
     numbers = {"depth": depth, "gap_max_ns": gap_max_ns, "count": count}
     options: dict[str, Any] = {

@@ -21,8 +21,9 @@ def torture(
 ) -> dict[str, Any]:
     """Runs a shard of a campaign, as `mmcq torture --mode MODE --shard I/N --json` does.
 
-    The shards of a campaign of `ios` requests are the whole, wherever they run; `merge` adds them up.
-    `faults` and `cuts` are of the mode "swarm".
+    A campaign has `ios` requests. Shard "I/N" is part I of N, and may run on any machine; `merge`
+    adds the summaries up. Only the mode "swarm" uses `faults` (mean probability that a fault
+    strikes where it can) and `cuts` (approximate number of power cuts in the whole campaign).
     """
     jobs = None if jobs is None else whole("jobs", jobs, 1)
     ios, seed, cuts = whole("ios", ios), whole("seed", seed), whole("cuts", cuts)
@@ -31,6 +32,6 @@ def torture(
 
 
 def merge(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Adds up shards, a summary for each campaign. A shard that is there twice is an error."""
+    """Adds up the summaries of shards; returns one per campaign. A repeated shard is an error."""
     lines = "".join(json.dumps(summary) + "\n" for summary in summaries)
     return [json.loads(line) for line in _mmcq.merge(lines).splitlines()]

@@ -1,5 +1,5 @@
-//! What goes wrong, as Python's exceptions: bad input is a `ValueError`, a run that does not come
-//! to its end a `RuntimeError`. Each has one line.
+//! Failures of a call as Python's exceptions: bad input is a `ValueError`, and a run that cannot
+//! finish is a `RuntimeError`. The message of each has one line.
 
 use mmcq_lab::runner::RunError;
 use pyo3::PyErr;
@@ -8,15 +8,15 @@ use std::fmt::Display;
 
 /// Why a call failed.
 pub enum Failure {
-    /// Something given is wrong.
+    /// The caller's input is wrong.
     Input(String),
-    /// The run itself.
+    /// The run could not finish.
     Run(String),
-    /// What a function of Python's raised.
+    /// A Python function raised this exception.
     Raised(PyErr),
 }
 
-/// Of what was given.
+/// Makes the failure for wrong input of the caller.
 pub fn input(error: impl Display) -> Failure {
     Failure::Input(error.to_string())
 }

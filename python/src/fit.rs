@@ -1,4 +1,4 @@
-//! Values of board and card from measured figures.
+//! Fits values of a board and a card to measured figures.
 
 use crate::failure::{Failure, input};
 use crate::load::scene;
@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// What is measured, and what of it is held out.
+/// The measured figures: files for the fit, files that are held out, the block sizes to fit, and
+/// the percentiles of latency to fit.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Figures {
@@ -19,7 +20,7 @@ pub struct Figures {
     percentiles: Vec<f64>,
 }
 
-/// How it is fitted.
+/// Settings of the fit.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct How {
@@ -29,7 +30,7 @@ pub struct How {
     jobs: Option<NonZeroUsize>,
 }
 
-/// Fits; the result is what `mmcq fit --json` prints.
+/// Fits values to figures. Returns the JSON that `mmcq fit --json` prints.
 #[pyfunction]
 #[pyo3(signature = (figures, how, platform, card, setting, seed, set))]
 pub fn fit(

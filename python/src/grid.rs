@@ -1,4 +1,4 @@
-//! Grids of runs.
+//! Grids of runs: a job is run with each combination of given values.
 
 use crate::failure::{Failure, input};
 use crate::heard::{heard, in_parts};
@@ -9,13 +9,14 @@ use mmcq_lab::sweep::{Axis, Format, Shard, Sweep};
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 
-/// A job at every point of a grid. Threads share it.
+/// A job and the grid of values with which it is run. Several threads may use it at a time.
 #[pyclass(frozen)]
 pub struct Grid(Sweep);
 
 #[pymethods]
 impl Grid {
-    /// `over` are the axes as `--over` takes them, `zips` the keys that go together.
+    /// Makes a grid. `over` has the axes, written as for `mmcq sweep --over`. Each text of `zips`
+    /// names axes that advance together.
     #[new]
     #[pyo3(signature = (job, over, zips, platform, card, setting, seed, set))]
     #[allow(clippy::too_many_arguments, reason = "the keywords of a function in Python")]
@@ -35,18 +36,19 @@ impl Grid {
         Ok(Grid(Sweep::new(scene, job.file()?, axes, &zips).map_err(input)?))
     }
 
-    /// How many points there are.
+    /// Returns the number of points.
     fn points(&self) -> usize {
         self.0.grid().points()
     }
 
-    /// Those of a shard `I/N`.
+    /// Returns the numbers of the points in shard `I/N`: part I of N.
     fn part(&self, shard: &str) -> PyResult<Vec<usize>> {
         let shard: Shard = shard.parse().map_err(|why: String| input(format!("shard {shard}: {why}")))?;
         Ok(shard.part(self.points()).collect())
     }
 
-    /// The rows of a point, an object a line: the bytes that `mmcq sweep` writes for it.
+    /// Runs a point. Returns its rows, one JSON object per line: the bytes that `mmcq sweep` writes
+    /// for this point.
     fn lines(&self, py: Python<'_>, point: usize) -> PyResult<String> {
         if point >= self.points() {
             let why = format!("point {point}: the grid has {} points", self.points());
@@ -56,8 +58,8 @@ impl Grid {
         Ok(text(&done.rows))
     }
 
-    /// Runs these points on so many threads (all cores without a number); `take` is called with the
-    /// lines of each, in the order of the points.
+    /// Runs these points on `jobs` threads (`None`: one for each core). Calls `take` with the lines
+    /// of each point, in the order of the points.
     #[pyo3(signature = (points, jobs, take))]
     fn run(
         &self,

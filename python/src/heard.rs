@@ -1,4 +1,4 @@
-//! Long calls that Ctrl-C ends.
+//! Long computations that Ctrl-C ends.
 
 use crate::failure::Failure;
 use mmcq_lab::parallel::Stop;
@@ -6,17 +6,18 @@ use pyo3::prelude::*;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How often the interpreter is asked for a signal.
+/// Interval at which the waiting thread checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the work tells the thread that waits for it.
+/// A message from the computing thread to the waiting thread: a part of the result, or the end.
 enum Told<M, T> {
     Part(M),
     Done(Result<T, Failure>),
 }
 
-/// Computes without the interpreter, in a thread of its own, while this thread hears signals. The
-/// first exception of a signal's handler (Ctrl-C: `KeyboardInterrupt`) ends the work, and is raised.
+/// Runs `work` in another thread, without the interpreter's lock, while this thread handles
+/// signals. The first exception that a signal handler raises (Ctrl-C: `KeyboardInterrupt`) ends the
+/// work, and the caller gets this exception.
 pub fn heard<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Failure> + Send,
@@ -24,8 +25,8 @@ pub fn heard<T: Send>(
     in_parts(py, |_: &dyn Fn(())| work(), |()| Ok(()))
 }
 
-/// Computes as [`heard`] does. What the work tells by its argument is taken in this thread, in
-/// order; the first error of `take` ends the work, too.
+/// Runs `work` like [`heard`]. `work` gets a function by which it sends parts of its result; this
+/// thread passes them to `take` in their order. The first error of `take` also ends the work.
 pub fn in_parts<M: Send, T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&dyn Fn(M)) -> Result<T, Failure> + Send,
@@ -50,7 +51,7 @@ pub fn in_parts<M: Send, T: Send>(
                     Ok(Told::Part(_)) if raised.is_some() => continue,
                     Ok(Told::Part(part)) => Python::attach(|py| py.check_signals()).and_then(|()| take(part)),
                     Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals()),
-                    // The work has panicked: its thread says why.
+                    // The work has panicked, and its thread has printed why.
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err(Failure::Run("the laboratory stopped by a fault of its own".to_owned()));
                     }

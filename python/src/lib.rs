@@ -1,6 +1,6 @@
-//! The laboratory as a Python module. Everything goes in as text and comes out as JSON; the classes
-//! that users see are written in Python (`mmcq/`). No call holds the interpreter while it computes,
-//! and Ctrl-C ends each call.
+//! The laboratory as a Python module. Arguments are text, and results are JSON. The classes for
+//! users are written in Python (the folder `mmcq/`). During a computation other Python threads
+//! continue, and Ctrl-C ends the call.
 
 mod failure;
 mod fit;
@@ -23,7 +23,7 @@ use mmcq_lab::why::{self, Why};
 use mmcq_lab::{board, params as parameters, platform};
 use pyo3::prelude::*;
 
-/// Runs what is loaded; the report is that of `mmcq run --output-format json`.
+/// Runs a load. Returns the report of `mmcq run --output-format json`.
 fn reported(scene: &Scene, loaded: Loaded, replay: Replayed) -> Result<String, Failure> {
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;
     Ok(told(scene, loaded, outcome, replay))
@@ -35,17 +35,17 @@ fn told(scene: &Scene, loaded: Loaded, outcome: Outcome, replay: Replayed) -> St
     json::json(&finished::report(loaded, outcome, origin), false)
 }
 
-/// What is to be warned of: changes that made no difference, a line each.
+/// Returns warnings, one line each: changes of values (`set`) that had no effect on the run.
 fn idle(scene: &Scene, file: &JobFile, outcome: &Outcome) -> Vec<String> {
     effects::idle(scene, |changes| scene.load(file, changes), outcome)
 }
 
-/// What is to be warned of: options and depths of jobs without effect, a line each.
+/// Returns warnings, one line each: options and depths of jobs that have no effect.
 fn notes(loaded: &Loaded) -> Vec<String> {
     loaded.notes().iter().map(ToString::to_string).collect()
 }
 
-/// Runs jobs: the report, and what is to be warned of.
+/// Runs jobs. Returns the report as JSON, and warnings.
 #[pyfunction]
 #[pyo3(signature = (job, platform, card, setting, seed, set))]
 fn run(
@@ -68,7 +68,8 @@ fn run(
     .map_err(PyErr::from)
 }
 
-/// Explains a run: an object a line, the conclusion, and what is to be warned of.
+/// Explains where the time of a run goes. Returns the facts (one JSON object per line), the
+/// conclusion, and warnings.
 #[pyfunction]
 #[pyo3(signature = (job, platform, card, setting, seed, set))]
 fn explain(
@@ -96,7 +97,7 @@ fn explain(
     .map_err(|failure: Failure| failure.into())
 }
 
-/// What can be set, as `mmcq params --json` lists it.
+/// Returns all values of a board and a card that can be set, as `mmcq params --json` lists them.
 #[pyfunction]
 #[pyo3(signature = (platform, card, set))]
 fn params(platform: &str, card: Option<&str>, set: Vec<String>) -> PyResult<String> {
@@ -104,19 +105,19 @@ fn params(platform: &str, card: Option<&str>, set: Vec<String>) -> PyResult<Stri
     serde_json::to_string(&all).map_err(|error| input(error).into())
 }
 
-/// The names of the boards that come with the package.
+/// Returns the names of the boards that come with the package.
 #[pyfunction]
 fn platforms() -> Vec<&'static str> {
     platform::Platform::names().collect()
 }
 
-/// The names of the cards that come with the package.
+/// Returns the names of the cards that come with the package.
 #[pyfunction]
 fn cards() -> Vec<&'static str> {
     board::card_names().collect()
 }
 
-/// The names of the settings.
+/// Returns the names of the settings: the stacks, and "limit" for the limit of bus and card.
 #[pyfunction]
 fn settings() -> Vec<&'static str> {
     runner::Setting::ALL.map(runner::Setting::name).to_vec()

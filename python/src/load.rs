@@ -1,4 +1,4 @@
-//! Jobs, and what they run on.
+//! Jobs, and the board and card on which they run.
 
 use crate::failure::{Failure, input};
 use mmcq_lab::fio::{self, JobFile};
@@ -6,22 +6,22 @@ use mmcq_lab::scene::Scene;
 use pyo3::FromPyObject;
 use std::path::PathBuf;
 
-/// Jobs as a user gives them: (kind, value) is made in Python.
+/// Jobs as a user passes them. The Python type of the argument selects the variant.
 #[derive(Clone, FromPyObject)]
 pub enum Load {
-    /// fio's options.
+    /// Options of fio, as on its command line.
     #[pyo3(transparent)]
     Options(Vec<String>),
     /// The text of a job file.
     #[pyo3(transparent)]
     Text(String),
-    /// A job file.
+    /// The path of a job file.
     #[pyo3(transparent)]
     File(PathBuf),
 }
 
 impl Load {
-    /// Reads them.
+    /// Parses the jobs.
     pub fn file(&self) -> Result<JobFile, Failure> {
         match self {
             Load::Options(options) => fio::parse_command_line(options, &fio::System),
@@ -32,7 +32,8 @@ impl Load {
     }
 }
 
-/// The options of a command line, one by one.
+/// Makes the scene of a run: board, card, setting, seed and changed values, as the options of the
+/// program `mmcq` do.
 pub fn scene(
     platform: String,
     card: Option<String>,

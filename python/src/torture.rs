@@ -1,4 +1,4 @@
-//! Shares of campaigns of torture.
+//! Parts of campaigns of torture: random requests with faults and power cuts.
 
 use crate::failure::input;
 use mmcq_lab::parallel;
@@ -9,7 +9,8 @@ use mmcq_torture::{hosts, queues, spi, streams};
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 
-/// Runs a shard of a campaign of random runs; the summary is what `mmcq torture --json` prints.
+/// Runs a shard (a part) of a campaign of random runs. Returns the summary that `mmcq torture
+/// --json` prints.
 #[pyfunction]
 #[pyo3(signature = (mode, ios, seed, shard, jobs, faults, cuts))]
 pub fn torture(
@@ -43,7 +44,7 @@ pub fn torture(
     Ok(Summary::of(campaign, &share, &score).line())
 }
 
-/// Adds up summaries: lines of JSON, in and out.
+/// Adds up the summaries of shards, one JSON object per line. Returns one line for each campaign.
 #[pyfunction]
 pub fn merge(lines: &str) -> PyResult<String> {
     let merged = summary::merged(&[("merge".to_owned(), lines.to_owned())]).map_err(input)?;

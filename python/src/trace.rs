@@ -1,4 +1,4 @@
-//! Recorded loads.
+//! Replays recorded loads.
 
 use crate::failure::{Failure, input};
 use crate::load::scene;
@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-/// What `mmcq replay` has as options.
+/// The options of `mmcq replay`: how to read the trace, and how to replay it.
 struct Options {
     reading: Reading,
     wishes: Wishes,
 }
 
-/// One of them, if it was given.
+/// Returns the option with this name; `None` if it is absent or `None`.
 fn given<'py, T: FromPyObjectOwned<'py>>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>> {
     match options.get_item(name)? {
         Some(value) if !value.is_none() => Ok(Some(value.extract().map_err(Into::into)?)),
@@ -23,7 +23,7 @@ fn given<'py, T: FromPyObjectOwned<'py>>(options: &Bound<'py, PyDict>, name: &st
     }
 }
 
-/// A word that is a choice.
+/// Returns the option with this name, parsed as one of a set of words; `None` if it is absent.
 fn word<T: std::str::FromStr<Err = String>>(options: &Bound<'_, PyDict>, name: &str) -> PyResult<Option<T>> {
     let text: Option<String> = given(options, name)?;
     let parsed = text.map(|text| text.parse().map_err(|why| input(format!("{name} {text}: {why}"))));
@@ -69,8 +69,7 @@ fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
     })
 }
 
-/// Replays a trace: the report, which is that of `mmcq replay --output-format json`, and what is to
-/// be warned of.
+/// Replays a trace. Returns the report of `mmcq replay --output-format json`, and warnings.
 #[pyfunction]
 #[pyo3(signature = (traces, options, platform, card, setting, seed, set))]
 #[allow(clippy::too_many_arguments, reason = "the keywords of a function in Python")]

@@ -1,5 +1,5 @@
-//! Does the plan of `boards/plan` in 64 KiB of memory. A step is done in pieces of eight blocks. To
-//! find the step that wrote a block last, the plan is generated once more.
+//! Executes the test plan of `boards/plan/pattern.rs` in 64 KiB of memory. A step is done in pieces
+//! of eight blocks. To find the step that wrote a block last, the plan is generated once more.
 
 use crate::Stack;
 use crate::board::say;

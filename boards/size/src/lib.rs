@@ -61,7 +61,8 @@ pub fn stack<const N: usize, P: Profile + Default>(
     )
 }
 
-/// Returns the same registers once more, for images that are linked and never executed.
+/// Returns access to the controller's registers once more, for images that are linked and never
+/// executed.
 pub fn registers() -> Option<Mmio> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
     // SAFETY: nothing is executed, so nothing accesses the registers.

@@ -42,7 +42,7 @@ fn config() -> Option<SdhciConfig> {
     Some(profile.clock(MACHINE.clock_hz).width(Width::W4))
 }
 
-/// Makes the driver. Returns it with its transfer mode.
+/// Makes the driver. Returns the driver and its transfer mode.
 pub fn controller() -> Result<(Controller, TransferMode), &'static str> {
     let config = config().ok_or("no SDHCI")?;
     let table = TABLE.take().ok_or("taken")?;

@@ -21,7 +21,7 @@ pub enum Moves {
 
 static TABLE: Once<Descriptors<64>> = Once::new(Descriptors::new());
 
-/// Makes the driver. Returns it with what moves the data.
+/// Makes the driver. Returns the driver, and the unit that moves its data.
 pub fn controller() -> Result<(Controller, Moves), &'static str> {
     let table = TABLE.take().ok_or("taken")?;
     // SAFETY: the address is the controller's register page, which no other code uses: `TABLE` is

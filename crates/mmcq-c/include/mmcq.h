@@ -431,9 +431,9 @@ typedef struct mmcq_rpmb_frames {
 
 /* Transfers the frames. `frames` has 512 bytes for each frame, in the order of the transfers; the
  * frames that are read are stored there. `rpmb->memory` has as many bytes, and at least 1536; it
- * must not overlap `frames`. `rpmb->key` points to 32 bytes that are not used. After an error the
- * card may have done what the frames say: read the counter. MMCQ_E_UNSUPPORTED: there are no
- * frames, or more than the controller can transfer at once. */
+ * must not overlap `frames`. `rpmb->key` is not used, and may be NULL. After an error the card may
+ * have done what the frames say: read the counter. MMCQ_E_UNSUPPORTED: there are no frames, or more
+ * than the controller can transfer at once. */
 int32_t mmcq_rpmb_relay(uint32_t host, const mmcq_rpmb *rpmb, const mmcq_rpmb_frames *counts, uint8_t *frames);
 
 /* ---- I/O cards (SDIO) ----
@@ -485,10 +485,10 @@ int32_t mmcq_io_write(uint32_t host, uint32_t function, uint32_t address, uint32
 typedef struct mmcq_io_request {
     uint32_t function; /* 1 to 7 */
     uint32_t op;       /* MMCQ_READ or MMCQ_WRITE */
-    /* These and `memory` are as in mmcq_io_read and mmcq_io_write. */
+    /* `address`, `how`, `bytes` and `memory` are as in mmcq_io_read and mmcq_io_write. */
     uint32_t address, how, bytes;
     uint8_t *memory;
-    /* As mmcq_request.done. It may call mmcq_io_submit, also with this request. */
+    /* The rules of mmcq_request.done apply. It may call mmcq_io_submit, also with this request. */
     void (*done)(struct mmcq_io_request *request, int32_t code);
     void *context; /* for your program; the library does not use it */
 } mmcq_io_request;
@@ -563,7 +563,7 @@ typedef struct mmcq_statistics {
     /* Polls of a busy card, and writes whose status was read by an extra CMD13. */
     uint64_t busy_polls, status_asked;
     uint64_t durable_flushes; /* durable writes that needed a flush */
-    /* How many times complete writes were lost, and pieces of erases that were begun. */
+    /* How many times complete writes were lost, and parts of long erases that were begun. */
     uint64_t cache_lost, erase_pieces;
     uint64_t recovery_steps;  /* steps of recovery that were taken */
 } mmcq_statistics;
@@ -581,7 +581,7 @@ int32_t mmcq_card_registers(uint32_t host, mmcq_registers *registers);
 /* A step of recovery. */
 typedef struct mmcq_step {
     uint64_t at_ns;  /* time of the step, by now_ns */
-    uint32_t status; /* the OR of all R1 of the card in the incident so far */
+    uint32_t status; /* OR of all responses R1 of the card since this recovery began */
     uint32_t step;   /* what was done; see mmcq_step_name */
 } mmcq_step;
 

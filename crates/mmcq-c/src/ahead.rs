@@ -33,8 +33,8 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps memory for DMA; returns `None` if the platform has no functions for that, or if the
-    /// driver may call them when it needs the memory.
+    /// Maps memory for DMA. Returns `None` if the platform has no functions for that, or if the
+    /// driver itself maps the memory with the lock held (`MMCQ_QUICK_MAP`).
     pub fn new(
         platform: &mmcq_platform,
         ptr: NonNull<u8>,
@@ -75,8 +75,9 @@ impl Mapping {
     }
 }
 
-/// Returns whether this memory must be mapped; memory that the CPU transfers must not be
-/// invalidated. Returns an error if a controller with these abilities cannot use it.
+/// Returns whether this memory must be mapped before a request: true if the controller uses DMA.
+/// `card`: the engine has a card. Returns an error if the memory's alignment is too small for a
+/// controller with the capabilities `caps`.
 pub(crate) fn aligned(caps: &Caps, card: bool, start: NonNull<u8>, way: Direction) -> Result<bool, Error> {
     let align = if card { caps.align } else { 1 };
     // Cache lines of a write are only cleaned, so the alignment that the controller needs is
@@ -106,9 +107,10 @@ pub(crate) struct Ahead {
     lists: [Cell<Option<Mapping>>; LISTS_MAX],
     /// Whether the driver is being made.
     opening: Cell<bool>,
-    /// Whether a controller that cannot be stopped has memory of a request that has ended.
+    /// Whether the controller has kept memory: no reset could stop it, so it may still use the
+    /// memory of a request that has ended.
     has_kept: AtomicBool,
-    /// Entries with such memory, one bit each.
+    /// Entries whose memory the controller still uses after the end of its request, one bit each.
     kept: Cell<u64>,
 }
 
@@ -127,8 +129,9 @@ impl Ahead {
         }
     }
 
-    /// Notes that a controller that cannot be stopped has memory of a request that has ended: the
-    /// memory of this mapping, or memory that is not in the table. No other request may use it.
+    /// Notes that the controller cannot be stopped and still uses memory of a request that has
+    /// ended: the memory of this mapping, or (`None`) memory that is not in the table. No other
+    /// request may use that memory.
     pub fn note_kept(&self, mapping: Option<&Mapping>) {
         self.has_kept.store(true, Ordering::Release);
         if let Some(mapping) = mapping
@@ -138,8 +141,8 @@ impl Ahead {
         }
     }
 
-    /// Returns whether a controller that cannot be stopped has memory of a request that has ended.
-    /// The controller never gives that memory back.
+    /// Returns whether the controller has kept memory: no reset could stop it, so it may still use
+    /// the memory of a request that has ended. That memory is never free again.
     pub fn has_kept(&self) -> bool {
         self.has_kept.load(Ordering::Acquire)
     }

@@ -61,7 +61,7 @@ pub(crate) struct Place {
     state: AtomicU8,
     platform: UnsafeCell<MaybeUninit<mmcq_platform>>,
     stack: UnsafeCell<MaybeUninit<Stack>>,
-    /// Memory that the controller reads and writes, unless the program supplies it.
+    /// The library's own memory for the controller, used if the program supplies none.
     room: UnsafeCell<Room>,
     /// The scratch buffer; empty while a bring-up uses it. Accessed while the stack's lock is held.
     scratch_buf: Cell<Option<DmaBuf>>,
@@ -101,8 +101,8 @@ impl Place {
         }
     }
 
-    /// Begins to open the controller with this platform; `make` makes its driver in the memory that
-    /// it gets. Returns a code of `mmcq.h`.
+    /// Opens the controller with this platform. `make` makes the driver; it gets the memory for the
+    /// driver's lists. Returns a code of `mmcq.h`.
     ///
     /// # Safety
     /// The caller fulfils the contract of `mmcq_open` in `mmcq.h`, and the platform is complete.

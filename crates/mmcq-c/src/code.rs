@@ -56,7 +56,8 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
     }
 }
 
-/// Returns the code of a call that finds no memory for registers of a card, and does not wait.
+/// Returns the code of an error from `Place::take_scratch`, for a call that does not wait.
+/// [`Error::Full`] (another call uses this memory) becomes `MMCQ_E_STATE`.
 pub(crate) fn of_scratch(error: Error) -> i32 {
     if error == Error::Full { MMCQ_E_STATE } else { of(Err(error)) }
 }

@@ -17,7 +17,7 @@ impl Scratch {
     }
 }
 
-/// What the drivers write for their controllers.
+/// The lists and buffers that the drivers write for their controllers.
 #[repr(C)]
 pub(crate) struct Lists {
     /// The lists of Realtek's card reader.
@@ -37,7 +37,8 @@ impl Lists {
     }
 }
 
-/// The memory of one controller. Any content is valid. In `mmcq.h` its length is `MMCQ_DMA_BYTES`.
+/// Memory that one controller reads and writes: lists, and registers of the card. Any content is
+/// valid. In `mmcq.h` its length is `MMCQ_DMA_BYTES`.
 #[repr(C, align(128))]
 pub(crate) struct Room {
     pub lists: Lists,

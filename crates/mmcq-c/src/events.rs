@@ -12,7 +12,7 @@ const EVENTS_MAX: u32 = 4;
 /// is accessed only while the lock of the stack is held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// The turn to report events.
+    /// The right to report events, which one context has at a time.
     turns: Turns,
 }
 
@@ -26,8 +26,8 @@ impl CardEvents {
         self.told.set(false);
     }
 
-    /// Returns whether the program knows that a card is there, or that none is. Called while the
-    /// lock of the stack is held.
+    /// Returns whether the program already knows whether a card is in the slot (`present`). Called
+    /// while the lock of the stack is held.
     pub fn are_told(&self, present: bool) -> bool {
         self.told.get() == present
     }

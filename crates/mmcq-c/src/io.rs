@@ -317,6 +317,8 @@ pub unsafe extern "C" fn mmcq_io_write(
     unsafe { moved(host, function, (address, how), bytes, memory.cast_mut(), Direction::Write) }
 }
 
+/// Transfers data of a function in this direction.
+///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_io_read` or `mmcq_io_write` in `mmcq.h`.
 unsafe fn moved(
@@ -383,9 +385,10 @@ impl Moves {
         NonNull::slice_from_raw_parts(self.start.0, self.bytes as usize)
     }
 
-    /// Returns the memory to map before the transfer, of which `done` bytes are done; `None` if
-    /// there is none. The data of a read that the CPU moves are no part of it: the end of a mapping
-    /// destroys what the CPU wrote to the memory meanwhile.
+    /// Returns the memory to map before the rest of the transfer, of which `done` bytes are done
+    /// already; `None` if nothing is to be mapped. Memory that the CPU fills with the data of a
+    /// read is not mapped: the end of a mapping may invalidate cache lines, and so destroy these
+    /// data.
     pub fn ahead(&self, io: &Io, stack: &Stack, done: u32) -> Option<NonNull<[u8]>> {
         if self.direction == Direction::Write {
             return Some(self.memory());
@@ -405,8 +408,8 @@ impl Moves {
         (bytes > 0).then_some(NonNull::slice_from_raw_parts(start, bytes))
     }
 
-    /// Returns whether the controller transfers this memory by DMA; an error if it cannot reach the
-    /// memory.
+    /// Returns whether the controller transfers this memory by DMA. Returns an error if the
+    /// memory's alignment is too small for the controller.
     pub fn by_dma(&self, stack: &Stack) -> Result<bool, Error> {
         let (by_dma, align) = stack.with(|engine| (engine.caps().dma_bits != 0, engine.caps().align));
         let align = if self.direction == Direction::Read { align } else { align.min(4) };
@@ -417,8 +420,8 @@ impl Moves {
     }
 }
 
-/// Transfers the data that are still to be transferred, and counts the bytes that are done. Returns
-/// true if a controller that cannot be stopped still uses the memory.
+/// Transfers the rest of the data, after the first `done` bytes, and adds to `done`. Also returns
+/// true if the controller cannot be stopped and still uses the memory.
 pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), IoError>, bool) {
     let Moves { start, bytes, at, direction } = moves;
     // Every turn transfers at least one byte.

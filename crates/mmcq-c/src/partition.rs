@@ -110,6 +110,8 @@ pub unsafe extern "C" fn mmcq_partition_write(
     unsafe { moved(host, partition, lba, blocks, memory.cast_mut(), Direction::Write) }
 }
 
+/// Transfers blocks of a partition in this direction.
+///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_partition_read` or `mmcq_partition_write` in `mmcq.h`.
 unsafe fn moved(

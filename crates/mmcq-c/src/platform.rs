@@ -16,8 +16,8 @@ use mmcq::task::{Idle, Lock};
 /// Bit of `flags`: the slot has a soldered eMMC with 1.8 V on its signal lines.
 pub const MMCQ_EMMC_18: u32 = 1;
 
-/// Bit of `flags`: `map` and `unmap` may be called with the lock held, so requests are not mapped
-/// before the library takes it.
+/// Bit of `flags`: `map` and `unmap` may be called with the lock held. So the library maps the
+/// memory of requests while it holds the lock, and not before.
 pub const MMCQ_QUICK_MAP: u32 = 2;
 
 /// Time in milliseconds that a call waits for a free slot or mapping, if the platform sets none.
@@ -130,10 +130,11 @@ impl mmcq_platform {
         (skip.checked_add(len)? <= self.dma_bytes).then(|| self.dma_bus + skip as u64)
     }
 
-    /// Returns the settings of the stack, for a driver whose list has this many entries. With
-    /// `piece`, a merged transfer has at most as many blocks as the list has entries: a piece that
-    /// is not the last of its request has at least one block, so the pieces of such a transfer fit
-    /// into the list.
+    /// Returns the settings of the stack, for a driver whose list has this many entries.
+    ///
+    /// If the platform has `piece`, a merged transfer has at most as many blocks as the list has
+    /// entries. Each piece except a request's last has at least one block, so the pieces of such a
+    /// transfer fit into the list.
     pub(crate) fn config(&self, entries: u32) -> Config {
         match self.piece {
             Some(_) => Config::DEFAULT.merge_blocks(entries),
@@ -148,7 +149,7 @@ impl mmcq_platform {
         self.map.is_none() || self.dma_room().is_some()
     }
 
-    /// Returns the alignment that the begin and end of memory for reads need, in bytes.
+    /// Returns the alignment in bytes that memory for reads needs at its begin and at its end.
     pub(crate) fn line_bytes(&self) -> u32 {
         self.cache_line.max(1)
     }

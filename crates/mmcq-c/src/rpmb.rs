@@ -35,6 +35,8 @@ struct Given {
     bytes: u32,
 }
 
+/// Returns the checked arguments of a call that needs a key; `None` if one is missing.
+///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
 unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
@@ -42,11 +44,11 @@ unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
     unsafe { perhaps_keyless(how) }.filter(|(_, is_keyed)| *is_keyed).map(|(given, _)| given)
 }
 
-/// Like [`given`], for calls that use no key: with a key that is null the arguments have zeros in
-/// its place, and the second value is false.
+/// Returns the checked arguments of a call that works without a key, and whether there is a key. If
+/// the key is null, the arguments have 32 zeros as the key.
 ///
 /// # Safety
-/// As for [`given`].
+/// The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
 unsafe fn perhaps_keyless(how: *const mmcq_rpmb) -> Option<(Given, bool)> {
     if how.is_null() || !how.is_aligned() {
         return None;
@@ -222,7 +224,7 @@ pub unsafe extern "C" fn mmcq_rpmb_write(
     })
 }
 
-/// Counts of frames of a relayed exchange, declared in `mmcq.h`.
+/// Numbers of frames in a relayed exchange, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -233,7 +235,7 @@ pub struct mmcq_rpmb_frames {
     pub ask: u8,
 }
 
-/// Relays frames that the program makes and checks itself; `mmcq.h` has the contract.
+/// Transfers frames that the program makes and checks itself; `mmcq.h` has the contract.
 ///
 /// # Safety
 /// The caller fulfils the contract of `mmcq_rpmb_relay` in `mmcq.h`.

@@ -50,8 +50,8 @@ struct Submitted {
     request: NonNull<mmcq_request>,
     done: unsafe extern "C" fn(*mut mmcq_request, i32),
     ahead: Option<Mapping>,
-    /// 1 if the request has memory, otherwise 0. This is no `bool`, because then an empty slot would
-    /// not be all zeros ([`held`](crate::held)).
+    /// 1 if the request has memory, otherwise 0. This is no `bool`, because then an empty slot
+    /// would not be all zeros ([`held`](crate::held)).
     memories: u8,
 }
 
@@ -69,10 +69,10 @@ pub(crate) struct Waiting {
     count: AtomicU32,
     /// Number of transfers of I/O functions in progress. Accessed while the lock is held.
     transfers: AtomicU32,
-    /// The function that continues these transfers, and its argument; a program without such
-    /// transfers does not link it.
+    /// The function that continues the transfers of I/O functions, and its argument. A program
+    /// without such transfers does not link the function.
     move_on: Cell<Option<(MoveOn, usize)>>,
-    /// The turn to call callbacks.
+    /// The right to call callbacks, which one context has at a time.
     turns: Turns,
 }
 
@@ -133,9 +133,9 @@ impl Waiting {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Calls the callback of every request that has ended. A callback may submit a request that
-    /// ends at once; its callback is called by the call that is in progress already. Returns true
-    /// if it has seen that there is no event of the card to report.
+    /// Calls the callback of every request that has ended. If a callback submits a request that
+    /// ends at once, the present call also calls the callback of that request. Returns true if the
+    /// present call has seen that no event of the card is to be reported.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let mut are_told = false;
         while self.is_any() && self.turns.take() {
@@ -156,8 +156,8 @@ impl Waiting {
         move_on.is_some_and(|(move_on, host)| move_on(host, place, stack, platform))
     }
 
-    /// Calls the callback of one request that has ended. Returns true if another one has ended.
-    /// Sets `are_told` to whether the program knows of the card in the slot, or of its absence.
+    /// Calls the callback of one request that has ended. Returns true if another request has ended
+    /// too. Sets `are_told` to whether the program already knows whether a card is in the slot.
     #[allow(clippy::unnecessary_cast, reason = "a set has 32 bits on small machines")]
     fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform, are_told: &mut bool) -> bool {
         let ended = stack.with(|engine| {
@@ -305,8 +305,8 @@ pub extern "C" fn mmcq_cancel(host: u32, request: *const mmcq_request) -> i32 {
     }
 }
 
-/// Submits a request. Returns true if a request may have ended whose callback was not called: one
-/// with nothing to do ends at once.
+/// Submits a request. Returns true if the callback of a request may have to be called now: a
+/// request with nothing to do ends at once.
 fn submit(
     place: &'static Place,
     stack: &'static Stack,

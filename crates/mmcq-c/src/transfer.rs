@@ -41,7 +41,7 @@ pub struct mmcq_io_request {
 struct Ended {
     io: Io,
     result: Result<(), IoError>,
-    /// Whether a controller that cannot be stopped still uses the memory.
+    /// Whether the controller cannot be stopped and still uses the memory.
     kept: bool,
 }
 

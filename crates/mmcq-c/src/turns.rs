@@ -1,9 +1,10 @@
-//! Work that any context may find, and that one context at a time does for all of them.
+//! Work that any context (thread or interrupt) may find, and that one context at a time does for
+//! all of them.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// A turn to do such work. A context that finds the turn taken leaves its work to the context that
-/// has the turn.
+/// The right to do such work, called the turn. A context that finds the turn taken leaves its work
+/// to the context that has the turn.
 ///
 /// The fences order the store of each context before the load of its other flag. Without them, the
 /// context that gives the turn back could miss `again` while the other context still sees the turn

@@ -119,7 +119,8 @@ mod sdmmc {
     use mmcq::block::BlockError;
     use mmcq::task::Platform;
 
-    /// Checks at compile time that a `Block` has the size of its content, and no alignment.
+    /// Checks at compile time that a `Block` has the size of its content, and an alignment of one
+    /// byte.
     const _: () = assert!(size_of::<Block>() == Block::LEN && align_of::<Block>() == 1);
 
     impl<B: Platform, const N: usize> BlockDevice for Blocking<'_, B, N> {

@@ -151,8 +151,7 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(words(command.resp, result.map_err(mmc_error)?.response.words))
     }
 
-    /// Takes the buffer for data. After a dropped call, takes back the buffer that the engine has
-    /// kept.
+    /// Takes the buffer for data. After a dropped call, takes the buffer back from the engine.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));

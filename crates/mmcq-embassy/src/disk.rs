@@ -13,11 +13,13 @@ pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 /// A card for a file system: a handle with a buffer of its own. Several handles on a stack share
 /// its queue, so several tasks and file systems together keep the card busy.
 ///
-/// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point:
-/// the slot owns the buffer, and a drop waits for nothing. No handle lets the controller access
-/// borrowed memory. Otherwise dropping the call would have to block the executor's thread until the
-/// controller has released the memory. But [`supervise`](crate::supervise) or a
-/// [`Runner`](crate::Runner), which must help the engine at that moment, may need the same thread.
+/// Data are copied through the handle's buffer, and the controller never accesses borrowed memory.
+/// So a call may be dropped or forgotten at any point: the engine's slot owns the buffer until the
+/// request has ended, and the drop does not wait. (With borrowed memory, the drop would have to
+/// block the executor's thread until the controller has released the memory. But
+/// [`supervise`](crate::supervise) or a [`Runner`](crate::Runner) may need this thread to end the
+/// request.)
+///
 /// Calls that take a buffer by value do not copy ([`device`](Self::device), [`BlockDevice::read`]).
 /// `A` is the alignment of the file system's buffers; the copy works with any alignment.
 ///

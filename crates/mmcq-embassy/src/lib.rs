@@ -31,13 +31,14 @@
 //!     stack.on_irq();
 //! }
 //!
-//! /// One embassy task: deadlines. `0` is the stack's clock: each stack of a program has its own number,
-//! /// and was made with `Clock::<0>::TIMER`.
+//! /// One embassy task: polls the stack at its deadlines. `0` is the number of the stack's clock;
+//! /// the stack was made with `Clock::<0>::TIMER`. Each stack of a program needs another number.
 //! async fn deadlines<H: Host>(stack: &Stack<H>) -> ! {
 //!     Clock::<0>::run(stack).await
 //! }
 //!
-//! /// Another: from power-up to a block device for a file system. Make as many as there are users.
+//! /// Another task: brings the card up, and makes a block device for a file system. Make one
+//! /// `Disk` for each user.
 //! async fn card<H: Host>(stack: &Stack<H>) -> Result<Disk<'_, (CriticalSection, H), 8>, Error> {
 //!     let scratch = SCRATCH.take().ok_or(Error::Full)?;
 //!     bring_up(stack, scratch, Options::DEFAULT).await.0?;

@@ -119,7 +119,7 @@ impl<'b> SpiMailbox<'b> {
     }
 }
 
-/// The half for the SPI driver: a [`Port`].
+/// The SPI driver's half of an [`SpiMailbox`]: a [`Port`].
 #[derive(Debug)]
 pub struct SpiPort<'m, 'b> {
     mailbox: &'m SpiMailbox<'b>,
@@ -237,7 +237,7 @@ impl Drop for SpiPort<'_, '_> {
     }
 }
 
-/// The half for the executor: a task that carries out exchanges.
+/// The executor's half of an [`SpiMailbox`]: a task that carries out exchanges.
 #[derive(Debug)]
 pub struct SpiRunner<'m, 'b, B, C, F> {
     mailbox: &'m SpiMailbox<'b>,

@@ -1,5 +1,5 @@
-/* A model of an SDHCI controller or of Synopsys' DesignWare MSHC, with a card in its slot, for a
- * program that has its own clock and memory.
+/* A model of a controller (SDHCI, Synopsys' DesignWare MSHC or Realtek's card reader) with a card
+ * in its slot, for a program that has its own clock and memory.
  *
  * Only one call at a time may use a model, and its DMA function must not call it. Times are
  * nanoseconds of the caller's clock; a time before that of an earlier call counts as the time of
@@ -38,8 +38,7 @@ void mmcq_sim_begin(mmcq_sim *sim, uint64_t now_ns);
  * schedule that has begun and is not over is an error. */
 int mmcq_sim_happen(mmcq_sim *sim, const char *what, uint64_t now_ns, char *error, size_t error_bytes);
 
-/* Read or write a register of 1, 2 or 4 bytes at an offset of the controller's register map (SDHCI
- * or DesignWare MSHC). */
+/* Read or write a register of 1, 2 or 4 bytes at an offset in the controller's register map. */
 uint32_t mmcq_sim_read(mmcq_sim *sim, uint16_t offset, uint8_t bytes, uint64_t now_ns);
 void mmcq_sim_write(mmcq_sim *sim, uint16_t offset, uint8_t bytes, uint32_t value, uint64_t now_ns);
 

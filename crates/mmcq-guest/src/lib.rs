@@ -1,5 +1,5 @@
-//! A model of an SDHCI controller or of Synopsys' DesignWare MSHC, with a card in its slot, for a C
-//! program that has its own clock and memory.
+//! A model of a controller with a card in its slot, for a C program that has its own clock and
+//! memory. The controller is an SDHCI, Synopsys' DesignWare MSHC or Realtek's card reader.
 //!
 //! `include/mmcq_sim.h` is the interface for C, with its contract. `tools/guest-time/` is one such
 //! program: it puts the model into QEMU, and advances it by the guest's time. So an unmodified

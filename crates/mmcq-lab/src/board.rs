@@ -28,8 +28,9 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
-/// Number of turns of the bring-up loop without an event after which bring-up counts as stuck. A
-/// step of the stack that takes no time needs a turn without an event.
+/// Largest number of successive turns of the bring-up loop without a future event, before bring-up
+/// counts as stuck. A few such turns are normal: steps of the stack that take no time leave no
+/// event.
 const QUIET_MAX: u32 = 100;
 /// Virtual time in ns after which bring-up counts as failed.
 const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;

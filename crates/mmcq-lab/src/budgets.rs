@@ -197,7 +197,8 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
 /// Beginning of a change that puts another card into the board's slot.
 const CARD_IS: &str = "card=";
 
-/// Job files whose paths count from a folder. Keeps the paths that were read.
+/// Source of job files whose paths count from the folder `folder`. Records the paths that were
+/// read.
 struct Beside<'a> {
     folder: &'a Path,
     read: RefCell<Vec<PathBuf>>,
@@ -338,8 +339,8 @@ impl Load {
     }
 }
 
-/// Returns a path as the file `file` must name it, whose paths count from its folder. An absolute
-/// path stays so.
+/// Returns the path by which the file `file` must name `path`: paths in `file` count from its
+/// folder. An absolute path is returned unchanged.
 fn from_folder_of(file: &Path, path: &Path) -> PathBuf {
     let folder = |path: &Path| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -352,8 +353,9 @@ fn from_folder_of(file: &Path, path: &Path) -> PathBuf {
     up.chain(to.components().skip(same)).chain([Component::Normal(name)]).collect()
 }
 
-/// Returns the text of the file of budgets `file` for this job in this scene; without a job file,
-/// for these options of fio. The limits are the job's present figures with this room.
+/// Returns a text for the file of budgets `file`, with budgets for the figures of one load. The
+/// load is the job file `job` or, without one, the options of fio in `options`; it runs now in
+/// `scene`. Each limit is `room_percent` away from the present figure.
 ///
 /// # Errors
 /// The job does not run; the error is one line.

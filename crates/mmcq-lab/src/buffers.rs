@@ -1,4 +1,4 @@
-//! Memory for the I/Os of a run, in pieces of equal size.
+//! Memory for the data of a run's I/Os: a set of buffers (pieces) of equal size.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -74,8 +74,8 @@ impl Buffers {
         self.free = (0..count as u32).rev().collect();
     }
 
-    /// Marks a free piece as used and returns its number. There are as many pieces as the workload
-    /// asked for.
+    /// Marks a free piece as used and returns its number. Panics if all pieces are in use; the
+    /// number in [`Self::resize`] must be large enough for the workload.
     pub fn acquire(&mut self) -> u32 {
         let piece = self.free.pop().expect("a workload has no more I/Os under way than it said");
         // Pieces are allocated in the order of their numbers, each at its first use.

@@ -44,7 +44,8 @@ impl Figure {
         }
     }
 
-    /// Returns whether text and page list the figure: of the percentiles only a few.
+    /// Returns whether text and page list the figure. They list all figures except most
+    /// percentiles.
     fn is_listed(&self) -> bool {
         let percentile = self.name.strip_prefix("latency, ").and_then(|name| name.strip_suffix(" %"));
         percentile.is_none_or(|percent| PERCENTILES.contains(&percent))
@@ -78,7 +79,7 @@ pub struct Comparison {
     pub both: Vec<(String, String)>,
     /// All figures that both reports have, including equal ones.
     pub figures: Vec<Figure>,
-    /// Names of counters and jobs that only one of the reports has.
+    /// Names of counters that only the first report has, and of jobs that only one report has.
     pub alone: Vec<String>,
     /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,

@@ -95,9 +95,9 @@ impl Device for Controller {
 }
 
 impl Controller {
-    /// Makes a controller with its card in the slot, and its driver. `engine`: the driver serves
-    /// mmcq's engine, not the phases of a Linux model. `access_ns`: time in ns of a register read
-    /// and of a register write.
+    /// Makes a controller with its card in the slot, and its driver. `engine`: true for a driver of
+    /// mmcq's engine, false for a driver of a Linux model. `access_ns`: time in ns of a register
+    /// read and of a register write.
     pub fn new(
         platform: &Platform,
         engine: bool,
@@ -293,7 +293,8 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
         .extra_timings(wires.timings(&platform.timings))
 }
 
-/// Returns the board's settings for transfers that stay open, for the driver of an SDHCI.
+/// Returns which transfers the driver of an SDHCI leaves open, as the board's file says. An open
+/// transfer has no CMD12 yet, so that later requests can continue it.
 fn stream_setup(platform: &Platform) -> StreamConfig {
     let setup = StreamConfig::NONE;
     match platform.continue_data {
@@ -304,8 +305,8 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
     }
 }
 
-/// Returns which transfers the driver of DesignWare's controller leaves open, if the board's file
-/// has the value `told` for `driver.continue_data`.
+/// Returns which transfers the driver of DesignWare's controller leaves open. `told` is the value
+/// of `driver.continue_data` in the board's file.
 fn open_transfers(told: Continue) -> mshc::OpenTransfers {
     let (reads, writes) = (told != Continue::No, told == Continue::Yes);
     mshc::OpenTransfers::NONE.reads(reads).writes(writes)
@@ -375,7 +376,8 @@ enum Kind {
     Queue(Box<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>),
     /// Driver for an SDHCI that executes chains (ADMA3).
     Chain(Box<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>),
-    /// Driver for an SDHCI that leaves transfers open.
+    /// Driver for an SDHCI that leaves transfers open: without CMD12, so that the next contiguous
+    /// request continues the transfer.
     Streams(Box<Streams<Port, ShadowMemory, DESCRIPTORS>>),
     /// Driver for Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
@@ -383,7 +385,8 @@ enum Kind {
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// Driver for DesignWare's mobile storage host.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// Driver for DesignWare's mobile storage host that leaves transfers open.
+    /// Driver for DesignWare's mobile storage host that leaves transfers open, as in
+    /// `Kind::Streams`.
     OpenDesignWare(
         Box<Surrounded<mshc::OpenDesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>>,
     ),

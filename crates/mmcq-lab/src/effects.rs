@@ -15,9 +15,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Runs the same load without the change at `index`, and returns the figures of that run.
-    /// `load` loads the run with the other changes. `None`: the run is not possible without the
-    /// change.
+    /// Runs the load of `scene` without the change at `index`, and returns the figures of that run.
+    /// `load` loads the run with the changes that it is given. `None`: without the change, the run
+    /// is not possible.
     pub fn without<E>(
         scene: &Scene,
         load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -38,7 +38,8 @@ impl Figures {
     }
 }
 
-/// Returns one line for each change without which the figures of the run are the same.
+/// Runs the load again without each of the changes, one at a time. Returns one line for each change
+/// that has no effect: without it, the figures equal those of `outcome`.
 pub fn idle<E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -49,8 +50,8 @@ pub fn idle<E>(
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 
-/// Returns a line that says that the change at `index` made no difference, where it made none
-/// (`place`, such as "in this run"), and what to try instead.
+/// Returns a line that says that the change at `index` made no difference, and what to try instead.
+/// `place` says where it made none, such as "in this run".
 pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }

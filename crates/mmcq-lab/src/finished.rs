@@ -54,8 +54,8 @@ fn disk(outcome: &Outcome) -> DiskUtil {
 }
 
 /// Returns the disk use of a run by mmcq's engine. The engine counts merged requests of both
-/// directions together; each direction gets a share in proportion to its requests without a command
-/// of their own.
+/// directions together. Here this number is divided between the directions, in proportion to their
+/// requests for which no command of their own was sent.
 fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     let c = &outcome.counters;
     let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {

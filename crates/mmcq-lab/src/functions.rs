@@ -8,7 +8,7 @@ use crate::sdio::packet::SETTINGS;
 use crate::sdio::platform::Board;
 use crate::sdio::served::{Seen, run};
 
-/// Results of a load (a user's own function) in each setting.
+/// Results of a user's own SDIO function (the load), in each setting.
 pub struct Told<'a> {
     load: &'a Load,
     board: &'a Board,

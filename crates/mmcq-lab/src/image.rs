@@ -1,4 +1,4 @@
-//! Locks of image files, which decide which programs may use an image at the same time.
+//! Locks of image files. They let several programs read an image, or one program write to it.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;

@@ -16,8 +16,8 @@ impl Lent {
     /// Lends a value for the whole program.
     ///
     /// # Safety
-    /// When this structure is dropped, the returned reference must not be used any more, also not
-    /// by a controller that was given the address.
+    /// When this structure is dropped, the returned reference must not be used any more. A
+    /// controller that was given the value's address must not use it any more either.
     pub unsafe fn lend<T: Any>(&mut self, value: T) -> &'static mut T {
         #[cfg(test)]
         crate::counted::lent(1);

@@ -7,13 +7,14 @@
 //! - The hard interrupt leaves its line masked, and raises a deferred interrupt or wakes a
 //!   real-time thread. That context calls the engine and unmasks the line.
 //! - No interrupt is used. The first job that would sleep until one of its I/Os is done becomes the
-//!   spinner and keeps its core. The spinner polls the controller's status in a loop, calls the
-//!   engine (also at deadlines), and completes I/Os of all jobs, until an I/O of its own is done or
-//!   its own time to wait is over. Other jobs that wait in this time sleep. When the spinner leaves
-//!   and has no I/O under way, it wakes one of the jobs whose I/Os are still under way, which
-//!   becomes the next spinner. If there is none, no job polls the controller until a job waits
-//!   again. A spinner does not yield its core to other threads, so the machine needs a core to
-//!   spare.
+//!   spinner and keeps its core.
+//!
+//! The spinner polls the controller's status in a loop, calls the engine (also at deadlines), and
+//! completes the I/Os of all jobs. It stops when an I/O of its own is done, or when its own time to
+//! wait is over. Other jobs that wait in this time sleep. If the spinner stops and has no I/O under
+//! way, it wakes one of the jobs whose I/Os are still under way, which becomes the next spinner. If
+//! there is no such job, no job polls the controller until a job waits again. A spinner does not
+//! yield its core to other threads, so the machine needs a core to spare.
 
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
@@ -79,8 +80,8 @@ pub struct Ours<H: Host, const N: usize> {
     thread: Thread,
     thread_runs: bool,
     context: Context,
-    /// Whether the hard interrupt was noted and its line masked, but the other context has not
-    /// called the engine yet.
+    /// Whether a hard interrupt came and its line was masked, and the context that calls the engine
+    /// has not run since then.
     noted: bool,
     /// Latest time in ns until which the spinning job spins; `None`: no job spins.
     spinner: Option<u64>,
@@ -141,7 +142,9 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self
     }
 
-    /// Calls the engine by `call`. If a hold of a start ended in this call, reports it to the log.
+    /// Calls the engine by `call`, with the present time in ns. If the engine ended a hold in this
+    /// call (a bounded delay of a start, to wait for the rest of a batch), reports the hold to the
+    /// log.
     fn tell<R>(&mut self, sys: &mut System, call: impl FnOnce(&mut Entry<'_, H, N, Profile>, u64) -> R) -> R {
         let now_ns = sys.time.now();
         let result = self.stack.with(|e| call(e, now_ns));
@@ -153,8 +156,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         result
     }
 
-    /// Returns the kind of erase by which the card does a discard. A card without such an erase
-    /// refuses it.
+    /// Returns the kind of erase that a discard uses: discard or trim if the card has one of them,
+    /// otherwise an ordinary erase.
     fn discard(&self) -> Erase {
         let kinds = self.stack.with(|e| e.abilities().erase.kinds);
         let known = [Erase::Discard, Erase::Trim].into_iter().find(|how| kinds & how.bit() != 0);
@@ -273,7 +276,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Wakes the context that calls the engine instead of the hard interrupt.
+    /// Handles the hard interrupt if it does not call the engine itself: starts the context that
+    /// does.
     fn pass_on(&mut self, sys: &mut System) {
         sys.time.charge(self.context.entry_ns);
         match self.context.advance {
@@ -282,8 +286,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Calls the engine from a context that is not the hard interrupt, because the controller has
-    /// an event (`interrupt`), a deadline has come, or both.
+    /// Calls the engine from a context other than the hard interrupt. `interrupt`: the controller
+    /// has an event. If a deadline of the engine is over, the engine handles that, too.
     fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
         // Some hosts may unmap only in a thread: the deferred interrupt leaves the deadline 0 ("at
         // once") to it.
@@ -305,7 +309,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.handle(sys, work, core);
     }
 
-    /// Calls the engine, and unmasks the interrupt line if the interrupt was the reason.
+    /// Calls the engine from the deferred interrupt or the thread. If a hard interrupt came before,
+    /// unmasks its line afterwards.
     fn turn_noted(&mut self, sys: &mut System, core: u8) {
         sys.lock();
         let noted = std::mem::take(&mut self.noted);

@@ -18,8 +18,9 @@ pub struct Param {
     pub value: Option<Value>,
     /// Unit of the value, taken from the key's name; empty if the name has none.
     pub unit: &'static str,
-    /// Kind of the source. For a number: spec, prior, fit, val, measured. For a value without a
-    /// source: board (its file has it) or default (the model's own). Else empty.
+    /// Kind of the value's source. A value with a source has one of spec, prior, fit, val or
+    /// measured, as explained at [`Kind`](crate::platform::Kind). A value without a source has
+    /// board (it is in the board's file) or default (it is the model's own). Otherwise empty.
     pub kind: String,
     /// Smallest and largest value that the source allows; `None`: the file has no range for it.
     pub range: Option<[f64; 2]>,
@@ -50,7 +51,7 @@ const UNITS: [(&str, &str); 12] = [
 const RANGE: &str = "range";
 /// Name of the tables in a card's file that have the intervals of values, as a fit found them.
 const INTERVAL: &str = "interval";
-/// Kinds of sources, with which a card's sources begin.
+/// Kinds of sources. The text of each source in a card's file begins with one of them.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
 const SWITCHES: [&str; 16] = [
@@ -72,11 +73,11 @@ const SWITCHES: [&str; 16] = [
     "stack.weights",
 ];
 
-/// Beginnings of the keys of values on which times and rates of a run hang.
+/// Beginnings of the keys of values on which times and rates of a run depend.
 const OF_TIMES: [&str; 5] = ["cost.", "share.", "card.flash.", "card.queue.", "card.packed."];
 
-/// Returns the keys of the priors (values that come from no measurement) on which times and rates of
-/// a run may depend. A value of 0 or without a number is left out.
+/// Returns the keys of the priors (values that come from no measurement) on which times and rates
+/// of a run may depend. Priors that are 0 or no number are left out.
 pub fn priors(all: &[Param]) -> Vec<&str> {
     let counts = |param: &&Param| {
         let number = param.value.as_ref().and_then(|v| v.as_float().or(v.as_integer().map(|n| n as f64)));
@@ -233,7 +234,7 @@ fn quantity(key: &str, table: &Table) -> Option<Param> {
     })
 }
 
-/// Returns all keys of the controller's model, also those that the board's file leaves out.
+/// Returns all keys of the controller's model, including the keys that the board's file leaves out.
 fn controller(board: &Platform, given: &Value) -> Vec<Param> {
     let kind = board.controller.kind();
     let whole = match &board.controller {

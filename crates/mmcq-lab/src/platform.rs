@@ -9,7 +9,8 @@
 //! - `cost.tasklet_us`: the time from the hard interrupt to the deferred one. Only a board that
 //!   uses a tasklet must have it.
 //! - `cost.setup_us`: the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a
-//!   reader needs once for each request, not for each round.
+//!   reader needs once for each request. It needs the other part for each command list of the
+//!   request that the chip executes.
 //! - `cost.stop_pause_us` and `cost.flush_us`: the pause and the flush of the chip's buffer that
 //!   Linux's driver of a reader makes after a late CMD12.
 //! - `cost.pin_us`: a job's CPU time for each 512 KiB of an I/O of more than 1 MiB.
@@ -70,7 +71,7 @@ pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
 ];
 
-/// Largest number of board files of which each extends the next one.
+/// Largest length of a chain of board files of which each extends the next one (`extends`).
 const DEPTH_MAX: usize = 8;
 
 /// Error in a board's file; one line of text.
@@ -93,9 +94,10 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// The number was fitted to a published figure of a "before" column.
+    /// The number was fitted to published figures of Linux without the patch that was published
+    /// with them.
     Fit,
-    /// The number was checked against other published figures.
+    /// The number was not fitted; it was checked against other published figures.
     Val,
     /// The number was measured on mmcq's own code.
     Measured,
@@ -202,14 +204,14 @@ pub struct Platform {
     pub controller: ControllerConfig,
     /// Bus timings of the wires that the controller's capability registers cannot show.
     pub timings: Vec<mmcq::host::Timing>,
-    /// Which transfers the driver leaves open, as the board's file says; `None`: the file does not
-    /// say it.
+    /// Which transfers the driver leaves open (without CMD12, so that later requests can continue
+    /// them). `None`: the board's file does not say it.
     pub continue_data: Option<Continue>,
     /// Limits that the board's wires set for the bus.
     pub wires: Wires,
     /// Number of the board's CPU cores.
     pub cores: u8,
-    /// Costs of the software around the stack.
+    /// Costs of the software around the stack, as times in ns.
     pub costs: Times,
     /// Probabilities and shares, 0 to 1.
     pub shares: Times,
@@ -287,7 +289,8 @@ impl Platform {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// Returns whether the board's file allows the driver to leave transfers open.
+    /// Returns whether the driver of the board's controller may leave transfers open: without
+    /// CMD12, so that later requests can continue them.
     pub fn leaves_open(&self) -> bool {
         self.controller.continues_data(self.continue_data)
     }
@@ -441,8 +444,9 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
     )))
 }
 
-/// Merges `over` into `base`. Tables are merged key by key. A quantity is replaced as a whole, even
-/// one in another unit, and so is a controller that names its kind.
+/// Merges `over` into `base`. Tables are merged key by key. A quantity in `over` replaces the whole
+/// quantity of that name, even if the units differ. A table with the key `kind`, such as a
+/// controller, also replaces the whole table.
 fn lay(base: &mut Table, over: Table) {
     let names: Vec<_> = over.keys().filter_map(|key| Some((unit(key)?.0.to_owned(), key.clone()))).collect();
     base.retain(|old, _| {
@@ -467,7 +471,8 @@ fn unit(key: &str) -> Option<(&str, f64)> {
     UNITS.iter().find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name, *factor)))
 }
 
-/// Reads all quantities of `needed`, and those of `optional` that the table has.
+/// Reads all quantities of `needed`, and those of `optional` that the table has. `timed`: they are
+/// times, and each key ends with a unit (`_ns`, `_us`, `_ms` or `_s`).
 fn quantities(
     place: &str,
     table: Table,

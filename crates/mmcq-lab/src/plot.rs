@@ -51,7 +51,7 @@ const BARS: [Bar; 10] = [
     Bar { legend: "mmcq, own path", setting: "mmcq-own", published: false, colour: RGBColor(27, 94, 32) },
 ];
 
-/// Returns an SVG picture of those rows of a reproduction whose unit is a rate.
+/// Returns an SVG picture of those rows of a reproduction whose unit is MiB/s or MB/s.
 pub fn rates(rows: &[Row], title: &str) -> Result<String, String> {
     let mut svg = String::new();
     draw(rows, title, &mut svg).map_err(|error| format!("the picture cannot be drawn: {error}"))?;

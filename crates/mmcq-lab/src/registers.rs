@@ -35,7 +35,7 @@ impl Of<'_> {
         self.1.push(Field { register: self.0, field: field.to_owned(), value: value.to_string() });
     }
 
-    /// Adds a field whose value is a list: of the names in `each`, those with `true`.
+    /// Adds a field whose value is a list: all names in `each` that have `true`.
     fn list(&mut self, field: &str, each: &[(bool, &str)]) {
         let names: Vec<&str> = each.iter().filter(|(on, _)| *on).map(|&(_, name)| name).collect();
         self.put(field, if names.is_empty() { "none".to_owned() } else { names.join(", ") });
@@ -283,7 +283,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|&b| if b.is_ascii_graphic() { char::from(b) } else { '.' }).collect()
 }
 
-/// Returns a number of bytes as text, in the largest binary unit that keeps the number above 1.
+/// Returns a number of bytes as text, in the largest binary unit in which it is at least 1.
 pub(crate) fn binary(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let step = (0..units.len()).rev().find(|&n| bytes >> (10 * n) > 0).unwrap_or(0);
@@ -292,7 +292,7 @@ pub(crate) fn binary(bytes: u64) -> String {
     format!("{shown} {}", units[step])
 }
 
-/// Returns a time as text, in the largest unit that keeps the number above 1.
+/// Returns a time as text, in the largest unit in which it is at least 1.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),

@@ -51,11 +51,11 @@ pub enum Setting {
     HsqFifo,
     /// Linux's driver for the card's command queue, on a controller with a queue engine (CQHCI).
     LinuxCqe,
-    /// Linux on a host that can transfer data of an open transfer without a new command. CMD12 ends
-    /// every multi-block request.
+    /// Linux on a host that can continue a transfer without a new command. Each multi-block request
+    /// ends with CMD12 nevertheless.
     Close,
-    /// Linux with the patch of the STREAM thread: a transfer stays open until a request does not
-    /// continue it.
+    /// Linux with a proposed patch for such a host: a transfer stays open until the next request
+    /// does not continue it.
     Patch,
     /// mmcq with Linux's CPU costs.
     Mmcq,
@@ -153,8 +153,8 @@ impl Setting {
     }
 
     /// Returns whether a flush with this setting makes writes durable on a card that is flushed by
-    /// `flush`. Linux's settings can flush an eMMC, except the reader's, whose cards are SD.
-    /// Without a cache there is nothing to flush.
+    /// `flush`. Linux's settings can flush the cache of an eMMC, except `Close` and `Patch`. They
+    /// cannot flush the cache of an SD card. Without a cache there is nothing to flush.
     pub(crate) fn may_flush(self, flush: FlushBy) -> bool {
         match flush {
             FlushBy::Status => true,
@@ -227,8 +227,8 @@ pub enum RunError {
         /// Reason why the job cannot use the partition, and what it can use instead.
         why: String,
     },
-    /// The setting cannot do the flush that the job asks for. If the card has a cache, the reader's
-    /// settings cannot flush it, and no setting of Linux can flush an SD card.
+    /// The setting cannot do the flush that the job asks for. If the card has a cache, `Close` and
+    /// `Patch` cannot flush it, and no setting of Linux can flush that of an SD card.
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
@@ -351,7 +351,7 @@ pub struct Counters {
     pub elapsed_ns: u64,
     /// Number of CPU cores.
     pub cores: u8,
-    /// Number of I/Os of all jobs that failed.
+    /// Number of I/Os and flushes of all jobs that failed.
     pub failed: u64,
     /// Time in ns in which the stack had no I/O and the wires were quiet: no job had work for the
     /// bus.
@@ -360,7 +360,8 @@ pub struct Counters {
     pub without_ns: u64,
     /// For each job, the number of context switches of the job's own thread.
     pub job_switches: Vec<u64>,
-    /// Chances of merging: with what each request could have been merged when it arrived.
+    /// For each request, whether it could have been merged with another one when it arrived,
+    /// counted by reason.
     pub chances: Chances,
     /// Whether the card is an eMMC.
     pub emmc: bool,
@@ -373,8 +374,9 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds the counts of another run on the same board to these counters. All else, such as the
-    /// elapsed time, the waiting times and the rates, stays that of this run.
+    /// Adds the counts of another run on the same board to these counters. Fields that are no
+    /// counts, such as the elapsed time, the waiting times and the rates, keep the values of this
+    /// run.
     fn add(&mut self, other: &Counters) {
         self.ios += other.ios;
         self.flushes += other.flushes;
@@ -397,8 +399,8 @@ impl Counters {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }
 
-    /// Returns the share of the time, 0 to 1, in which wire or card worked for a request. Work that
-    /// goes on after the last completion, such as busy after a write, fills no more than the time.
+    /// Returns the share of the time, 0 to 1, in which wire or card worked for a request. It is at
+    /// most 1, even if busy after a write lasts beyond the last completion.
     pub fn bus_share(&self) -> f64 {
         (self.bus.physical_ns() as f64 / self.elapsed_ns.max(1) as f64).min(1.0)
     }
@@ -420,7 +422,8 @@ pub struct Outcome {
     pub logs: Vec<(String, String)>,
     /// Counters of the run, in addition to fio's statistics.
     pub counters: Counters,
-    /// Whether another seed may give another outcome. Only for the limit this can be false.
+    /// Whether another seed may give another outcome. Always true, except for some runs with
+    /// [`Setting::Limit`].
     pub seeded: bool,
 }
 
@@ -458,8 +461,7 @@ struct Jobs<'p> {
 
 impl Jobs<'_> {
     /// Returns an error if the setting does not support the jobs, otherwise `None`. Models of Linux
-    /// discard nothing. Models with a block driver for SDHCI can flush the cache of an eMMC, but of
-    /// no other card.
+    /// cannot discard. Which of them can flush, and on which cards, says [`Setting::may_flush`].
     fn refused(run: &Run<'_>, flush: FlushBy) -> Option<RunError> {
         // If the card has no cache, Linux's block layer ends a flush at once.
         let flushes_well = run.setting.may_flush(flush);

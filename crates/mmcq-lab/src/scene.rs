@@ -10,7 +10,7 @@ use clap::Args;
 /// Default board of all commands.
 pub const PLATFORM: &str = "generic";
 
-/// Board, card, stack and seed, and what was changed of them. Also the options of a command line.
+/// Board, card, stack and seed of a run, and changes of values. Also the options of a command line.
 #[derive(Clone, Debug, Args)]
 pub struct Scene {
     /// Board: a name from `mmcq platforms`, or a TOML file
@@ -19,22 +19,30 @@ pub struct Scene {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     pub card: Option<String>,
-    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), linux-cqe (Linux by the
-    /// controller's queue engine), close, patch (Linux on a host that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
-    /// mmcq-early-own (these with writes complete with their data), tasks, tasks-own (mmcq and
-    /// mmcq-own with the command queue of the card), cqe, cqe-own (the same by the controller's
-    /// engine, for all that it can be used for), auto, auto-own (where it pays), packed, packed-own
-    /// (with packed commands), adma3, adma3-own (in chains that the controller executes), limit
-    /// (wire and card alone; sequential jobs that meet run as one, in batches as long as their depth)
+    /// Stack that serves the jobs, and whose CPU costs are charged (--help explains the settings)
+    ///
+    /// Models of Linux: none has no queue. hsq-tag and hsq-fifo have the software queue, which
+    /// sends requests in the order of their tags or of their arrival. linux-cqe uses the card's
+    /// command queue, driven by the controller's queue engine. close and patch run on a host that
+    /// can continue data: close ends each transfer, patch keeps it open.
+    ///
+    /// This stack: mmcq has Linux's CPU costs, mmcq-own those of its own code. In mmcq-early a
+    /// write is complete when its data are transferred. In tasks, software drives the card's
+    /// command queue; in cqe, the controller's engine drives it where it can. auto uses the card's
+    /// queue where that gains. packed uses packed commands, adma3 chains that the controller
+    /// executes. mmcq-early, tasks, cqe, auto, packed and adma3 have a form with -own, too, such as
+    /// tasks-own.
+    ///
+    /// limit: wire and card alone. Contiguous sequential jobs run as one job, in batches as long as
+    /// their depth
     #[arg(long, value_name = "SETTING", default_value = "mmcq")]
     pub setting: Setting,
-    /// Changes one value of the board (`cost.wake_us=30`), of the card
-    /// (`card.read_first_us=90`) or an option of all jobs (`job.iodepth=8`); may be repeated.
-    /// `mmcq params` lists what there is
+    /// Changes one value of the board (`cost.wake_us=30`), of the card (`card.read_first_us=90`) or
+    /// an option of all jobs (`job.iodepth=8`). May be repeated. `mmcq params` lists the keys
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Seed of everything random that is not fio's own; a card's rare delays ([flash.spread]) have
-    /// their own seed, card.seed
+    /// Seed of the models' random numbers. fio's random numbers have fio's own seeds, and a card's
+    /// rare delays ([flash.spread]) have card.seed
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole)]
     pub seed: u64,
 }
@@ -76,8 +84,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Returns the notes about options of the jobs that have no effect, and about depths that the
-    /// jobs do not reach.
+    /// Returns notes about options of the jobs that have no effect, and about depths (`iodepth=`)
+    /// that have none.
     pub fn notes(&self) -> Vec<Note> {
         self.file.notes.iter().cloned().chain(self.file.capped()).collect()
     }
@@ -156,7 +164,8 @@ impl Scene {
         fio::report::title(&platform.name, card, self.setting.name(), self.seed, &self.set)
     }
 
-    /// Returns board, card, setting and seed in a line, without the changes.
+    /// Returns board, card, setting and seed in a line, without the values that the user has
+    /// changed.
     pub fn ran_on(&self, platform: &Platform) -> String {
         let (card, setting) = (self.card_of(platform), self.setting.name());
         format!("platform {}, card {card}, setting {setting}, seed {}", platform.name, self.seed)

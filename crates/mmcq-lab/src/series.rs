@@ -14,7 +14,7 @@ const STEP_NS: u64 = 1_000;
 const IOS: usize = 32;
 
 thread_local! {
-    /// Recorder of the time steps for the machine that this thread runs; `None`: nothing is
+    /// Recorder of the time steps of the machine that this thread runs; `None`: nothing is
     /// recorded.
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }

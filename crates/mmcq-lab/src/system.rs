@@ -37,7 +37,8 @@ pub enum Step {
     IrqThread,
     /// The deferred half of the interrupt handler runs.
     Tasklet,
-    /// The work item runs, of a host driver that does everything in one work item.
+    /// The work item of the host driver runs. Only some drivers have one; it then does all their
+    /// work.
     HostWork,
     /// A spinning job polls the controller.
     Look(u32),
@@ -63,7 +64,8 @@ pub enum Event {
     Cpu(CpuEvent),
     /// The controller's interrupt reaches the core that handles it.
     Irq,
-    /// A timer of the front end has expired. The number tells outdated timers from the present one.
+    /// A timer of the front end has expired. The field is the timer's number: if a newer timer was
+    /// set, the event is outdated.
     Timer(u64),
     /// The sleep of the job with this number is over.
     Alarm(u32),
@@ -120,7 +122,7 @@ pub struct System {
     pub costs: Costs,
     /// Random stream for the delays of kernel threads that are woken.
     pub wakes: Stream,
-    /// Random stream for the delays of the worker when the work queue wakes it.
+    /// Random stream for the delays between queueing a work item and its start.
     pub hops: Stream,
     /// Core that handles the controller's interrupt.
     pub irq_core: u8,
@@ -134,8 +136,8 @@ pub struct System {
     /// Function that is called when the driver takes an I/O from the scheduler; `None`: no function
     /// is called.
     pub driver_log: Option<DriverLog>,
-    /// Function that is called when a hold for the tail of a batch ends; `None`: no function is
-    /// called.
+    /// Function that is called when a hold ends; `None`: no function is called. In a hold the
+    /// engine delays a start for a bounded time, to wait for the rest of a batch.
     pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
@@ -146,7 +148,7 @@ pub struct System {
 }
 
 /// Function that is called with an I/O, its result, and the time in ns. The result is `None` at the
-/// submission, and true for success at the completion.
+/// submission; at the completion it is true for success and false for an error.
 pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
 
 /// Function that is called with an I/O that the driver has taken, and the time in ns.
@@ -165,7 +167,7 @@ struct JobThread {
     thread: Thread,
     asleep: bool,
     asleep_since_ns: u64,
-    /// An I/O that the job has prepared and will submit next; `None`: none is prepared.
+    /// I/O that the job has prepared and will submit next; `None`: none is prepared.
     pinned: Option<Io>,
     done: Vec<(Io, bool)>,
 }
@@ -294,8 +296,7 @@ impl System {
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
     }
 
-    /// Wakes a worker through the work queue, preferably on this core; the worker then executes
-    /// `step`.
+    /// Wakes the thread of a work queue, preferably on this core. The thread then executes `step`.
     pub fn hop(&mut self, thread: Thread, core: u8, step: Step) {
         let latency = self.costs.hop.draw(&mut self.hops);
         self.cpu.prefer(thread, core);

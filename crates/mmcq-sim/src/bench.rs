@@ -77,7 +77,8 @@ pub enum BenchError {
         /// Virtual time in ns at which the bench stalled.
         at_ns: u64,
     },
-    /// A fault of the plan can never strike on this machine.
+    /// A fault of the plan can never strike on this machine. The value is the point (kind of event)
+    /// of this fault, which never occurs here.
     #[error("a fault at {0:?} can never strike: nothing on this bench comes by there")]
     NeverStrikes(Point),
     /// The controller's interrupt stays asserted, however often its handler is called.

@@ -1,9 +1,9 @@
 //! Execution time of driver code: a wrapper around a [`Host`] that charges virtual time for each
 //! call.
 //!
-//! A driver that stands in for another stack is charged the costs of that stack; mmcq is charged
-//! its measured number of instructions. Register accesses are charged by the port, and not by this
-//! wrapper.
+//! A driver can be a model of another stack's driver: then the costs are the measured costs of that
+//! stack. For a driver of mmcq the costs follow from its measured number of instructions. Register
+//! accesses are charged by the port ([`Port`](crate::port::Port)), and not by this wrapper.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -18,9 +18,9 @@ use mmcq::spec::command::Command;
 /// does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCosts {
-    /// Cost of starting a phase with data.
+    /// Cost of a call that starts a command with data, or describes one in a chain.
     pub start_data_ns: u64,
-    /// Cost of starting a phase without data.
+    /// Cost of a call that starts a command without data.
     pub start_command_ns: u64,
     /// Cost of handling an interrupt, from the rise of the interrupt line until the driver has read
     /// and cleared the controller's status.
@@ -29,7 +29,8 @@ pub struct CallCosts {
     pub map_ns: u64,
     /// Cost of unmapping a segment of memory.
     pub unmap_ns: u64,
-    /// Cost of a call to the command queue engine.
+    /// Cost of a call that asks the driver for its command queue engine, before each use of the
+    /// engine.
     pub queue_ns: u64,
 }
 

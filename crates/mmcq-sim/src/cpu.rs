@@ -1,23 +1,23 @@
 //! Model of the CPU: cores, priorities, and the cost of switching between contexts.
 //!
 //! Hard interrupts come before deferred work (softirq, tasklet), deferred work before real-time
-//! threads, and these before normal threads. Work that can be interrupted spends its cost and then
-//! acts; interruptions delay the action. Code that cannot be interrupted (an interrupt handler, an
-//! action under a lock) acts at once. It charges its time to [`Time`](crate::time::Time), and keeps
-//! its core until that time.
+//! threads, and these before normal threads. A piece of work first spends its cost, which is a
+//! time, and then does its action. An interruption during this time delays the action. Code that
+//! cannot be interrupted (an interrupt handler, an action under a lock) acts at once. It charges
+//! its time to [`Time`](crate::time::Time), and keeps its core until that time.
 
 use crate::world::{Queue, Stream};
 use std::collections::VecDeque;
 
-/// A latency that varies: a gamma distribution with a coefficient of variation of 1/4, and rarely
-/// an exponential delay on top.
+/// A random latency: a gamma distribution with a coefficient of variation of 1/4. In rare cases an
+/// exponential delay (the tail) is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
-    /// Mean of the gamma part in ns.
+    /// Mean of the gamma distribution in ns.
     pub mean_ns: u64,
-    /// Probability of the exponential tail, 0 to 1.
+    /// Probability, 0 to 1, that the exponential delay is added.
     pub tail_share: f64,
-    /// Mean of the tail in ns.
+    /// Mean of the exponential delay in ns.
     pub tail_ns: u64,
 }
 
@@ -49,15 +49,16 @@ pub struct Thread(pub u32);
 /// An event of the CPU itself; pass it to [`Cpu::event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuEvent {
-    /// The present work of a core ends, unless the core's work has changed since the event was
-    /// scheduled.
+    /// The present work of a core ends. The event has no effect if the core's work has changed
+    /// since the event was scheduled.
     End {
         /// Number of the core.
         core: u8,
-        /// Generation of the core's work when the event was scheduled.
+        /// Generation number of the core's work when the event was scheduled. Each change of the
+        /// work raises the number.
         generation: u64,
     },
-    /// A thread that was woken can now get a core.
+    /// A thread was woken, and its wake-up latency is over: the thread can now get a core.
     Ready(Thread),
 }
 
@@ -87,8 +88,8 @@ pub enum Context {
     Thread(Thread),
 }
 
-/// A time for which a core was in one context. A hard interrupt lies inside the time of the work
-/// that it interrupts.
+/// A time for which a core was in one context. The span of a thread or of deferred work includes
+/// the hard interrupts in it, which also have their own spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Number of the core.
@@ -119,9 +120,9 @@ struct Running<A> {
 
 struct Core<A> {
     running: Option<Running<A>>,
-    /// A thread that keeps this core although it does not run: deferred work or an interrupt came
-    /// first, or its action is over and it has further work. With the cost in ns that it still has
-    /// to spend, and its next action.
+    /// A thread that holds this core and does not run now, with the cost in ns that the thread
+    /// still has to spend, and its next action. Either deferred work or an interrupt came first, or
+    /// the action of the thread is over and the thread has further work.
     aside: Option<(Thread, u64, A)>,
     deferred: VecDeque<(u64, A)>,
     blocked_until_ns: u64,
@@ -155,11 +156,13 @@ pub struct Cpu<A> {
     cores: Vec<Core<A>>,
     tasks: Vec<Task<A>>,
     ready: [VecDeque<Thread>; 2],
-    /// Probability, 0 to 1, that a woken thread changes its core although its last core is free.
+    /// Probability, 0 to 1, that the search for a woken thread's core begins at a random core, and
+    /// not at the thread's last one.
     migration: f64,
     stream: Stream,
     counts: Counts,
-    /// Whether two pieces of work were ever present at the same time, on any cores.
+    /// Whether another choice of cores might have given other times: two pieces of work were
+    /// present at the same time on any cores, or an action took time.
     met: bool,
     log: Option<Log>,
 }
@@ -180,8 +183,8 @@ impl Who {
 }
 
 impl<A: Copy> Cpu<A> {
-    /// Makes a CPU with 1 to 64 cores. `migration`: probability, 0 to 1, that a woken thread
-    /// changes its core without need.
+    /// Makes a CPU with 1 to 64 cores. `migration`: probability, 0 to 1, that the search for a
+    /// woken thread's core begins at a random core, and not at the thread's last one.
     pub fn new(cores: u8, migration: f64, seed: u64) -> Self {
         let core = || Core {
             running: None,
@@ -204,8 +207,9 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Returns whether another seed could have changed the times. The model draws cores at random,
-    /// but the core makes no difference while each piece of work has all cores to itself.
+    /// Returns whether another seed could have changed the times. The seed decides only on which
+    /// core a woken thread runs. This makes no difference while never two pieces of work are
+    /// present at the same time.
     pub fn is_seeded(&self) -> bool {
         self.met && self.draws()
     }
@@ -215,8 +219,8 @@ impl<A: Copy> Cpu<A> {
         self.cores.len() > 1 && self.migration > 0.0
     }
 
-    /// Records that a piece of work begins, and in `met` whether other work is present then. Work
-    /// that acts on core `beside` does not count: the two are executed one after the other.
+    /// Sets `met` if a piece of work begins now while other work is present on any core. An action
+    /// that is being executed on core `beside` does not count, since the new work begins after it.
     fn meet(&mut self, beside: Option<u8>, now_ns: u64) {
         let idle = |(number, c): (usize, &Core<A>)| {
             let free = c.running.is_none() && c.aside.is_none();
@@ -329,8 +333,8 @@ impl<A: Copy> Cpu<A> {
         task.preferred = true;
     }
 
-    /// Gives a thread that is on a core (or whose action is being executed) further work: the
-    /// thread spends `cost_ns`, and then does `action`.
+    /// Gives a thread further work: the thread spends `cost_ns`, and then does `action`. The thread
+    /// must be on a core, or its action is being executed now.
     pub fn go_on(&mut self, thread: Thread, cost_ns: u64, action: A) {
         let task = &mut self.tasks[thread.0 as usize];
         debug_assert!(task.state == State::OnCore, "only a thread on a core can go on");

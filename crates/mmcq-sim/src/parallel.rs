@@ -1,5 +1,5 @@
-//! Distribution of work over threads, and by shards over computers. Results from threads come in
-//! the order of the pieces of work.
+//! Distribution of work over the threads of a computer, and by shards over computers. Each piece of
+//! work has a number, and results from threads are passed on in the order of these numbers.
 
 mod stop;
 
@@ -69,8 +69,9 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
     all
 }
 
-/// A shard: one of `count` equal parts of a sweep or a campaign. The shard has the points whose
-/// number modulo `count` is `index`.
+/// A shard: one of `count` equal parts of a sweep or a campaign, for one process or computer. The
+/// measurements or cases of the sweep or campaign are numbered; the shard has those whose number
+/// modulo `count` is `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Number of this shard, from 0.
@@ -92,8 +93,8 @@ impl FromStr for Shard {
 }
 
 impl Shard {
-    /// Returns the numbers of the points that belong to this shard, of the points 0 to `points` -
-    /// 1.
+    /// Returns the numbers of the measurements or cases that belong to this shard, of the numbers 0
+    /// to `points` - 1.
     pub fn part(self, points: usize) -> impl Iterator<Item = usize> {
         (self.index..points).step_by(self.count)
     }

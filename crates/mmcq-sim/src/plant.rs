@@ -12,7 +12,7 @@
 pub enum Lie {
     /// A write is also stored 1 MiB behind its own place.
     WritesFar = 1,
-    /// A write is also stored in the next sector.
+    /// A write also changes the sector after its last one, which gets the data of its first sector.
     WritesNear,
     /// A write to the user area also changes boot partition 1.
     ChangesBoot,
@@ -20,21 +20,22 @@ pub enum Lie {
     ChangesGeneral,
     /// A write to the user area also changes the RPMB.
     ChangesRpmb,
-    /// After a failed write, reads return the new and the old content by turns.
+    /// After a failed write, reads return the new and the old content alternately.
     FailedFlips,
     /// A failed write is stored some commands later.
     FailedComesLate,
     /// A failed write is stored, and some commands later its data vanish.
     FailedVanishes,
-    /// Discarded sectors read as erased and as before, by turns.
+    /// Discarded sectors read alternately as erased and with the content from before the discard.
     DiscardFlips,
-    /// Erased sectors read as 00h and as FFh, by turns.
+    /// Erased sectors read alternately as 00h and as FFh.
     ErasedFlips,
     /// A power cut restores erased data, even after a flush.
     EraseUndone,
-    /// A sector that a power cut has torn reads as the first version that it ever held.
+    /// A sector that a power cut has torn can be read from the second attempt on. It then has the
+    /// first version that was ever written to it.
     TornIsOld,
-    /// After the first fault, one sector in sixteen becomes unreadable.
+    /// After the first fault, one block in sixteen cannot be read any more.
     ReadsFail,
 }
 

@@ -7,7 +7,7 @@
 
 use crate::card::{Answer, BusState};
 
-/// A signal on a line between controller and card, or on the interrupt line. Times are absolute
+/// What happens on a line between controller and card, or on the interrupt line. Times are absolute
 /// virtual ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Signal<'a> {
@@ -54,7 +54,7 @@ pub enum Signal<'a> {
         read: bool,
         /// Content of the block.
         data: &'a [u8],
-        /// Whether the CRC16 of all lines are right.
+        /// Whether the CRC16 is right on all lines.
         crc_ok: bool,
         /// Time of the block's start bit in ns.
         start_ns: u64,

@@ -1,5 +1,6 @@
-//! Schedule of events at a slot: a list of times and of what happens at each time. It is a fault of
-//! the catalogue, a power loss of the card, or the removal of the card and its later insertion.
+//! Schedule of events at a slot: a list of times, each with an event. An event is a fault of the
+//! [`catalogue`](crate::faults::catalogue), a power loss of the card, or the removal of the card
+//! and its later insertion.
 //!
 //! A line of the list has a time in milliseconds, a word, and for some words a duration in
 //! milliseconds. `#` begins a comment:
@@ -11,8 +12,8 @@
 //! 400  out 500       # the card is taken out, and is inserted again after 500 ms
 //! ```
 //!
-//! A line begins when the line above it has ended, or later. Faults after which the card or the
-//! controller never comes back are not allowed.
+//! The time of a line must not be earlier than the end of the line above. Faults after which the
+//! card or the controller never comes back are not allowed.
 
 use crate::card::Card;
 use crate::faults::catalogue::{Means, by_injection};
@@ -26,12 +27,12 @@ pub const LINES_MAX: usize = 1000;
 /// Latest time in milliseconds that a line of a schedule may have: a day.
 const END_MS: f64 = 86_400_000.0;
 
-/// Action at the slot that a line of the list causes.
+/// Action at the slot, at the begin of a line of the list or at the end of its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The fault strikes at the next event of this point.
+    /// The fault strikes once, at the next event of this point (kind of event).
     Aim(Point, Strike),
-    /// The fault strikes at every event of this point from now on.
+    /// The fault strikes at every event of this point (kind of event) from now on.
     Begin(Point, Strike),
     /// From now on no fault strikes.
     Forgive,

@@ -109,8 +109,8 @@ impl Slot {
         self.now_ns
     }
 
-    /// Returns the later of this time and the latest time that the model has given to the card, in
-    /// ns.
+    /// Returns `now_ns`, or the latest time in ns that the model has given to the card if that is
+    /// later.
     pub fn card_ns(&self, now_ns: u64) -> u64 {
         self.card_ns.max(now_ns)
     }
@@ -182,7 +182,8 @@ impl Slot {
         }
     }
 
-    /// Returns the edge of the bus clock at this time.
+    /// Returns the position of `now_ns` on the bus clock, from which times of later clock edges are
+    /// counted.
     pub fn beat(&self, now_ns: u64) -> Beat {
         Beat::new(now_ns, self.bus.clock_hz)
     }
@@ -202,13 +203,14 @@ macro_rules! has_slot {
 }
 pub(crate) use has_slot;
 
-/// What each controller model must implement for this module.
+/// Methods that each controller model must implement, and others that this module builds on them.
 pub(crate) trait Core {
     fn slot(&self) -> &Slot;
 
     fn slot_mut(&mut self) -> &mut Slot;
 
-    /// Does the model's work for an alarm whose time has come. The alarm is not set any more.
+    /// Does the model's work for the alarm with this number, whose time has come. The alarm is not
+    /// set any more.
     fn alarm(&mut self, alarm: usize, now_ns: u64);
 
     /// Lets the model react to the insertion of a card, for example by its card detect bits. The
@@ -233,8 +235,9 @@ pub(crate) trait Core {
         Some(strike)
     }
 
-    /// Counts an event at this point. Applies a fault that has the same effect at every point;
-    /// returns any other fault for the caller.
+    /// Counts an event of this kind. If a fault strikes it and has the same effect at every point,
+    /// applies the fault. Returns any other fault, which the caller must apply; `None` if there is
+    /// none.
     #[inline]
     fn strike(&mut self, point: Point, now_ns: u64) -> Option<Strike> {
         let strike = self.slot_mut().faults.strike(point)?;
@@ -272,8 +275,9 @@ pub(crate) trait Core {
         None
     }
 
-    /// Sets the interrupt line to `level`; `new` tells that a further cause of the interrupt has
-    /// come. A fault that holds the line low ends when all causes are cleared, or at a new cause.
+    /// Sets the interrupt line to `level`. `new` tells that the interrupt has a further cause. If a
+    /// fault holds the line low, the fault ends when all causes are cleared or when a new cause
+    /// comes.
     fn drive_line(&mut self, level: bool, status: u32, new: bool, now_ns: u64) {
         if !level || new {
             self.slot_mut().line.forgive();
@@ -380,8 +384,8 @@ pub trait Controller: Core + Device {
         card
     }
 
-    /// Switches the card's power off or on, whatever the controller does. The controller does not
-    /// report the change.
+    /// Switches the card's power off or on, independently of the controller. The controller does
+    /// not report the change.
     fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();
@@ -428,8 +432,8 @@ pub trait Controller: Core + Device {
         std::mem::take(&mut self.slot_mut().stats)
     }
 
-    /// Returns the number of mistakes of the driver, such as a command during another one, reserved
-    /// values, or a clock change while the card gets the clock.
+    /// Returns the number of mistakes of the driver. Examples are a command during another one,
+    /// reserved values, and a clock change while the card gets the clock.
     fn protocol_violations(&self) -> u64 {
         self.slot().violations
     }

@@ -29,8 +29,8 @@ pub struct BusStats {
     /// Time in ns for which the card could have continued, but the controller had no room or no
     /// data (PIO, SDMA boundary, block gap, DMA not started).
     pub held_ns: u64,
-    /// Time in ns for which the card's queue held tasks, none of them ready or under way. Commands
-    /// in this time count as well.
+    /// Time in ns for which the card's command queue held tasks, and none of them was ready or
+    /// being executed. Time in which commands were on the CMD line is included.
     pub fetching_ns: u64,
     /// Number of DMA descriptors that the controller fetched.
     pub descriptors: u64,
@@ -58,13 +58,14 @@ impl Default for BusStats {
 }
 
 impl BusStats {
-    /// Returns the time in ns for which the lines were in use.
+    /// Returns the time in ns for which the CMD line or the DAT lines were in use; where both were,
+    /// it counts twice.
     pub fn wire_ns(&self) -> u64 {
         self.command_ns + self.data_ns
     }
 
-    /// Returns the shortest time in ns that the counted work can take on this bus and card, if the
-    /// host takes no time: the time of the lines plus the time of the card.
+    /// Returns the shortest time in ns that the counted commands and blocks can take on this bus
+    /// with this card, if the host takes no time: the time of the lines plus the time of the card.
     pub fn physical_ns(&self) -> u64 {
         self.wire_ns() + self.access_ns + self.busy_ns
     }
@@ -144,9 +145,9 @@ pub enum BusEvent {
         /// Time in ns at which busy ended.
         until_ns: u64,
     },
-    /// The interrupt line rose.
+    /// The controller asserted its interrupt line.
     Interrupt {
-        /// Time of the rise in ns.
+        /// Time in ns at which the line was asserted.
         at_ns: u64,
         /// Interrupt status at that time, as in the controller's own register (SDHCI: 30h; rtsx:
         /// BIPR).

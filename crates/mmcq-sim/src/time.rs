@@ -23,7 +23,7 @@ impl Time {
         self.0.get()
     }
 
-    /// Charges the code that is executed `ns` nanoseconds.
+    /// Moves the time forward by `ns` nanoseconds, the time that the code has taken.
     pub fn charge(&self, ns: u64) {
         self.0.set(self.0.get() + ns);
     }

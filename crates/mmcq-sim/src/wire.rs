@@ -28,8 +28,8 @@ pub const CRC_TURN_CLK: u64 = 2;
 /// [`CRC_STATUS_CLK`].
 pub const CRC_TOKEN_CLK: u64 = 5;
 
-/// Returns the clocks of one data block: start bit, data, CRC16 on each line (and on each edge),
-/// end bit.
+/// Returns the number of clocks of one data block with `bytes` bytes on `width` lines: start bit,
+/// data, CRC16 on each line (with `ddr` one for each edge), end bit.
 pub fn block_clk(bytes: u32, width: u8, ddr: bool) -> u64 {
     let bits_a_clock = u64::from(width.max(1)) << u8::from(ddr);
     1 + (u64::from(bytes) * 8).div_ceil(bits_a_clock) + 16 + 1
@@ -37,8 +37,8 @@ pub fn block_clk(bytes: u32, width: u8, ddr: bool) -> u64 {
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock edge: a number of clocks after a time. Rounding errors do not add up when clocks are
-/// added.
+/// A clock edge, stored as a time and a number of clocks after it. So rounding errors do not add up
+/// when clocks are added.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat {
     anchor_ns: u64,

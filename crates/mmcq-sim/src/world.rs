@@ -15,7 +15,8 @@ pub trait Device {
     /// call returns at once.
     fn advance(&mut self, until_ns: u64) -> u64;
 
-    /// Returns the time in ns of the model's next own event; `None` if there is none.
+    /// Returns the time in ns of the next event inside the model, which happens without an access
+    /// by the CPU; `None` if there is none.
     fn next_event_ns(&self) -> Option<u64>;
 
     /// Returns the level of the interrupt line.
@@ -29,7 +30,8 @@ pub trait Device {
 /// deadline there are many deadlines, and a new one comes after most others: these are in a second
 /// list.
 pub struct Queue<E> {
-    /// The nearest events, with the next one at the end. The list is empty only if the queue is.
+    /// The nearest events, with the next one at the end of the list. The list is empty only if the
+    /// whole queue is empty.
     soon: Vec<(u64, E)>,
     /// All other events, with the next one at the front.
     later: VecDeque<(u64, E)>,

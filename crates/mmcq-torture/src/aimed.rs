@@ -259,8 +259,8 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Faults of the response that would report the status of a write which is already complete.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
-/// After a write was reported complete with its data, loses the response that reports its status,
-/// or the card's power. The next flush must fail.
+/// Loses the response that reports the status of a write, or the card's power, after the write was
+/// reported complete with its data. The next flush must fail.
 ///
 /// On a card without a cache the power stays on. There the checker cannot distinguish a write that
 /// was lost on its way to the medium from one that is on the medium.

@@ -42,8 +42,7 @@ pub struct Operation {
     pub origin: Origin,
     /// How the client gives the request up after `dropped_after` events.
     pub gives_up: GivesUp,
-    /// Pause in microseconds before the request, in which no request is submitted. Used only if
-    /// `alone` is set.
+    /// Pause in microseconds before the request, in which no request is submitted; 0: no pause.
     pub rest_us: u32,
 }
 

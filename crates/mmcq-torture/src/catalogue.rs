@@ -17,7 +17,7 @@ use mmcq_sim::faults::Point;
 use mmcq_sim::faults::catalogue::{CHAPTERS, Entry, Injection, entries};
 use std::fmt::Write;
 
-/// What proves that the stack survives an injection.
+/// What proves that the stack survives an injection (a way to cause a failure).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// The sweep: a fault strikes each event of thirteen workloads once, and a lasting fault

@@ -11,7 +11,7 @@ use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Frequency of faults and cuts, and number of requests, as in other campaigns.
+/// Frequency of faults and power cuts, and mean number of requests in a case.
 const WISHES: Wishes =
     Wishes { faults: 0.002, cuts: 1.0, operations: OPERATIONS, cards: CARDS.len(), card: None };
 /// Name of a card that switches to 1.8 V, and its share of the cases.
@@ -32,7 +32,8 @@ pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Executes cases on ST's SDMMC, as [`hosts`] does on a mobile storage host.
+/// Executes cases on ST's SDMMC until they have had the wanted number of requests, or until too
+/// many promises are broken. Calls `progress` with the requests of each case.
 pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw_sdmmc)
 }
@@ -74,7 +75,8 @@ fn on(host: Host, seed: u64, random: &mut Stream, wishes: &Wishes) -> Case {
     case
 }
 
-/// Draws the number of calls of the driver after which it gets calls that may come at any time.
+/// Draws after how many ordinary calls the driver gets further calls, which may come at any time
+/// (`Meddled`); 0: it gets none.
 pub(super) fn meddles(seed: u64) -> u16 {
     let random = &mut Stream::new(seed, "meddles");
     if random.chance(MEDDLED.0) { 1 + random.below(MEDDLED.1) as u16 } else { 0 }

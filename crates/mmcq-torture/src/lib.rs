@@ -2,15 +2,23 @@
 //! judges the results.
 //!
 //! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong. [`run`](run::run)
-//! executes it and says which promise was broken, if any. Campaigns make cases: [`swarm`] at
-//! random; [`exhaustive`] all short sequences of requests with all cuts; [`sweep`] faults at every
-//! event of thirteen [`workloads`]; [`aimed`] situations that random faults seldom hit; [`streams`]
-//! on controllers that leave transfers open; [`hosts`] on a mobile storage host or ST's SDMMC;
-//! [`spi`] on a card in SPI mode; [`queues`] with a command queue, packed commands or chains;
-//! [`large`] with requests of up to 1 MiB; [`narrow`] on controllers that take few blocks at a time;
-//! [`corners`] with rare settings. [`bring_up`] makes
-//! faults strike while the card is brought up. `plants` plants bugs in the core and lies in the
-//! cards, and measures how soon the campaigns find them.
+//! executes a case and says which promise was broken, if any. A campaign makes cases:
+//!
+//! - [`swarm`]: random cases;
+//! - [`exhaustive`]: all short sequences of requests, with all power cuts;
+//! - [`sweep`]: faults at every event of thirteen [`workloads`];
+//! - [`aimed`]: situations that random faults seldom hit;
+//! - [`streams`]: controllers that leave transfers open;
+//! - [`hosts`]: a mobile storage host, or ST's SDMMC;
+//! - [`spi`]: a card in SPI mode;
+//! - [`queues`]: a command queue, packed commands or chains;
+//! - [`large`]: requests of up to 1 MiB;
+//! - [`narrow`]: controllers that take few blocks at a time;
+//! - [`corners`]: rare settings;
+//! - [`bring_up`]: faults while the card is brought up.
+//!
+//! `plants` plants bugs in the core and lies in the cards, and measures how soon the campaigns find
+//! them.
 //!
 //! # The crates beside it
 //! [`mmcq`](https://docs.rs/mmcq) is the stack itself.

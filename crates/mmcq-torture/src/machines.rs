@@ -149,8 +149,9 @@ const SPI_HZ: u32 = 25_000_000;
 const HOST_HZ: u32 = 52_000_000;
 const SDMMC_HZ: u32 = 200_000_000;
 
-/// Time in ns that an old controller which leaves transfers open needs for the reset of a circuit, or
-/// until the last data of a read are in memory: longer than the response to a CMD12.
+/// Time in ns that an old controller needs for the reset of a circuit, or until the last data of a
+/// read are in memory. It is longer than the response to a CMD12, and used on controllers that
+/// leave transfers open.
 const SLOW_NS: u32 = 20_000;
 
 /// Size and alignment in bytes of a page in bus addresses.

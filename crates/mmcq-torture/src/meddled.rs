@@ -1,15 +1,17 @@
-//! A driver whose methods that may be called at any time are called in the middle of phases.
+//! Wraps a driver, and calls some of its methods in the middle of phases: those that may be called
+//! at any time.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use mmcq::host::{BusOp, Events, FastEnd, Host, Phase, Segment, StartError, Step};
 
-/// A driver that, after each `every` of its calls, gets calls that may come at any time: an
-/// interrupt without an event, the card interrupt on and off, and questions about the lines.
+/// A driver that gets further calls: a group of them after every `every` ordinary calls. All these
+/// calls may come at any time: an interrupt without an event, the card interrupt on and off, and
+/// questions about the lines.
 #[derive(Debug)]
 pub struct Meddled<H> {
     host: H,
-    /// Number of calls from one further call to the next; 0: no further calls.
+    /// Number of ordinary calls between two groups of further calls; 0: no further calls.
     every: u16,
     calls: u16,
 }
@@ -20,7 +22,8 @@ impl<H: Host> Meddled<H> {
         Meddled { host, every, calls: 0 }
     }
 
-    /// Makes the further calls if it is their turn.
+    /// Counts a call, and makes the further calls after every `every` of them. Returns whether it
+    /// has made them.
     fn meddle(&mut self) -> bool {
         if self.every == 0 {
             return false;

@@ -1,6 +1,6 @@
-//! Random cases on controllers that take few blocks at a time, so that the engine moves a request in
-//! pieces; with eMMCs whose reliable writes have a fixed length, and SD cards that do not know CMD25.
-//! Requests overlap in a small window, and many writes are durable.
+//! Random cases on controllers that take few blocks at a time, so that the engine moves a request
+//! in pieces. Some cases have an eMMC whose reliable writes have a fixed length, or an SD card that
+//! does not know CMD25. Requests overlap in a small window, and many writes are durable.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,16 +17,16 @@ use mmcq_sim::world::Stream;
 
 /// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
 const OFTEN: [(f64, f64); 3] = [(0.000_5, 0.5), (0.002, 1.0), (0.01, 1.0)];
-/// Most blocks of a transfer; each case draws one value.
+/// Largest numbers of blocks of a transfer; each case draws one value.
 const MOST: [u16; 5] = [1, 2, 3, 8, 24];
 /// Share of a case's writes that become durable; each case draws one value.
 const DURABLE: [f64; 3] = [0.0, 0.3, 0.9];
 /// Sectors of a reliable write of an old eMMC.
 const UNIT: u8 = 8;
-/// Sectors of the window that requests use.
+/// Sizes in sectors of the window that requests use; each case draws one value.
 const WINDOWS: [u32; 2] = [24, 64];
 
-/// A driver that takes at most some blocks at a time.
+/// A driver that takes at most a given number of blocks at a time.
 #[derive(Debug)]
 pub struct Narrow<H> {
     host: H,

@@ -46,16 +46,17 @@ pub struct Outcome {
     /// first power cut).
     pub work_ns: u64,
     /// Events at which a power cut would have other results than at the event before, each with its
-    /// number of results ([`Case::dry`](super::case::Case::dry)).
+    /// number of results. Recorded only with [`Case::dry`](super::case::Case::dry).
     pub stakes: Vec<(u64, u64)>,
     /// Number of events at which a power cut would have the same results as at the event before.
     pub same_stakes: u64,
     /// How many events had happened when the last request was submitted.
     pub all_asked: u64,
     /// Number of events of each point: before the first fault, at each new step of recovery, and at
-    /// the end of recovery ([`Case::dry`](super::case::Case::dry)).
+    /// the end of recovery. Recorded only with [`Case::dry`](super::case::Case::dry).
     pub marks: Vec<[u64; Point::COUNT]>,
-    /// Times of recovery in ns, by class ([`Case::one_life`](super::case::Case::one_life)).
+    /// Times of recovery in ns, by class. Recorded only with
+    /// [`Case::one_life`](super::case::Case::one_life).
     pub times: Vec<(Class, u64)>,
     /// Sum in ns of the longest times that the card declares for a read, a write and a flush of an
     /// eMMC's cache.

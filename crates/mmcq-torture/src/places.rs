@@ -26,8 +26,8 @@ pub const EVERY_CARD: [&str; 12] = [
     "sduc-4t",
 ];
 
-/// Boot settings in PARTITION_CONFIG of the first eMMC (boot with acknowledge from boot area 1) and
-/// of the eMMC that replaces it (boot from the user area).
+/// Boot settings in PARTITION_CONFIG. The first eMMC boots with acknowledge from boot area 1. The
+/// eMMC that replaces it boots from the user area.
 pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
 
 /// Points of the models, in the order in which [`Outcome`](super::outcome::Outcome) counts their

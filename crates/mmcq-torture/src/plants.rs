@@ -55,7 +55,7 @@ impl Planted {
         }
     }
 
-    /// Plants a bug or lie for this thread instead of the one before; `None` removes it.
+    /// Plants a bug or lie for this thread in place of the previous one; `None` removes it.
     fn plant(planted: Option<Planted>) {
         let (bug, lie) = match planted {
             Some(Planted::Bug(bug)) => (Some(bug), None),
@@ -90,7 +90,7 @@ pub enum Campaign {
     Corners,
     /// Faults of a command queue at each of their events.
     QueueSweep,
-    /// Faults of a command queue at each of their events, after a bad block.
+    /// Faults of a command queue at each of their events, in runs with a bad block.
     QueueDouble,
     /// An [aimed] campaign, by its number.
     Aimed(usize),

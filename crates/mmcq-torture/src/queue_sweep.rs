@@ -1,6 +1,6 @@
 //! Sweeps of the faults of a card's queue. First each kind of fault strikes at each event of each
-//! workload with a queue. Then a second fault strikes at each event after a block that could not be
-//! programmed.
+//! workload with a queue. Then the same is done in runs in which one block cannot be programmed or
+//! read.
 
 use super::case::{Case, Luck, Operation, Setup};
 use super::run::{Bench, EVERY_CARD, Outcome, run};
@@ -98,6 +98,7 @@ fn passes(point: Point, strike: Strike) -> bool {
 }
 
 /// Returns the kinds of fault that a single strike can cause, with their names in the catalogue.
+/// Faults of an SPI bus, and faults that no stack can notice, are left out.
 #[must_use]
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     let one = |injection: &'static Injection| match injection.means {
@@ -156,8 +157,8 @@ pub fn singles(
     })
 }
 
-/// Sweeps pairs of faults: a block that could not be programmed or read, and a second fault after
-/// it.
+/// Sweeps pairs of faults: one block cannot be programmed or read, and a second fault strikes at
+/// each event of its point.
 pub fn doubles(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

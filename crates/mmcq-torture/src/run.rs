@@ -156,8 +156,9 @@ pub(super) struct Run<'r> {
     pub protected_ns: Option<u64>,
     /// Number of reads and writes that failed on the medium and that the checker knows.
     pub late_failures: usize,
-    /// Whether the last life ended with an idle engine that has the status of all writes and owes no
-    /// report, on a card without a cache. Then all complete writes are on the card.
+    /// Whether all complete writes were on the card when the last life ended. That is so if the
+    /// engine was idle, had the status of all writes and had no error to report, and the card has
+    /// no cache or its cache was off.
     pub settled: bool,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
@@ -248,7 +249,7 @@ impl Run<'_> {
         }
     }
 
-    /// Executes lives, each from power-on to the next power cut, on an SDHCI controller.
+    /// Executes one life, from power-on to the next power cut, on an SDHCI controller.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;

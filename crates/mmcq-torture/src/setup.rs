@@ -41,7 +41,7 @@ pub enum Defer {
 }
 
 impl Defer {
-    /// Share of the cases that defer everything; the same share defers only reads.
+    /// Share of the cases that defer all completions. As many other cases defer only reads.
     const SHARE: f64 = 0.125;
 
     fn draw(random: &mut Stream) -> Defer {
@@ -188,10 +188,11 @@ pub struct Setup {
     pub refuses: Refuses,
     /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
-    /// Number of calls of the driver after which it gets calls that may come at any time; 0: never.
-    /// SDHCI controllers, card readers and SPI buses get none.
+    /// Number of ordinary calls of the driver after which the driver gets further calls, which may
+    /// come at any time (`Meddled`); 0: it gets none. SDHCI controllers, card readers and SPI buses
+    /// get none.
     pub meddles: u16,
-    /// Most blocks that the driver takes at a time; 0: as many as it can.
+    /// Largest number of blocks that the driver takes at a time; 0: as many as it can.
     pub most_blocks: u16,
     /// Number of sectors of a reliable write of an old eMMC; 0: any number.
     pub reliable_unit: u8,

@@ -1,8 +1,8 @@
 //! Random cases on a card in SPI mode. Bits on either data line flip, bytes are lost, and the card
 //! sees a clock too many or too few. Transfers stay open as on a card reader.
 //!
-//! This campaign leaves out what [`streams`] leaves out, for the same reasons. Cards are not
-//! removed or inserted, since an SPI bus has no card detection.
+//! Faults of the medium, dips of the supply, and false bits in the card's status are left out:
+//! [`streams`] says why. Cards are not removed or inserted, since an SPI bus has no card detection.
 
 use super::case::{Case, Host, Luck};
 use super::score::Score;

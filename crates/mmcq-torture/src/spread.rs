@@ -19,9 +19,9 @@ pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
 
-/// Calls `work` once with each of the numbers 0, 1, 2 and so on, distributed over the threads,
-/// until `work` returns false, too many promises are broken, or this thread is asked to end by a
-/// [`Stop`]. `work` adds to the score of its thread.
+/// Calls `work` once with each of the numbers 0, 1, 2 and so on, distributed over the threads.
+/// `work` adds to the score of its thread. The calls end when `work` returns false, when too many
+/// promises are broken, or when this thread is asked to end by a [`Stop`].
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (total, asked) = (Mutex::new(Score::default()), Stop::heard());
@@ -60,8 +60,8 @@ pub struct Share {
     /// Number of requests in the whole campaign.
     pub requests: u64,
     /// Shard that this process does. `None`: cases are executed until they have had `requests`
-    /// requests. A shard executes the cases whose number modulo the shard count is its index, of
-    /// [`Share::runs`] cases. So it does not depend on other shards.
+    /// requests. A shard executes the cases whose number modulo the shard count is the shard's
+    /// index; the campaign has [`Share::runs`] cases. So a shard does not depend on other shards.
     pub shard: Option<Shard>,
     /// Number of threads.
     pub jobs: usize,

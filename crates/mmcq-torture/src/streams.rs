@@ -117,7 +117,8 @@ fn late(case: &mut Case) {
     }
 }
 
-/// Draws the controller: in 2 of 5 cases an SDHCI, in each other the reader, a DesignWare or ST's.
+/// Draws the controller: in 2 of 5 cases an SDHCI, otherwise a DesignWare, ST's SDMMC or the card
+/// reader.
 fn host(random: &mut Stream) -> Host {
     match random.below(5) {
         0 => Host::Open(OpenWrites::Gap),

@@ -78,9 +78,12 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
 
 /// Compares the recovery times after a single fault with their budgets.
 ///
-/// After three faults only the whole incident and the answers of a dead card have a budget: a busy
-/// that lasts, a medium that does not answer, and a circuit of the controller that stays in use,
-/// which only a deadline shows.
+/// After three kinds of fault, only the whole incident and the answers of a dead card have a
+/// budget:
+///
+/// - a busy that lasts;
+/// - a medium that does not answer;
+/// - a circuit of the controller that stays in use, which the driver notices only by a deadline.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
         Luck::Shots(shots) => shots
@@ -159,8 +162,8 @@ const SECONDS: [(Point, Strike); 12] = [
 /// together. If the recovery has so many events that this is not enough, only some events of each
 /// stretch (the time between two recovery steps) are struck.
 const EVENTS_MAX: u64 = 400_000;
-/// Smallest number of events of a stretch at which a second fault strikes. It is not reduced further
-/// where all runs together have more controller events than [`EVENTS_MAX`].
+/// Smallest limit for the number of events of a stretch at which a second fault strikes. It holds
+/// even if all runs together then have more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
 /// Returns the numbers of the events that are struck in a stretch of recovery, at most `limit`.

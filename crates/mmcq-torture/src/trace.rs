@@ -32,8 +32,9 @@ pub fn line(event: &BusEvent) -> String {
     }
 }
 
-/// Number of lines that are held back for sorting. A register access takes time. What the bus did
-/// meanwhile is reported after what the stack did, with an earlier time.
+/// Number of lines that are held back for sorting. During a register access the bus continues.
+/// Events of the bus in this time are reported after the action of the stack, but with earlier
+/// times.
 pub const HELD: usize = 256;
 
 /// Sorts the lines of a replay by their times. Dropping the sorter passes on the lines that it

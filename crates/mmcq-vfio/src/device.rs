@@ -47,8 +47,9 @@ pub struct Options {
     pub by_calls: bool,
     /// Settings of the SDHCI driver for this controller.
     pub config: SdhciConfig,
-    /// Which transfers the driver keeps open. The default is none, since this has to be tried on
-    /// each controller ([`stream_test`](mmcq::block::stream_test)).
+    /// Which transfers the driver keeps open, so that a request for the next blocks continues them.
+    /// The default is none, since this has to be tried on each controller
+    /// ([`stream_test`](mmcq::block::stream_test)).
     pub streams: StreamConfig,
 }
 

@@ -3,24 +3,26 @@
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: the length of each phase, from its size, from the clock and width of the bus, and
-//!   from the card's delay, which is learned by class ([`WaitStrategy::saw`]).
+//! - Prediction: the length of each phase. It follows from the phase's size, the bus's clock and
+//!   width, and the card's delay. That delay is learned for each [`Class`] of waits
+//!   ([`WaitStrategy::saw`]).
 //! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
 //! This code has no clock and no lock, and uses integers only. If two cores update it at the same
 //! time, one update may be lost; the next phase makes up for that.
 //! [`Stack::request_with`](crate::task::Stack::request_with) uses this code.
 //!
-//! The rule: spin if the phase is expected to take at most the CPU time of leaving and coming back,
-//! and give up after twice this CPU time. A wrong guess therefore costs at most three times the CPU
-//! time of leaving at once. A spin that did not see the end raises the next expectation.
+//! The rule compares with the CPU time of leaving and coming back. Spin if the phase is expected to
+//! take at most this time, and give up after twice this time. A wrong guess therefore costs at most
+//! three times the CPU time of leaving at once. A spin that did not see the end raises the next
+//! expectation.
 
 use crate::host::{Data, Direction, Phase, Width};
 pub use crate::spec::bus::Bus;
 use crate::spec::command::Resp;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
-/// The context that runs code which waits for the controller, or that is called after the wait.
+/// The context in which code waits for the controller, or continues after the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// Code runs in the hard interrupt.
@@ -31,9 +33,11 @@ pub enum Context {
     Thread,
 }
 
-/// Costs of a board's CPU and software, in nanoseconds of CPU time. `interrupt_ns`, `deferred_ns`
-/// and `thread_ns` are 0 if not known: then no code spins in that context before
-/// [`WaitStrategy::slept`] has measured the cost. Every other cost of 0 counts as 0.
+/// Costs of a board's CPU and software, in nanoseconds of CPU time.
+///
+/// In `interrupt_ns`, `deferred_ns` and `thread_ns` a 0 means "not known": no code spins in that
+/// context before [`WaitStrategy::slept`] has measured the cost. In every other field a 0 counts as
+/// zero nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
@@ -55,7 +59,7 @@ pub struct Costs {
     pub dma_kib_ns: u32,
     /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
-    /// Longest time in the deferred interrupt.
+    /// Longest time in the deferred interrupt, spinning included.
     pub deferred_max_ns: u32,
 }
 
@@ -151,7 +155,7 @@ pub struct Wait {
     pub response_bits: u8,
     /// Bytes of data that are transferred before the wait ends.
     pub bytes: u32,
-    /// Blocks that end before the wait ends.
+    /// Number of data blocks that end before the wait ends.
     pub blocks: u32,
 }
 
@@ -178,8 +182,8 @@ impl Wait {
         Wait { class, response_bits, bytes, blocks }
     }
 
-    /// Returns the wait for the first service of the FIFO in a phase whose data the CPU copies:
-    /// after this many bytes of them, or at the phase's end.
+    /// Returns the wait until the CPU must first serve the FIFO, in a phase whose data the CPU
+    /// copies. It ends after this many bytes of data, or at the phase's end if that comes first.
     pub const fn first(phase: &Phase, bytes: u32) -> Wait {
         let wait = Wait::of(phase);
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
@@ -195,8 +199,8 @@ impl Wait {
     fn clocks(&self, bus: Bus) -> u64 {
         /// Length of a command's token, in bits.
         const TOKEN: u64 = 48;
-        /// Usual gap on the bus, in clocks: from a command to its response (N_CR, 2 to 64), or from
-        /// a command to the first data (N_AC, 8 or more).
+        /// Usual gap on the bus, in clocks. It stands for two gaps: from a command to its response
+        /// (N_CR, 2 to 64), or from a command to the first data (N_AC, 8 or more).
         const GAP: u64 = 8;
         /// Number of clocks for start bit, CRC16 and end bit of a block, and for the gap to the
         /// next block.
@@ -234,7 +238,7 @@ pub enum Advice {
     Leave(Context),
 }
 
-/// Weight of a new sample in the mean: one in `1 << SHIFT`.
+/// Weight of a new sample in the running mean: it counts one part in `1 << SHIFT`.
 const SHIFT: u32 = 3;
 /// The value of a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
@@ -255,9 +259,9 @@ pub struct WaitStrategy {
 
 impl WaitStrategy {
     /// Makes the policy of a board with these costs, for a stopped bus: no code spins before
-    /// [`set_bus`](Self::set_bus).
-    /// A command without data is expected to take only the time of its bits. The time of data and
-    /// busy depends on the card, so code leaves for them until one has been measured.
+    /// [`set_bus`](Self::set_bus). A command without data is expected to take only the time of its
+    /// bits. The time of data and busy depends on the card, so code does not spin for them before
+    /// one has been measured.
     pub const fn new(costs: Costs) -> Self {
         WaitStrategy {
             costs,
@@ -275,15 +279,17 @@ impl WaitStrategy {
         }
     }
 
-    /// Sets how the platform enables and disables the controller's interrupt. A spinning thread
-    /// calls `listen` around its spinning, so that no interrupt is raised for what it sees itself.
-    /// Calls come in pairs, and those of several threads may nest.
+    /// Sets the function by which the platform enables (true) and disables (false) the controller's
+    /// interrupt. A thread calls `listen(false)` before it spins and `listen(true)` afterwards, so
+    /// that no interrupt comes for an event that the thread itself sees. If several threads spin,
+    /// the pairs of calls may nest: enable the interrupt at the last `listen(true)`.
     pub const fn listening_by(mut self, listen: fn(bool)) -> Self {
         self.listen = listen;
         self
     }
 
-    /// Enables or disables the controller's interrupt.
+    /// Enables (`on`) or disables the controller's interrupt, by the function of
+    /// [`listening_by`](Self::listening_by).
     pub fn listen(&self, on: bool) {
         (self.listen)(on);
     }
@@ -293,7 +299,7 @@ impl WaitStrategy {
         &self.costs
     }
 
-    /// Notes the settings of the bus. Measured delays of the card are kept.
+    /// Sets the settings of the bus. Measured delays of the card stay valid.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,
@@ -339,8 +345,8 @@ impl WaitStrategy {
         (price_ns > 0).then_some(u64::from(price_ns))
     }
 
-    /// Returns what code in this context does until the wait is over. `spent_ns`: how long this
-    /// code has already run since it was called or woken.
+    /// Returns the advice to code in this context: spin until the wait is over, or leave.
+    /// `spent_ns`: how long this code has already run since it was called or woken.
     pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Advice {
         let left_ns = self.longest_ns(from).saturating_sub(spent_ns);
         match (self.expected_ns(wait), self.price_ns(from)) {
@@ -359,9 +365,9 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances the stack after a wait that is left: the first of hard
-    /// interrupt, deferred interrupt and thread whose longest time is enough for the work at the
-    /// wait's end (words through the FIFO, cache maintenance).
+    /// Returns which context advances the stack at the end of a wait for which no code spins. The
+    /// result is the first context, in the order hard interrupt, deferred interrupt, thread, that
+    /// has time for the work at that end: words through the FIFO, or cache maintenance.
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);
@@ -396,8 +402,9 @@ impl WaitStrategy {
     }
 
     /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
-    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the known
-    /// cost, because other work may have delayed the waiter. Ignored if the platform gave the cost.
+    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the
+    /// known cost, because other work may have delayed the waiter. Ignored if the platform gave the
+    /// cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -5,8 +5,8 @@
 //! - borrowed memory in a blocking call ([`BlockDevice::read_blocking`]),
 //! - any memory, copied through a buffer of the device ([`Bounced`]).
 //!
-//! Blocks have 512 bytes. Long requests are split to what the host can do, and a result has the
-//! number of blocks done.
+//! Blocks have 512 bytes. A request that is longer than the host's largest transfer is split, and
+//! the result has the number of blocks done.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -59,8 +59,8 @@ pub struct Geometry {
     /// free blocks, or [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been
     /// called since bring-up.
     pub discard_blocks: u32,
-    /// Blocks that an erase works on as one: both ends of [`BlockDevice::erase`] are multiples of it.
-    /// 0: the card cannot erase, or
+    /// Number of blocks in the smallest unit of an erase: the range of [`BlockDevice::erase`] must
+    /// begin and end at a multiple of it. 0: the card cannot erase, or
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
     /// bring-up.
     pub erase_blocks: u32,
@@ -73,7 +73,7 @@ pub struct Geometry {
     pub protected: bool,
 }
 
-/// A failed request, with the number of blocks that are surely done.
+/// A failed request, with the number of blocks that are certainly done.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {
@@ -106,19 +106,20 @@ impl From<BlockError> for Error {
 ///
 /// A handle is bound to the card that was in the card slot when the handle was made, or to the next
 /// card if that slot was empty. When another card has taken its place, each call fails with
-/// [`Error::Changed`]: so what a file system knows of one card is never written to the next. A card
+/// [`Error::Changed`]. So a file system's data for one card are never written to the next. A card
 /// that was taken out and put back also counts as another card, for its blocks may have changed
-/// meanwhile; a gap of less than 50 ms counts as a bounce of the switch. A program that has examined
-/// the new card makes a new handle, or calls [`rebind`](Self::rebind).
+/// meanwhile. An absence of less than 50 ms does not count: it is a bounce of the card-detect
+/// switch. A program that has examined the new card makes a new handle, or calls
+/// [`rebind`](Self::rebind).
 ///
 /// When the card has lost complete writes, the next [flush](Self::flush) of each handle reports the
 /// loss; later flushes of that handle do not report it again. Users that do not see each other's
 /// flushes need a handle each.
 ///
 /// The queue has `N` slots ([`Stack`]), or [`Config::admitted`](crate::engine::Config::admitted) if
-/// that is less. No call waits for a free slot: while all are in use a call returns
-/// [`Error::Full`], nothing was begun, and the buffer comes back at once. So a program has no more
-/// requests under way than slots, or tries again when one of its requests has ended.
+/// that is less. No call waits for a free slot. While all slots are in use, a call begins nothing,
+/// returns [`Error::Full`], and gives the buffer back at once. So a program has no more requests
+/// under way than slots, or tries again when one of its requests has ended.
 ///
 /// All handles are client 0 of a [scheduler](crate::sched), and no call takes a priority or a time
 /// limit. A program that wants a client number of its own uses [`Stack::request`] and
@@ -258,8 +259,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     ///
     /// Works after any bring-up. After
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) the call is one reliable
-    /// write where the card has reliable writes. Otherwise it is a write and, with a cache, a
-    /// flush.
+    /// write if a cache is on and the card has reliable writes. Otherwise it is a write and, with a
+    /// cache, a flush.
     ///
     /// # Errors
     /// [`Error::CacheLost`]: writes *before* this one are lost, as with [`flush`](Self::flush);
@@ -273,11 +274,12 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
-    /// Declares the content of these blocks as not needed any more. Until they are written again, a
-    /// read may return the old content or that of erased blocks, and one read may differ from the
-    /// next: the card may free the blocks later, and no flush changes that. Blocks that the card
-    /// cannot free exactly keep their content. A long discard is sent in pieces, and other requests
-    /// may run between two pieces; requests that overlap the blocks keep their order.
+    /// Declares the content of these blocks as not needed any more. Until the blocks are written
+    /// again, a read may return their old content or that of erased blocks. One read may differ
+    /// from the next, since the card may free the blocks later; a flush does not change that.
+    /// Blocks that the card cannot free exactly keep their content. A long discard is sent in
+    /// pieces, and other requests may run between two pieces; requests that overlap the blocks keep
+    /// their order.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
@@ -386,8 +388,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         self.told(done.result)
     }
 
-    /// Turns a good result into [`Error::CacheLost`] if the flush of another handle was the one
-    /// that saw a loss.
+    /// Returns the result of this handle's flush. A success becomes [`Error::CacheLost`] if the
+    /// engine has counted a loss that no flush of this handle has reported yet.
     fn told(&self, result: Result<Output, Error>) -> Result<(), Error> {
         if !B::Profile::RECOVERS {
             return result.map(|_| ());
@@ -466,7 +468,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
 }
 
 /// Returns how many times complete writes were lost so far. `None`: the call came from inside
-/// another one, or the firmware does not report losses.
+/// another call of the stack, or the firmware does not report losses ([`Profile::RECOVERS`]).
 fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
     if !B::Profile::RECOVERS {
         return None;
@@ -495,8 +497,8 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
     (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
 }
 
-/// A block device that copies through a buffer of its own: for memory that is unaligned, out of the
-/// controller's reach, or merely borrowed in async code.
+/// A block device that copies through a buffer of its own. It is for memory that the controller
+/// cannot use (unaligned, or out of its reach), and for memory that async code has only borrowed.
 #[derive(Debug)]
 pub struct Bounced<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,
@@ -515,8 +517,7 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         }
     }
 
-    /// Takes the copy buffer. If a call was dropped half-way, takes back the buffer that the engine
-    /// has kept.
+    /// Takes the copy buffer. After a dropped call, takes the buffer back from the engine.
     fn bounce(&mut self) -> Result<DmaBuf, Error> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.device.stack.with(|engine| engine.reclaim(claim)));

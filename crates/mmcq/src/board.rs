@@ -1,5 +1,4 @@
-//! Ready-made parts for a board: with them the board's own code supplies addresses and a clock
-//! alone.
+//! Ready-made parts for a board's code, which then supplies only addresses and a clock.
 //!
 //! | a stack needs | use | when |
 //! |---|---|---|

@@ -124,10 +124,11 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// `f` calls may make the next deadline earlier, the alarm is set for that deadline before this
     /// call returns.
     ///
-    /// `f` always runs. Inside another call of this stack (in `f` itself, in the timer's functions,
-    /// the lock, memory, registers, the policy) `f` gets an [`Entry`] that does nothing and reports
-    /// that. Then the alarm is set to ring at once, so that a poll follows; the outer call may set
-    /// the alarm anew.
+    /// `f` always runs. A call may come from inside another call of this stack: from such an `f`,
+    /// or from code that the stack calls (the clock, the lock, the scheduler, the driver's access
+    /// to memory and registers). In that case `f` gets an [`Entry`] that does nothing, as
+    /// [`is_nested`](Entry::is_nested) reports. The alarm is set to ring at once, so that a poll
+    /// follows. The outer call may set the alarm anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
@@ -190,8 +191,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Sets the alarm, under the lock. Set outside of the lock, it could overwrite the alarm that
-    /// an interrupt in between has set, and a silent controller would never be noticed.
+    /// Sets the alarm, under the lock. Without the lock, an interrupt could set the alarm in
+    /// between, and this call would overwrite that alarm; a silent controller would then never be
+    /// noticed.
     #[inline]
     fn set_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
         self.clock.set_alarm(next_ns);
@@ -254,8 +256,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Sets the alarm to ring at once, because a call came from inside another one and was refused.
-    /// Called for the first such call inside an outer call, which may set the alarm anew for what
-    /// the engine needs then.
+    /// Called only for the first such call; the outer call may set the alarm anew afterwards.
     #[cold]
     fn turned_away(&self) {
         self.clock.set_alarm(Some(0));
@@ -307,8 +308,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         found.get()
     }
 
-    /// Does what is due now. Called by the alarm, and by the thread that completes requests for
-    /// hosts that must not do so in the interrupt.
+    /// Carries out the work whose time has come. The alarm calls this. For hosts that must not
+    /// complete requests in the interrupt, a thread calls it too.
     pub fn poll(&self) {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {
@@ -333,8 +334,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.call_waiting();
     }
 
-    /// Does the work of `on_irq` or `poll` of an engine without a fast path: one function for both,
-    /// which wakes at its end, needs less code.
+    /// Does the work of `poll` (if `alarm`) or of `on_irq`, for an engine without a fast path, and
+    /// wakes tasks at its end. One function for both needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
@@ -430,8 +431,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         if self.is_turn(request) { self.submit_to(engine, request) } else { Err(Error::Full) }
     }
 
-    /// Sends a request without memory; nothing waits for its result. Returns false if no slot is
-    /// free; then nothing is sent.
+    /// Submits a request without memory whose result is not needed. Returns false if the request
+    /// was refused, for example because no slot is free.
     pub(crate) fn send(&self, request: Request) -> bool {
         let sent = self.submit(request);
         if let Ok(id) = sent {

@@ -1,4 +1,5 @@
-//! mmcq's commands as commands of `sdio`, whose index and form of response are types.
+//! Translates mmcq's commands to commands of the crate `sdio`, where a command's index and its form
+//! of response are parts of its type.
 
 use crate::bus::words;
 use aligned::{A4, Aligned};

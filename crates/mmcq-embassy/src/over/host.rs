@@ -1,4 +1,5 @@
-//! The half for the engine: a host whose phases a task carries out.
+//! The engine's half of the connection to an `sdio::MmcBus`: a host whose phases a task carries
+//! out.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -1,4 +1,5 @@
-//! The half for the executor: a task that carries out phases on the bus.
+//! The executor's half of the connection to an `sdio::MmcBus`: a task that carries out phases on
+//! the bus.
 
 use super::command::perform;
 use super::{BusHost, Job, Mailbox};
@@ -73,8 +74,9 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
             *look_at = None;
         });
         // Call `wait_for_event` only when the engine has enabled the card interrupt: some buses
-        // enable it by this call. A request for attention goes before the next work, which may
-        // never cease; until the engine has enabled the interrupt again, only work is done.
+        // enable it by this call. The card's request for attention goes before the next work,
+        // because work may come without a pause. Until the engine has enabled the interrupt again,
+        // only work is done.
         poll_fn(|context| {
             mailbox.listen(context.waker());
             if mailbox.with(|inner| inner.card_irq_on) && event.as_mut().poll(context).is_ready() {

@@ -61,8 +61,8 @@ fn read_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError>
     Ok(with(&card_text(name)?, changes)?.parse().unwrap_or_default())
 }
 
-/// Builds a card for a slot whose driver is that of a virtual machine's guest: a storage card as in
-/// [`card_with`], or a card with functions, which cannot have an image.
+/// Builds a card for the slot of a virtual machine, whose guest has the driver. The card is a
+/// storage card as in [`card_with`], or a card with functions, which cannot have an image.
 pub fn slot_card(
     platform: &Platform,
     card: Option<&str>,

@@ -5,7 +5,8 @@ use mmcq_sim::stats::BusEvent;
 use serde_json::json;
 use std::fmt::{self, Write};
 
-/// Index and argument of a command that moves, erases or flushes data, or belongs to one that does.
+/// Index and argument of a command that transfers, erases or flushes data, or of a command that
+/// belongs to such a command (such as CMD23 or CMD12).
 type Data = (u8, u32);
 
 /// First difference between the data commands of two bus logs.
@@ -45,7 +46,8 @@ fn shown(command: Option<(u8, u32, u64)>) -> String {
     }
 }
 
-/// Returns whether a command moves, erases or flushes data, or belongs to one that does.
+/// Returns whether a command transfers, erases or flushes data, or belongs to such a command (such
+/// as CMD23 or CMD12).
 fn is_data(index: u8, arg: u32) -> bool {
     match index {
         // Transfers, with CMD23 before them and CMD12 after them.
@@ -63,7 +65,7 @@ fn is_data(index: u8, arg: u32) -> bool {
     }
 }
 
-/// Byte of the EXT_CSD that flushes an eMMC's cache.
+/// Byte of the EXT_CSD; the card flushes its cache when this byte is written (eMMC).
 const FLUSH_CACHE: u32 = 32;
 
 /// Returns the commands that concern data, with their starts in ns.

@@ -32,10 +32,11 @@ struct Transfer {
 /// transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// Number of transfers of this direction. The other figures are of those that another one
-    /// follows.
+    /// Number of all transfers of this direction. All other fields count only transfers that are
+    /// followed, after a gap, by another transfer of the same direction.
     pub all: u64,
-    /// Number of transfers that another one of the same direction follows after a gap.
+    /// Number of transfers that are followed, after a gap, by another transfer of the same
+    /// direction.
     pub transfers: u64,
     /// Number of data bytes that these transfers carried.
     pub bytes: u64,

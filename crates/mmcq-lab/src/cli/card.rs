@@ -1,5 +1,5 @@
-//! `mmcq card` brings a card up and shows its registers, or shows those of a file. `mmcq platforms` lists the boards and
-//! cards to choose from.
+//! `mmcq card` brings a card up and shows its registers, or shows the registers in a file. `mmcq
+//! platforms` lists the boards and cards to choose from.
 
 use super::Error;
 use super::form::{self, Form};
@@ -13,13 +13,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Bring a card up on a board and print its registers, decoded; or those of a file
+/// Bring a card up on a board and print its decoded registers, or decode a file of registers
 #[derive(Debug, Args)]
 pub struct Card {
-    /// A file of a card's registers, such as the kernel module prints
-    /// (/sys/kernel/debug/mmcq/0.card) and the folder zoo has. Or an image file with the card's
-    /// content (opened read-only): the board's own card takes its size; a card named by --card must
-    /// fit into it (the rest of the image is not used)
+    /// A file of a card's registers, or an image file. Files of registers come from the kernel
+    /// module (/sys/kernel/debug/mmcq/0.card); the folder zoo has some. An image file has the
+    /// card's content and is opened read-only: the board's own card takes its size; a card named by
+    /// --card must fit into it (the rest of the image is not used)
     #[arg(value_name = "FILE")]
     image: Option<PathBuf>,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
@@ -58,7 +58,7 @@ impl Card {
     }
 }
 
-/// Returns the text of a file of registers; `None`: it is an image, or cannot be read.
+/// Returns the text of a file of registers; `None`: the file is an image, or cannot be read.
 fn register_file(path: &Path) -> Option<String> {
     // A pipe would wait for its other end. What the kernel prints has no length before it is read.
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
@@ -111,9 +111,9 @@ const BESIDES: &str = "Which board for a controller under Linux: its driver says
 /// List the boards and cards that come with the program
 #[derive(Debug, Args)]
 pub struct Platforms {
-    /// Only names and descriptions that contain this, and the drivers of Linux that have it in
-    /// their name, with the board to begin with; `mmcq params --platform NAME` lists a board's
-    /// values
+    /// Text to search for. Lists only boards and cards with this text in name or description, and
+    /// drivers of Linux with this text in their name, each with the board to begin with. `mmcq
+    /// params --platform NAME` lists a board's values
     #[arg(value_name = "TEXT")]
     only: Option<String>,
     #[command(flatten)]

@@ -13,39 +13,40 @@ use std::process::ExitCode;
 
 /// Run loads and compare their figures with budgets: for continuous integration
 ///
-/// BUDGETS.toml has a table for each load. Its job, and a board or card that is a file, stand beside
-/// it:
+/// BUDGETS.toml has a table for each load. Paths in it (a job, or a board or card that is a file)
+/// count from the folder of BUDGETS.toml:
 ///
 ///   [[run]]
 ///   job = "quickstart.fio"         # or options = ["--name=a", "--rw=read"], as fio has them
 ///   platform = "hsq-sprd"          # also card, setting, seed, set = ["cost.wake_us=40"]
-///   [run.least]
+///   [run.least]                    # lowest values that the figures may have
 ///   run_mib_s = 20
-///   limit_share = 0.9              # of what wire and card allow
-///   [run.most]
+///   limit_share = 0.9              # of the rate that wire and card allow
+///   [run.most]                     # highest values that the figures may have
 ///   read_lat_p99_us = 5000         # of a direction: read, write, trim
 ///   interrupts_per_io = 1.1
 ///
-/// Runs have no noise: a figure that moves was moved by a change. `mmcq new budgets FILE` writes
-/// such a file. Without one, a report of an earlier run is the budget:
+/// Runs are deterministic: a figure changes only if code or files change. `mmcq new budgets FILE`
+/// writes such a file. A report of an earlier run can be the budget instead:
 ///
 ///   mmcq run my.fio --output-format json --output old.json
-///   mmcq check --baseline old.json --within 3%            the same load now
-///   mmcq check new.json --baseline old.json --within 3%   two reports that are there
+///   mmcq check --baseline old.json --within 3%            runs the same load now
+///   mmcq check new.json --baseline old.json --within 3%   compares two existing reports
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Check {
     /// File of budgets; with --baseline, the report of the new run
     #[arg(value_name = "BUDGETS.toml", required_unless_present_any = ["figures", "baseline"])]
     budgets: Option<PathBuf>,
-    /// A report of an earlier run is the budget (JSON or a page): the same load runs now, on the
-    /// same board. All figures are compared for which higher or lower is better
+    /// Report of an earlier run (JSON or HTML) that is the budget. The same load runs now on the
+    /// same board, unless the report of a new run is given. All figures are compared of which a
+    /// higher or a lower value is known to be better
     #[arg(long, value_name = "OLD.json", conflicts_with_all = ["figures", "jobs"])]
     baseline: Option<PathBuf>,
-    /// How much worse than the baseline a figure may be: 3%
+    /// How much worse than in the baseline a figure may be, in percent: 3%
     #[arg(long, value_name = "PERCENT", default_value = "0%", requires = "baseline", value_parser = percent)]
     within: f64,
-    /// List the figures that a budget can name
+    /// List the names of figures that a budget can have
     #[arg(long)]
     figures: bool,
     /// Threads [default: this machine's cores]

@@ -24,24 +24,30 @@ const DEPTH_MAX: u32 = 1024;
 /// Largest number of depths in a comparison.
 const DEPTHS_MAX: usize = 8;
 
-/// Compare two saved reports; or, with --platform, the stacks on a board: what would they bring?
+/// Compare two saved reports; or, with --platform, compare card stacks on a board
 ///
-/// A and B are JSON (`mmcq run --output-format json`) or pages (`mmcq report`) of this version. Runs
-/// are deterministic, so each difference is exact. Figures that are equal are counted, not listed.
+/// A and B are reports of this version: JSON (`mmcq run --output-format json`) or HTML (`mmcq
+/// report`). Runs are deterministic, so each difference is exact. Equal figures are counted, not
+/// listed.
 ///
 ///   mmcq report job.fio -o a.html
 ///   mmcq report job.fio -o b.html --set cost.wake_us=80
 ///   mmcq compare a.html b.html
 ///
-/// With --platform no report is needed. Random reads, random writes, and writes each of which is
-/// flushed, run at each depth (of the flushed ones: so many jobs) by Linux without a queue, by its
-/// queues that board and card can have, and by this stack. For each: the rate, its gain, what 99 %
-/// of the requests take (of durable loads: of the flushes), and the CPU's time. The gain has an
-/// interval: each value that is not known exactly stands at its low and at its high end, one at a
-/// time, and the one that moves the gain most is named. Ends are the interval that `mmcq fit` wrote
-/// into the file, or the file's range. A value with neither goes by its kind: a prior from half to
-/// double, fit and val by 10 %, measured by 5 %, a count to the next whole number, a size in KiB
-/// from half to double. What --set gives is known.
+/// With --platform no report is needed. Three kinds of load run: random reads, random writes, and
+/// writes that are each followed by a flush. Each runs at several depths; for the flushed writes
+/// the depth is the number of jobs. Each load runs with Linux without a queue, with the queues of
+/// Linux that board and card can have, and with this stack. The table shows the rate, its gain
+/// over the first stack, the latency that 99 % of the requests do not exceed (of flushed writes:
+/// of the flushes), and the CPU time.
+///
+/// Each gain has an interval, and the table names the value of the board or card that moves it
+/// most. For the interval, each value that is not known exactly is set to its low and to its high
+/// end, one value at a time. The ends are the interval that `mmcq fit` wrote into the file, or
+/// else the file's range. Without either, they follow from the value's kind: a prior from half to
+/// double, fit and val 10 % down and up, measured 5 %. A count moves at least to the next whole
+/// number; a fitted size from half to double; a measured count or size is exact. Values of --set
+/// are exact, too.
 ///
 ///   mmcq compare --platform my-board.toml --card fitted.toml --report answer.html
 ///   mmcq compare --platform intel-jsl --card emmc-queue --range card.queue.units=1..4
@@ -77,18 +83,20 @@ struct Stacks {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD", conflicts_with = "a")]
     card: Option<String>,
-    /// Changes one value, as in `mmcq run`; it counts as known. May be repeated
+    /// Changes one value, as in `mmcq run`. A value that is set counts as exact. May be repeated
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "a")]
     set: Vec<String>,
-    /// Seed of everything random that is not fio's own, and not a card's rare delays (card.seed)
+    /// Seed of the models' random numbers. fio's random numbers have fio's own seeds, and a card's
+    /// rare delays have card.seed
     #[arg(long, default_value_t = 1, value_parser = super::whole, conflicts_with = "a")]
     seed: u64,
-    /// Settings to compare, the first with all others [default: Linux's and this stack's that board
-    /// and card can]
+    /// Settings to compare: the others are compared with the first [default: the settings of Linux
+    /// and of this stack that board and card can run]
     #[arg(long, value_name = "SETTING,...", value_delimiter = ',', conflicts_with = "a")]
     settings: Vec<Setting>,
-    /// Requests under way; for durable loads, number of jobs. With a load of your own, of each of
-    /// its sections [default: 1,8,32; with a load of your own: its own]
+    /// Depths: number of requests under way, for durable loads number of jobs. With a load of your
+    /// own, each of its sections gets this depth [default: 1,8,32; with a load of your own: its
+    /// own]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = depth, conflicts_with = "a")]
     depth: Vec<u32>,
     /// fio job file instead of the usual loads (or fio's options after --). It runs as it is and,
@@ -98,14 +106,14 @@ struct Stacks {
     /// The load as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS", conflicts_with = "a")]
     options: Vec<String>,
-    /// Low and high end of a value that is not known exactly; any key of `mmcq params` with a
-    /// number. May be repeated
+    /// Low and high end of a value that is not known exactly: the value of any key of `mmcq params`
+    /// that is a number. May be repeated
     #[arg(long, value_name = "KEY=LEAST..MOST", conflicts_with = "a")]
     range: Vec<Given>,
-    /// Runs with all values as they are, and no others: quick, and without intervals
+    /// Runs only with the values as they are in the files: quick, but without intervals
     #[arg(long, conflicts_with_all = ["a", "range"])]
     no_interval: bool,
-    /// Requests of each run of the usual loads
+    /// Number of requests in each run of the usual loads
     #[arg(long, value_name = "N", default_value_t = 1500, value_parser = ios, conflicts_with = "a")]
     ios: u64,
     /// Threads [default: this machine's cores]

@@ -12,10 +12,12 @@ use std::process::ExitCode;
 
 /// Show the controller model with its card to a virtual machine, as a PCI device over vfio-user
 ///
-/// Serves one machine and ends with it, or at once by the signals INT and TERM. Virtual time goes
-/// with the clock on the wall. USR1 cuts the card's power for a moment, which the slot does not
-/// tell (what the card had not written is lost); USR2 takes the card out, and the next one puts it
-/// in again. HUP begins a schedule that was held.
+/// Serves one virtual machine, and ends when this machine disconnects or at a signal INT or TERM.
+/// Virtual time passes as fast as real time.
+///
+/// Other signals: USR1 cuts the card's power for a moment, which the slot does not report; what the
+/// card had not written is lost. USR2 takes the card out, and the next USR2 puts it in again. HUP
+/// begins the schedule if --hold was given.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (QEMU 10.1 or later; the machine's memory must be shared):
   truncate -s 1G card.img && mmcq device card.img --socket card.sock
@@ -26,7 +28,7 @@ pub struct Device {
     /// Image file with the card's content. The board's own card takes its size; a card named by
     /// --card must fit into it (the rest of the image is not used) [default: generated memory]
     image: Option<PathBuf>,
-    /// The image is opened read-only, and the card's write protection switch says so
+    /// Opens the image read-only, and shows the card as write-protected to the guest
     #[arg(long, requires = "image")]
     read_only: bool,
     /// Path of the socket
@@ -38,18 +40,19 @@ pub struct Device {
     /// Board with an SDHCI controller: a name from `mmcq platforms`, or a TOML file
     #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
-    /// Vendor and device ID, four hexadecimal digits each. Drivers know quirks of some IDs
+    /// Vendor and device ID, four hexadecimal digits each. A guest's driver may apply quirks to
+    /// some IDs
     #[arg(long, value_name = "VENDOR:DEVICE", default_value_t = pci::DEFAULT_ID)]
     pci_id: pci::Id,
-    /// File of events at the slot, a line each: milliseconds after the machine has connected; a
-    /// fault of the catalogue (docs/FAILURES.md), `cut` (the card has no supply) or `out` (it is
-    /// taken out); and for lasting ones the duration in milliseconds
+    /// File of events at the slot, one a line: the time in milliseconds after the machine has
+    /// connected; then a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no supply)
+    /// or `out` (the card is taken out); for an event that lasts, also its duration in milliseconds
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// The schedule begins with the signal HUP, not when the machine connects
+    /// Begins the schedule at the signal HUP, not when the machine connects
     #[arg(long, requires = "schedule")]
     hold: bool,
-    /// Write all events on the bus to this file, a line each, times in nanoseconds
+    /// Write all events on the bus to this file, one a line, with times in nanoseconds
     #[arg(long, value_name = "PATH")]
     log: Option<PathBuf>,
 }

@@ -10,25 +10,26 @@ use std::process::ExitCode;
 /// Compare two logs of the bus: first difference in commands, gaps between transfers, what fills
 /// the queue
 ///
-/// Logs come from `mmcq run --bus-log`, `mmcq guest --log` and `mmcq device --log`. Gaps are from
-/// the end of a transfer to the first command of the next one in the same direction. Columns: the
-/// first log, the second, and the second less the first.
+/// Logs come from `mmcq run --bus-log`, `mmcq guest --log` and `mmcq device --log`. A gap lasts
+/// from the end of a transfer to the first command of the next transfer in the same direction.
+/// Columns: the value in the first log, the value in the second, and the second minus the first.
 #[derive(Debug, Args)]
 pub struct DiffBus {
     /// The first log
     one: PathBuf,
     /// The second log
     other: PathBuf,
-    /// Ignore the first log before this time, nanoseconds
+    /// Ignores events of the first log before this time in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 0, value_parser = super::whole)]
     from_one: u64,
-    /// Ignore the second log before this time, nanoseconds
+    /// Ignores events of the second log before this time in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 0, value_parser = super::whole)]
     from_other: u64,
-    /// Length of both logs that is compared, nanoseconds [default: all]
+    /// Length in nanoseconds of the part of both logs that is compared [default: all]
     #[arg(long = "for", value_name = "NS", value_parser = super::whole)]
     length: Option<u64>,
-    /// A command that comes sooner than this after an interrupt needed no thread, microseconds
+    /// Time in microseconds to wake a thread: if a transfer begins sooner after an interrupt, no
+    /// thread was needed for it
     #[arg(long, value_name = "US", default_value_t = 20, value_parser = super::whole)]
     wake_us: u64,
     #[command(flatten)]

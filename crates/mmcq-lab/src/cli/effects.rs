@@ -5,8 +5,8 @@ use mmcq_lab::effects::{self, Figures};
 use mmcq_lab::runner::Outcome;
 use mmcq_lab::scene::{Loaded, Scene};
 
-/// Calls `work`, and meanwhile runs the same load without each of the changes. Prints which changes
-/// have no effect: without them the jobs, their times and all counters are the same.
+/// Calls `work`, and meanwhile runs the same load once for each change, without this change. Prints
+/// each change that has no effect: without it the jobs, their times and all counters are the same.
 pub fn with_effects<T, E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E> + Sync,

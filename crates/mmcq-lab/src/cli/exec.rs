@@ -21,12 +21,13 @@ const DEVICE: &str = "/dev/mmcblk0";
 struct Slot {
     #[command(flatten)]
     scene: Scene,
-    /// The card's content: an image file, which is changed [default: zeros, which are lost after
-    /// the run]
+    /// Image file with the card's content; the program's writes go to this file [default: zeros,
+    /// which are lost after the run]
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
-    /// A path that appears as a file of this length (64M, say) and is a part of the card; may be
-    /// repeated. Parts follow one another from the start of the card, at whole MiB
+    /// A path that the program sees as a file of this length (such as 64M); its content is a part
+    /// of the card. May be repeated: the parts lie one after the other from the start of the card,
+    /// each aligned to 1 MiB
     #[arg(long = "file", value_name = "PATH=SIZE", value_parser = part)]
     files: Vec<(PathBuf, u64)>,
     /// Print no line about the card at the end
@@ -118,7 +119,8 @@ impl Slot {
     }
 }
 
-/// Exit code of `mmcq exec` if a cut was asked for, none came, and the program ended well.
+/// Exit code of `mmcq exec` if the user asked for a power cut, none came, and the program
+/// succeeded.
 const NO_CUT: u8 = 125;
 
 /// Returns the exit code of this program after a signal, as a shell does: 130 for Ctrl-C.
@@ -128,9 +130,9 @@ fn signalled(signal: Option<i32>) -> u8 {
 
 /// Run an unmodified program on a simulated card, in virtual time
 ///
-/// The card is at /dev/mmcblk0 (or --at PATH), for this program alone. What the program reads,
-/// writes and flushes there goes to the simulated card; its clocks and sleeps are the card's
-/// virtual time. Its own computing takes no time. A small C library is loaded into it, which is
+/// Only this program sees the card, at /dev/mmcblk0 (or --at PATH). What it reads, writes and
+/// flushes there goes to the simulated card. Its clocks show virtual time, and its sleeps last
+/// virtual time; its own computing takes none. A small C library is loaded into the program; it is
 /// compiled at the first run.
 ///
 ///   mmcq exec -- dd if=/dev/zero of=/dev/mmcblk0 bs=64k count=256 conv=fsync
@@ -138,35 +140,38 @@ fn signalled(signal: Option<i32>) -> u8 {
 ///   mmcq exec --card emmc-queue --image card.img --file t.db=4M --cut-after-flush 7 -- ./store
 ///   mmcq exec --platform hsq-sprd --at /dev/mmcblk0boot0 -- dd if=/dev/mmcblk0boot0 of=boot.img
 ///
-/// A --file has its length for ever: truncating does nothing, appending finds no room, removing is
-/// refused. O_SYNC and O_DSYNC are durable writes. Programs must be linked dynamically. What the
-/// library does not know fails and does nothing: io_uring, splice, a static program behind a shell's
-/// redirection (mmcq guest has a whole kernel for these). mmap, freopen and timerfd end the program
-/// with one line and 2. A program that only looks at the clock, for time to pass, is refused: the
-/// clock moves while something uses the card or sleeps. Several threads may use the card. Of these
-/// one runs at a time, and in which order they begin is the system's choice. A program that waits for
-/// others with a timeout (select, poll, epoll: rsync does) moves the clock until they have answered,
-/// which depends on the speed of this machine; a line at the end says so. If a cut was asked for and
-/// none came, a line says so, and the code is 125 if the program ended well.
+/// The length of a --file never changes: truncating does nothing, appending finds no room,
+/// removing is refused. O_SYNC and O_DSYNC make writes durable. Programs must be linked
+/// dynamically. What the library does not know fails and does nothing: io_uring, splice, a static
+/// program behind a shell's redirection (for these, mmcq guest has a whole kernel). mmap, freopen
+/// and timerfd end the program with a message and exit code 2. A program that reads the clock
+/// again and again until some time has passed is refused: the clock moves only while the program
+/// uses the card or sleeps.
+///
+/// Several threads may use the card. One of them runs at a time; the system chooses the order in
+/// which they begin. A program may wait for other programs with a timeout (select, poll, epoll, as
+/// rsync does). Such a wait moves the clock until they have answered, so the clock then depends on
+/// the speed of this machine; a line at the end says so. If you asked for a power cut and none
+/// came, a line says so, and the exit code is 125 if the program succeeded.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Exec {
     #[command(flatten)]
     slot: Slot,
-    /// Path of the whole card; it need not exist
+    /// Path at which the program sees the whole card; the path need not exist
     #[arg(long, value_name = "PATH", default_value = DEVICE)]
     at: PathBuf,
-    /// The card's supply fails this many microseconds after the program's start, and the program is
-    /// killed. Each sector that is not safe then is old or new, by the seed, or half new where it
-    /// was being programmed
+    /// Cuts the card's power this many microseconds after the program's start, and kills the
+    /// program. Each sector that is not safe on the medium then has its old or its new content, by
+    /// the seed. A sector that was being programmed is half new
     #[arg(long, value_name = "US")]
     cut_at: Option<u64>,
-    /// The supply fails when the card has done this many flushes (from 1 on), before the program
-    /// gets the answer to the last
+    /// Cuts the card's power when the card has done this many flushes (1 or more), before the
+    /// program gets the answer to the last of them
     #[arg(long, value_name = "N", conflicts_with = "cut_at", value_parser = flushes)]
     cut_after_flush: Option<u64>,
-    /// The card's cache loses data, and reports flushes as done that it has not done: does your
-    /// check find that?
+    /// Makes the card lie: its cache loses data, and it reports flushes as done that it has not
+    /// done. A test of whether your program's own checks notice that
     #[arg(long)]
     lying_cache: bool,
     /// The program and its arguments
@@ -195,27 +200,29 @@ impl Exec {
     }
 }
 
-/// Run your own fio, unmodified, on a card that does not exist, in virtual time
+/// Run your own fio, unmodified, on a simulated card, in virtual time
 ///
-/// Everything after -- is fio's; a pasted line may begin with fio, ./fio or sudo fio. Its jobs work
-/// on /dev/mmcblk0 unless they name another device of /dev, which is the same card (mmcblk0boot0 and
-/// boot1: its boot areas, for reads), or a directory: its files are places on the card, as long as
-/// size says. Its clock is the card's: a job of an hour is over in minutes, and each run gives the
-/// same figures, to the nanosecond. `mmcq run` has fio's jobs without fio.
+/// All arguments after -- are fio's; a pasted line may begin with fio, ./fio or sudo fio. The jobs
+/// use /dev/mmcblk0. Any other device of /dev that they name is the same card; mmcblk0boot0 and
+/// mmcblk0boot1 are its boot areas, for reads only. If the jobs name a directory, its files are
+/// parts of the card, as long as size says. fio's clock shows virtual time: a job of an hour is
+/// over in minutes, and each run gives the same figures, to the nanosecond. `mmcq run` runs fio's
+/// jobs without fio.
 ///
 ///   mmcq fio -- --name=a --rw=randread --bs=4k --iodepth=32 --ioengine=libaio --runtime=60s --time_based
 ///   mmcq fio --platform hsq-sprd --setting none -- my.fio --output-format=json
 ///   mmcq fio --file data=1G -- --filename=data --name=a --rw=write --bs=1M --end_fsync=1
 ///
-/// Engines: libaio, psync, sync, vsync, pvsync, pvsync2. What cannot be honoured (other engines,
-/// discards, startdelay, threads of a job's own) is refused. CPU times in fio's report are 0. A job's own
-/// work costs what the board says (`mmcq params`), not what it costs on this machine.
+/// I/O engines: libaio, psync, sync, vsync, pvsync, pvsync2. Options that cannot be simulated
+/// (other engines, discards, startdelay, threads that a job starts itself) are refused. CPU times
+/// in fio's report are 0. The CPU time of a job is that in the board's file (`mmcq params`), not
+/// that of this machine.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Fio {
     #[command(flatten)]
     slot: Slot,
-    /// Which fio: a name in PATH, or a path
+    /// The fio program: a name that is searched in PATH, or a path
     #[arg(long, value_name = "PROGRAM", default_value = "fio")]
     fio: PathBuf,
     /// fio's own arguments

@@ -15,11 +15,13 @@ use std::process::ExitCode;
 
 /// Fit values of board and card to figures measured on a real board
 ///
-/// Figures are fio's JSON (fio --output-format=json; its job options say what is run again on the
-/// model), tables of iozone -a, rows as mmcq sweep writes them, or traces (blktrace, blkparse,
-/// ftrace, Perfetto) with the times from the driver to the completion. The table says, for each free
-/// value, what it was and is, how well the figures determine it (an interval of 95 %), and, if they
-/// do not, which job would. Figures that are held out say how well the model predicts the board.
+/// Figures come from fio's JSON (fio --output-format=json; the model runs the job options in it
+/// again), from tables of iozone -a, from rows as mmcq sweep writes them, or from traces
+/// (blktrace, blkparse, ftrace, Perfetto), of which the time from the driver to the completion
+/// counts. The result is a table. For each free value, that is, each value that the fit may
+/// change, it shows the value before and after the fit, and how well the figures determine the
+/// value (95 % interval). If they do not determine it, the table names a job that would. Held-out
+/// figures, to which nothing is fitted, show how well the model predicts the board.
 ///
 ///   mmcq fit --jobs --card my-card.toml > measure.fio
 ///   fio --output-format=json --output=measured.json measure.fio           (on the board)
@@ -29,20 +31,21 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Fit {
-    /// Files of figures: fio's JSON, tables of iozone, rows of mmcq sweep, traces with D and C
+    /// Files of figures: fio's JSON, tables of iozone, rows of mmcq sweep, or traces with the
+    /// events D (issued) and C (complete)
     #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',', required_unless_present = "jobs")]
     measured: Vec<PathBuf>,
-    /// Files of figures to which nothing is fitted: the model predicts them
+    /// Files of held-out figures: nothing is fitted to them, and the model must predict them
     #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     holdout: Vec<PathBuf>,
-    /// Of --measured, fit only figures of these block sizes; the others are held out
+    /// Fits only the figures of --measured with these block sizes; the other figures are held out
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     fit_blocks: Vec<String>,
-    /// Values that may change: keys of `mmcq params`, with * at the end for all that begin so, and
-    /// with =LEAST..MOST for other bounds [default: times and rates of the card]
+    /// Values that the fit may change: keys of `mmcq params`. KEY* stands for all keys that begin
+    /// so; KEY=LEAST..MOST gives other bounds [default: times and rates of the card]
     #[arg(long, value_name = "KEY,...", value_delimiter = ',')]
     free: Vec<String>,
-    /// Print the jobs to run on the board: those that determine the free values
+    /// Print a file of jobs to run on the board: the jobs that determine the free values
     #[arg(long, conflicts_with_all = ["measured", "holdout", "fit_blocks", "require", "out", "platform_out", "json"])]
     jobs: bool,
     /// Board: a name from `mmcq platforms`, or a TOML file
@@ -58,27 +61,28 @@ pub struct Fit {
     /// repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Seed of everything random that is not fio's own, and not a card's rare delays (card.seed)
+    /// Seed of the models' random numbers. fio's random numbers have fio's own seeds, and a card's
+    /// rare delays have card.seed
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
-    /// Jobs for rows without a column job.rw
+    /// Jobs that ran for rows of a sweep that have no column job.rw
     #[arg(long, value_name = "JOB.fio")]
     job: Option<PathBuf>,
-    /// Of a trace, only the requests of this device, as the trace names it
+    /// Reads from a trace only the requests of this device, as the trace names it
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Fit also these percentiles of the times from submission to completion
+    /// Fits also these percentiles of the times from submission to completion
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = of_hundred)]
     percentiles: Vec<f64>,
-    /// Smallest difference that is expected between two measurements of one figure, as a standard
-    /// deviation
+    /// Smallest standard deviation that is expected between two measurements of the same figure, in
+    /// percent
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     noise: f64,
     /// Exit with 1 if the held-out figures differ from the model by more than this on average
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     require: Option<f64>,
-    /// Largest number of I/Os of a job in the model [default: 3000, and no more bytes than 32 MiB or
-    /// twice the card's caches]
+    /// Largest number of I/Os of a job in the model [default: 3000, but at most 32 MiB, or twice
+    /// the size of the card's caches if that is more]
     #[arg(long, value_name = "N", value_parser = ios)]
     ios: Option<u64>,
     /// Threads [default: this machine's cores]

@@ -9,13 +9,13 @@ pub use mmcq_lab::table::folded;
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct Form {
-    /// One JSON object a line
+    /// One JSON object per line
     #[arg(long)]
     json: bool,
-    /// A table of Markdown
+    /// A table in Markdown
     #[arg(long)]
     markdown: bool,
-    /// Lines with commas, the names first
+    /// CSV: values separated by commas, with the names in the first line
     #[arg(long)]
     csv: bool,
 }

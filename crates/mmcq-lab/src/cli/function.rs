@@ -85,8 +85,8 @@ impl Function {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Records a packet of the function for `mmcq trace`. Returns the recorded window and its
-    /// title.
+    /// Records a packet of the function for `mmcq trace`. `way` names the context that advances the
+    /// steps of the function's driver, such as `thread`. Returns the recorded window and its title.
     pub fn record(&self, way: &str, for_ns: Option<u64>) -> Result<(Capture, String), Error> {
         let advance = served::way(way).map_err(|line| Error::Input(format!("--way {line}")))?;
         let capture = served::record(&self.board, &self.load, advance, self.seed, for_ns);

@@ -12,12 +12,14 @@ use std::time::Duration;
 
 /// Run an unmodified Linux on the laboratory's controller and card, in virtual time
 ///
-/// Boots a kernel in QEMU, whose clock counts instructions, and runs a job (a script of its shell)
-/// there. Its own mmc_core, mmc_block and sdhci drive the model, or mmcq.ko does, this stack as a
-/// block driver of Linux (--driver). Returns what the guest said, the
-/// loads of its program `load` with what was counted beside them, and the log of the bus. QEMU,
-/// kernel and modules are parts that tools/guest-parts.sh fetches and builds (mmcq.ko with
-/// --module); nothing is left running when this ends.
+/// Boots a kernel in QEMU, whose clock counts instructions, and runs there a job: a script for the
+/// guest's shell. The card is driven by Linux's own mmc_core, mmc_block and sdhci, or by this stack
+/// as a block driver of Linux, mmcq.ko (--driver).
+///
+/// Prints the output of the guest, the results of each load that its program `load` ran, with
+/// counters, and writes the log of the bus (--log). QEMU, kernel and modules are parts that
+/// tools/guest-parts.sh fetches and builds (mmcq.ko with --module). No process is left running when
+/// this command ends.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   tools/guest-parts.sh
@@ -26,73 +28,77 @@ use std::time::Duration;
   mmcq guest job.sh --platform hsq-sprd --driver mmcq --twice
   mmcq guest jobs/guest/recovery.sh --schedule jobs/guest/recovery.list --json >linux.jsonl")]
 pub struct Guest {
-    /// Script that the guest's shell runs; $disk is the card. With --image: file whose first line
-    /// is the image's command line
+    /// Script for the guest's shell, in which $disk is the card. With --image: file whose first
+    /// line is the command line of the firmware image
     #[arg(required_unless_present = "table")]
     job: Option<PathBuf>,
-    /// Run nothing: show the reports of --json in this file, a line each, as tables side by side
+    /// Runs no guest. Shows the reports in this file side by side in tables. The file has one
+    /// report per line, as --json prints it
     #[arg(long, value_name = "FILE", exclusive = true)]
     table: Option<PathBuf>,
-    /// File of events in the card slot, one a line: the time in milliseconds since the guest's
-    /// program `probe` began; a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no
-    /// power) or `out` (it is taken out); and for lasting ones the duration in milliseconds
+    /// File of events at the card slot, one a line: the time in milliseconds since the guest's
+    /// program `probe` began; then a fault of the catalogue (docs/FAILURES.md), `cut` (the card has
+    /// no power) or `out` (the card is taken out); for an event that lasts, also its duration in
+    /// milliseconds
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// Firmware instead of Linux, such as boards/pc; --setting is its name in the report
+    /// Firmware to run instead of Linux, such as that of boards/pc; the report shows --setting as
+    /// its name
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "initrd", "append", "scheduler"])]
     image: Option<PathBuf>,
     /// Folder with the parts: QEMU, plugin, kernel and modules
     #[arg(long, value_name = "DIR", default_value = "target/judges/guest")]
     parts: PathBuf,
-    /// Kernel instead of the one among the parts
+    /// Kernel to use instead of the kernel of the parts
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// Initial file system instead of the one among the parts; it must run /job
+    /// Initial file system to use instead of that of the parts; it must run /job
     #[arg(long, value_name = "FILE")]
     initrd: Option<PathBuf>,
     /// Words to add to the kernel's command line
     #[arg(long, value_name = "TEXT", default_value = "")]
     append: String,
-    /// Board with an SDHCI controller or Realtek's reader: a name from `mmcq platforms`, or a TOML file
+    /// Board whose controller is an SDHCI, DesignWare's, or Realtek's card reader: a name from
+    /// `mmcq platforms`, or a TOML file
     #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Driver of the slot in the guest
+    /// Driver that the guest uses for the card slot
     #[arg(long, value_enum, value_name = "DRIVER", default_value_t)]
     driver: Driver,
-    /// Queue of Linux's own driver: none, hsq-tag (its software queue) or cqe (the card's own, by the controller's
-    /// queue engine)
+    /// Queue that Linux's own driver uses: none, hsq-tag (Linux's software queue), or cqe (the
+    /// card's command queue, driven by the controller's queue engine)
     #[arg(long, value_name = "SETTING", default_value = "none")]
     setting: String,
     /// Scheduler of the block layer: none, mq-deadline or bfq [default: the kernel's]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// CPUs of the guest. With one, two runs are the same byte for byte
+    /// Number of CPUs of the guest. With one CPU, two runs are equal byte for byte
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     cpus: u8,
-    /// Nanoseconds an instruction takes: 1, 2, 4, 8 or 16
+    /// Time in nanoseconds that an instruction of the guest takes: 1, 2, 4, 8 or 16
     #[arg(long, value_name = "NS", default_value_t = 1)]
     instruction_ns: u32,
-    /// Microseconds from waking a thread to its first instruction
-    /// [default: the board's cost.job_wake_us]
+    /// Time in microseconds from waking a thread to its first instruction [default: the board's
+    /// cost.job_wake_us]
     #[arg(long, value_name = "US")]
     wake_us: Option<f64>,
-    /// Microseconds from the controller's interrupt line to the CPU
+    /// Delay in microseconds between the controller's interrupt line and the guest's CPU
     #[arg(long, value_name = "US", default_value_t = 1.5)]
     irq_us: f64,
-    /// Write all events on the bus to this file, a line each, times in nanoseconds
+    /// Write all events on the bus to this file, one a line, with times in nanoseconds
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Longest real time in seconds that the machine may run
     #[arg(long, value_name = "S", default_value_t = 1200, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: u64,
-    /// Run the job two times and compare console, counters and bus, byte for byte; exit code 1 if
-    /// they differ with one CPU
+    /// Runs the job two times, and compares console output, counters and bus log byte for byte.
+    /// Exit code 1 if they differ and the guest has one CPU
     #[arg(long)]
     twice: bool,
-    /// One JSON object
+    /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
 }

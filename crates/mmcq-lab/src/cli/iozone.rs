@@ -12,15 +12,15 @@ use std::process::ExitCode;
 
 /// Run iozone's tests on a simulated board, in virtual time
 ///
-/// Everything after -- is iozone's; the program's name may stand in front. The table is iozone's too
-/// (KiB/s), or fio's report with --output-format. `mmcq run`, `why`, `trace` and others take the
-/// same line behind --. The file is a place on the card, and nothing is between: no page cache, so
-/// that all I/O is as with -I.
+/// All arguments after -- are iozone's; the program's name may stand in front. The result is
+/// iozone's table (KiB/s), or fio's report with --output-format. `mmcq run`, `why`, `trace` and
+/// others take the same arguments after --. The file of the tests is a part of the card, without a
+/// page cache in between: all I/O is direct, as with iozone's -I.
 ///
 ///   mmcq iozone --platform stream-rtsx -- -az -i0 -i1 -s 20m -y 16k -q 4m -I -f iozone.tmp -e
 ///
-/// Tests: 0 (write, rewrite), 1 (read, reread), 2 (random read, random write). Options: -a -z -s -r -y
-/// -q -n -g -i -f -e -I; -w, -M and -R make no difference. Others are refused.
+/// Tests: 0 (write, rewrite), 1 (read, reread), 2 (random read, random write). Options: -a -z -s
+/// -r -y -q -n -g -i -f -e -I; -w, -M and -R are accepted and change nothing. Others are refused.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Iozone {

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct Load {
-    /// fio job file (or fio's options after --); a file .toml is an SDIO function
+    /// fio job file (or fio's options after --); a file whose name ends in .toml describes an SDIO
+    /// function
     #[arg(value_name = "JOB.fio", required_unless_present = "options")]
     job: Option<PathBuf>,
-    /// Jobs as fio options, with one dash or two
+    /// Jobs as options of fio's command line, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
     options: Vec<String>,
     #[command(flatten)]

@@ -60,9 +60,9 @@ use std::process::ExitCode;
 /// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards,
 /// in virtual time.
 ///
-/// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this
-/// machine: the same job and seed give the same bytes. (Of `exec`, a program that waits for others
-/// with a timeout is the exception; a line says so.)
+/// Only the command `vfio` accesses real hardware. Results do not depend on the speed of this
+/// machine: the same job and seed give the same bytes. (There is one exception: a program under
+/// `exec` that waits for other programs with a timeout; a line then says so.)
 #[derive(Debug, Parser)]
 #[command(name = "mmcq", version)]
 pub struct Cli {
@@ -145,7 +145,7 @@ const FOUND: [(&str, &str); 26] = [
     ("vfio", "the card or the reader failed, or a file could not be written"),
 ];
 
-/// Commands that a build without a certain feature does not have, each with this feature.
+/// Commands that a build has only with a certain cargo feature, each with this feature.
 const FEATURES: [(&str, &str); 10] = [
     ("fit", "fit"),
     ("torture", "torture"),

@@ -1,4 +1,4 @@
-//! `mmcq new`: writes a file to start from.
+//! `mmcq new`: writes a file of a board, a card, a job or budgets, for a user to change.
 
 use super::{Error, print};
 use clap::{Args, Subcommand};
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// Write a file to begin with: a board, a card, a job or budgets
 ///
-/// The file works as it is, and its comments say what stands in it.
+/// The file works without changes, and comments explain its content.
 #[derive(Debug, Args)]
 pub struct New {
     #[command(subcommand)]
@@ -21,17 +21,17 @@ pub struct New {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A board, for --platform: it extends another, and changes what you uncomment
+    /// A board, for --platform: it extends another board, and changes the values that you uncomment
     Board {
-        /// File to write; it ends in .toml
+        /// File to write; its name ends in .toml
         file: PathBuf,
-        /// The board that it extends
+        /// The board that the new board extends
         #[arg(long, value_name = "PLATFORM", default_value = PLATFORM)]
         like: String,
     },
-    /// A card, for --card: a copy of another
+    /// A card, for --card: a copy of another card
     Card {
-        /// File to write; it ends in .toml
+        /// File to write; its name ends in .toml
         file: PathBuf,
         /// The card to copy
         #[arg(long, value_name = "CARD", default_value = "emmc-hs200")]
@@ -42,17 +42,17 @@ enum What {
         /// File to write
         file: PathBuf,
     },
-    /// Budgets, for `mmcq check`: the job's present figures in this scene
+    /// Budgets, for `mmcq check`: limits around the present figures of a job
     Budgets {
-        /// File to write; it ends in .toml
+        /// File to write; its name ends in .toml
         file: PathBuf,
-        /// The job: a file (or fio's options after --)
+        /// The job to measure: a file (or fio's options after --)
         #[arg(long, value_name = "JOB.fio", required_unless_present = "options", conflicts_with = "options")]
         job: Option<PathBuf>,
         /// Jobs as fio options, with one dash or two
         #[arg(last = true, value_name = "FIO OPTIONS")]
         options: Vec<String>,
-        /// Room between each figure and its budget
+        /// Distance of each budget from the present figure, in percent of the figure
         #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
         room: f64,
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Output files that are either complete or absent.
+//! Output files of a command. Each is either complete or absent.
 
 use super::Error;
 use mmcq_lab::scene::Scene;
@@ -25,7 +25,7 @@ impl Files {
         self
     }
 
-    /// Adds the files of board and card of a scene.
+    /// Adds the files of a scene's board and card as files that the command reads.
     pub fn reads_scene(self, scene: &Scene) -> Self {
         let named = [("--platform", Some(&scene.platform)), ("--card", scene.card.as_ref())];
         let is_file = |name: &&String| name.ends_with(".toml");
@@ -117,14 +117,14 @@ impl Place {
         Ok(Place { path, device })
     }
 
-    /// Checks the file of a picture like [`Place::new`]. Pictures are SVG, so a name that promises
-    /// another format is refused.
+    /// Checks the file of a picture like [`Place::new`]. Pictures are SVG, so a name that ends as
+    /// that of another format is refused.
     pub fn svg(option: &str, path: &Path) -> Result<Self, Error> {
         Place::is_svg(option, path)?;
         Place::new(option, path)
     }
 
-    /// Refuses a file of a picture whose name promises another format than SVG.
+    /// Refuses the file of a picture if the end of its name stands for another format than SVG.
     pub fn is_svg(option: &str, path: &Path) -> Result<(), Error> {
         let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
         match end.filter(|end| end != "svg") {

@@ -9,12 +9,13 @@ use std::process::ExitCode;
 
 /// List what --set can change: every value of a board and its card
 ///
-/// A value with a kind says where its number comes from: spec (a standard or a data sheet), prior
-/// (a usual value), fit (fitted to published figures), val (checked against others), measured (on
-/// this stack, or on Linux itself), board (the board's file), default (the model's own).
+/// The kind of a value says where its number comes from: spec (a standard or a data sheet), prior
+/// (a usual value, without a measurement), fit (fitted to published figures), val (checked against
+/// other published figures), measured (on this stack, or on Linux itself), board (the board's file,
+/// which names no source), default (the model's own).
 #[derive(Debug, Args)]
 pub struct Params {
-    /// Only keys that contain this, or values of this kind: `mmcq params prior`
+    /// Lists only keys that contain this text, or values of this kind, such as `mmcq params prior`
     #[arg(value_name = "TEXT")]
     only: Option<String>,
     /// Board: a name from `mmcq platforms`, or a TOML file

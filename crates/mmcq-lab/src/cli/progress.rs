@@ -6,9 +6,9 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval at which the bar shows the elapsed time anew.
+/// Interval at which the bar updates the elapsed time.
 const TICK: Duration = Duration::from_millis(250);
-/// Interval between two lines if there is no terminal.
+/// Interval between two lines of progress if there is no terminal.
 const LINE: Duration = Duration::from_secs(20);
 
 /// Unit in which progress is counted.

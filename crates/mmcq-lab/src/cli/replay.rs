@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// Replay a recorded load on a simulated board, in virtual time
 ///
-/// TRACE is known by how it begins, or named by --format:
+/// The program recognises the format of TRACE by how the file begins, or --format names it:
 ///
 ///   iolog     fio's I/O log, version 2 or 3 (fio --write_iolog)
 ///   blktrace  binary: `x` stands for x.blktrace.0, x.blktrace.1 ... (blktrace -d DEV -o x)
@@ -23,18 +23,19 @@ use std::process::ExitCode;
 ///   msr, spc, mqsim, pixel   columns of the SNIA MSR, UMass SPC, MQSim and Pixel 6a traces
 ///
 /// Reads, writes, forced unit access (FUA), flushes and discards go to the card as recorded. The
-/// report is that of `mmcq run`, and says how late requests went against the trace, what the trace
-/// is, and what the requests of each program took, if the trace has names.
+/// report is that of `mmcq run`. It also describes the trace, says how much later than in the
+/// trace the requests started, and shows the latencies for each program if the trace names
+/// programs.
 ///
 ///   mmcq replay phone.blkparse                          at the recorded times
 ///   mmcq replay x --mode think --setting none           processes wait for the card; Linux's stack
-///   mmcq replay x --mode closed --depth 8               as fast as it goes, eight at a time
+///   mmcq replay x --mode closed --depth 8               as fast as possible, eight at a time
 ///   gzip -dc app.csv.gz | mmcq replay - --remap modulo --gap-max 10ms
 ///   mmcq replay t.csv --columns time=ts,op=rw,sector=lba,bytes=len,unit=us
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Replay {
-    /// Files of one trace, merged by time; - is standard input
+    /// Files of one trace, which are merged by time; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     #[command(flatten)]

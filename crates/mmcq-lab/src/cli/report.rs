@@ -12,12 +12,13 @@ use std::process::ExitCode;
 
 /// Run fio jobs, and write one HTML file that a colleague can open
 ///
-/// The file has what `mmcq why` says first; then the rate against what bus and card allow, the time
-/// of a request in other settings (Linux without and with its queue, mmcq, the limit), latencies,
-/// rate and depth over time, the bus as an oscilloscope sees it, all parameters with their sources,
-/// and how to run it again. It loads nothing and needs no script. The JSON report of `mmcq run` is
-/// inside: `mmcq compare` reads it. A recorded load: `mmcq replay TRACE --report FILE`.
-/// With --live it also has the playground (tools/playground.sh builds it), which needs a script.
+/// The file begins with the answer of `mmcq why`. Then come the rate beside the rate that bus and
+/// card allow, the time of a request in other settings (Linux without and with its queue, mmcq,
+/// the limit), latencies, rate and depth over time, the bus as an oscilloscope shows it, all
+/// parameters with their sources, and the command that runs it again. The file loads no other file
+/// and needs no script. It contains the JSON report of `mmcq run`, which `mmcq compare` reads. For
+/// a recorded load: `mmcq replay TRACE --report FILE`. With --live the file also has the
+/// playground, an interactive page that needs a script (tools/playground.sh builds it).
 ///
 ///   mmcq report jobs/quickstart.fio -o quickstart.html
 ///   mmcq report jobs/quickstart.fio -o slow.html --set cost.wake_us=80 --setting none
@@ -28,12 +29,12 @@ use std::process::ExitCode;
 pub struct Report {
     #[command(flatten)]
     load: Load,
-    /// The file
+    /// The HTML file to write
     #[arg(short, long, value_name = "FILE.html", default_value = "report.html")]
     output: PathBuf,
-    /// Puts the playground into the file: board, card and load can be changed there, in a browser.
-    /// The file has 1.4 MB then. FOLDER is what tools/playground.sh has built [default:
-    /// target/playground, here or beside this program]
+    /// Puts the playground into the file: in a browser, a reader can change board, card and load
+    /// there and run again. The file then has 1.4 MB. FOLDER has the result of tools/playground.sh
+    /// [default: target/playground, here or beside this program]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true)]
     live: Option<Option<PathBuf>>,
 }

@@ -25,33 +25,33 @@ use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub struct Reporting {
-    /// Report: normal, json, json+, terse; several with commas
+    /// Format of the report: normal, json, json+ or terse; several formats with commas
     #[arg(long, value_name = "FORMAT", value_delimiter = ',')]
     output_format: Vec<String>,
     /// Write the report to this file instead of standard output [default: fio's option --output]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write all events on the bus to this file, a line each, times in nanoseconds (for `mmcq
+    /// Write all events on the bus to this file, one a line, with times in nanoseconds (for `mmcq
     /// diff-bus`)
     #[arg(long, value_name = "FILE")]
     bus_log: Option<PathBuf>,
-    /// Write a trace of the requests, as Linux's block layer would record it: FORMAT is blktrace,
-    /// which btt, blkparse (-i - < FILE), fio (read_iolog) and `mmcq replay` read
+    /// Write a trace of the requests, as Linux's block layer would record it. FORMAT is blktrace,
+    /// which these programs read: btt, blkparse (-i - < FILE), fio (read_iolog) and `mmcq replay`
     #[arg(long, value_names = ["FORMAT", "FILE"], num_args = 2)]
     export: Vec<String>,
-    /// Print a line about what the stack did: transfers, merging, interrupts, context switches,
+    /// Print a line with counters of the stack: transfers, merging, interrupts, context switches,
     /// shares of time
     #[arg(long)]
     counters: bool,
-    /// Also writes one HTML file for a colleague: the verdict, rate against limit, where the time
-    /// went in other settings, latencies, the bus, and the JSON report inside. The load runs
-    /// again for it, seven times or so
+    /// Also writes one HTML file for a colleague: a verdict, the rate beside the limit, where the
+    /// time was spent in other settings, latencies, the bus, and the JSON report. For this the load
+    /// runs about seven times more
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// iozone's table, if the report must have that form.
     #[arg(skip)]
     table: Option<Iozone>,
-    /// Whether only the HTML page is written.
+    /// Whether the command writes only the HTML page, and no other report.
     #[arg(skip)]
     page_alone: bool,
     /// Playground to put into the page; `None`: the page has none.
@@ -80,7 +80,7 @@ impl Reporting {
         }
     }
 
-    /// Keeps the files that the command reads from being written.
+    /// Adds files that the command reads, so that no output file can replace them.
     pub fn beside(self, inputs: Files) -> Self {
         Reporting { inputs, ..self }
     }
@@ -109,8 +109,8 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and prints its report. `again` loads the same load with other changes. `replay`
-    /// is the part of the report about a replayed trace.
+    /// Runs a load and prints its report. `again` loads the same load again, with changed values of
+    /// `--set`. `replay` is the part of the report about a replayed trace.
     pub fn run(
         &self,
         scene: &Scene,

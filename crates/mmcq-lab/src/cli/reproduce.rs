@@ -19,99 +19,110 @@ use std::sync::OnceLock;
 
 /// Run a published experiment again: published value, model, error, share of the physical limit
 ///
-/// Published values with a star were used to find the model's parameters; all others are predicted.
-/// `limit` is the same workload with wire and card alone: no host cost, and sequential requests in
-/// batches as long as its depth. Settings: none (Linux without the queue), hsq-tag and hsq-fifo
-/// (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
-/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path
-/// length). Of never: mmcq-early and mmcq-early-own (the same, with writes that are complete with
-/// their data) stand beside hsq-tag and hsq-fifo where these tell writes like that and the host
-/// does not tell the end of busy; mmcq and mmcq-own beside none. Of queues: single (mmcq), tasks (the
-/// card's queue by software), cqe (by the controller's engine), packed (packed commands), adma3
-/// (chains that the controller executes) and auto (chosen at run time, by load). Of sdio: thread+tasklet, thread,
-/// async (what advances Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks
-/// (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun for where the policy
-/// says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then
-/// the CPU time of a CMD52 by the way of waiting for it, and the packets again on a fast PC with
-/// SDHCI.
+/// Published values with a star were used to find the model's parameters; the model predicts all
+/// others. `limit` is the same load with wire and card alone: software costs nothing, and
+/// sequential requests go in batches as long as the depth.
+///
+/// Settings: none is Linux without the queue, hsq-tag and hsq-fifo are Linux with its software
+/// queue. close and patch are Linux's driver of a reader: close as it is, patch with transfers that
+/// stay open. mmcq is this stack with Linux's CPU costs, mmcq-own with those of its own measured
+/// code.
+///
+/// Settings of never: in mmcq-early and mmcq-early-own a write is complete when its data are
+/// transferred. They are compared with hsq-tag and hsq-fifo where these complete writes so early,
+/// that is, on a host that does not report the end of busy. There, mmcq and mmcq-own are compared
+/// with none.
+///
+/// Settings of queues: single (mmcq), tasks (software drives the card's queue), cqe (the
+/// controller's engine drives it), packed (packed commands), adma3 (chains that the controller
+/// executes) and auto (the stack chooses at run time, by load).
+///
+/// Settings of sdio: thread+tasklet, thread and async name the context that starts each of Linux's
+/// six commands. In thread+spin the thread spins until a CMD52 has ended. In mmcq asks, two
+/// functions may interrupt, so the driver reads INTx. In mmcq spin, the driver spins until a CMD52
+/// has ended if its policy chooses so. In mmcq dma, DMA transfers the payload. mmcq-own slow has
+/// the largest number of cycles per instruction. More tables show the CPU time of a CMD52 for each
+/// way to wait for it, and the packets on a fast PC with SDHCI.
 #[derive(Debug, Args)]
 pub struct Reproduce {
-    /// Which experiment
+    /// Experiment to run
     experiment: Experiment,
-    /// The exact sizes of the published jobs instead of a steady-state share
+    /// Runs jobs of the exact published sizes, instead of shorter ones that reach the steady state
     #[arg(long)]
     full: bool,
-    /// Another board: a name from `mmcq platforms` (nothing was published for it). Of never: this
-    /// board alone
+    /// Another board: a name from `mmcq platforms` (nothing was published for it). With never: only
+    /// this board runs
     #[arg(long, value_name = "PLATFORM", conflicts_with = "all")]
     platform: Option<String>,
-    /// Sets one value of the board, sdio only: cost.wake_us=30, bus.clock_hz=25000000 (may be given
-    /// several times; without --platform the published board runs alone)
+    /// With sdio only: sets one value of the board, such as cost.wake_us=30 or
+    /// bus.clock_hz=25000000. May be repeated; without --platform only the published board runs
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The experiment's board and its variants: busy CPU, deferring host, host without busy
-    /// detection. For stream: block sizes from 4 KiB to 1 MiB, depths from 1 to 32 and mixes, with
-    /// streams and without; and merging on a host that cannot continue data
+    /// Also runs variants of the experiment's board: busy CPU, host that completes requests in a
+    /// thread, host that does not report the end of busy. For stream: also block sizes from 4 KiB
+    /// to 1 MiB, depths from 1 to 32 and mixed loads, with open and with closed transfers, and
+    /// merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
-    /// Never only: only a part of the cells, which takes a minute
+    /// With never only: runs a part of the cells, which takes a minute
     #[arg(long)]
     thin: bool,
-    /// Never only: cells that this file has are not run again, and new ones are added to it. A
-    /// sweep that was broken off goes on; parts of it (--platform) come together
+    /// With never only: file of results. Cells that are in the file do not run again, and the
+    /// results of other cells are added to it. So an interrupted sweep can continue, and parts of
+    /// it (--platform) can be collected in one file
     #[arg(long, value_name = "FILE.jsonl")]
     keep: Option<PathBuf>,
-    /// Never only: cells whose name has this text, such as "read 512, depth 8, 4 jobs" (may be
-    /// given several times: any of them)
+    /// With never only: runs only cells whose name contains this text, such as "read 512, depth 8,
+    /// 4 jobs". May be repeated: a cell runs if its name contains any of the texts
     #[arg(long, value_name = "TEXT", conflicts_with = "original")]
     only: Vec<String>,
-    /// Never, hsq and fifo: file with the results of unmodified Linux (tools/guest-time.sh), shown
-    /// beside the stand-ins and mmcq
+    /// With never, hsq and fifo only: file with the results of unmodified Linux
+    /// (tools/guest-time.sh), which are shown beside the models of Linux and mmcq
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["thin", "keep", "platform", "all"])]
     original: Option<PathBuf>,
     /// Draws the rates as an SVG picture into this file as well
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Also writes one HTML file: the tables, and the rates as a picture. Not of never
+    /// Also writes one HTML file: the tables, and the rates as a picture. Not with never
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Seed
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
     /// Threads [default: this machine's cores]
     #[arg(long, value_name = "N", value_parser = super::threads)]
     jobs: Option<usize>,
-    /// One JSON object a line: cell, setting, unit, published, fitted, model, limit
+    /// One JSON object per line: cell, setting, unit, published, fitted, model, limit
     #[arg(long)]
     json: bool,
-    /// Tables of Markdown
+    /// Tables in Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Tables as lines with commas, without notes
+    /// Tables as CSV, without notes
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     csv: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Experiment {
-    /// A software queue for cards without a hardware one: 4 KiB loads of 20 jobs
+    /// A software queue for cards without a command queue: loads of 20 jobs with requests of 4 KiB
     Hsq,
-    /// Order of dispatch in that queue: latency percentiles of 8 readers
+    /// Two orders in which that queue sends requests: latency percentiles of 8 readers
     Fifo,
-    /// A multi-block transfer that stays open while requests are sequential: one thread, 8 KiB to
-    /// 10 MiB
+    /// A multi-block transfer that stays open while requests are sequential: one thread, requests
+    /// from 8 KiB to 10 MiB
     Stream,
-    /// A sequential writer and a random reader share a card: schedulers side by side (nothing was
+    /// A sequential writer and a random reader that share a card, with each scheduler (nothing was
     /// published)
     Fair,
-    /// This stack against the best of Linux in thousands of cells: boards, cards, loads, sizes,
-    /// depths, jobs, costs of a wake-up (nothing was published)
+    /// This stack compared with the best of Linux in thousands of cells: boards, cards, loads,
+    /// sizes, depths, jobs, costs of a wake-up (nothing was published)
     Never,
-    /// Command queues of cards: who drives them, against each load: a phone's published rates, a
-    /// controller with a queue engine, an A2 card
+    /// Command queues of cards, driven by software or by the controller, with several loads: a
+    /// phone's published rates, a controller with a queue engine, an A2 card
     Queues,
-    /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the
-    /// interrupt
+    /// A Bluetooth card on a slow CPU: six commands for each packet; a thread or the interrupt
+    /// starts each command
     Sdio,
 }
 
@@ -318,7 +329,7 @@ impl Reproduce {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Splits the rows of an experiment into the tables that show them.
+    /// Splits the rows of an experiment into parts, one for each table.
     fn parts(&self, rows: &[Row]) -> Vec<Vec<Row>> {
         match self.experiment {
             Experiment::Sdio => sdio::parts(rows),

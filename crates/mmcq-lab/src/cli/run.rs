@@ -13,24 +13,26 @@ use std::process::ExitCode;
 
 /// Run fio jobs on a simulated board, in virtual time
 ///
-/// JOB is a fio job file; options of fio's own command line may follow instead
-/// (`mmcq run -- -rw=randread -bs=4k ...`), also with sudo or a path of fio in front, or a line of
-/// iozone (`mmcq iozone`). Files of the jobs are places on the simulated card. The
-/// report is fio's.
+/// JOB is a fio job file. In its place, options of fio's command line may follow (`mmcq run --
+/// -rw=randread -bs=4k ...`), also with sudo or a path of fio in front, or a command line of iozone
+/// (`mmcq iozone`). Files of the jobs are parts of the simulated card. The report is fio's.
 ///
-/// A file .toml instead of a job is an SDIO function of your own: what its driver does on the bus
-/// for each packet, how often one comes, by interrupt or looked for (jobs/sdio-function.toml has all
-/// keys). It runs on an SDIO board (--platform, by default sdio-s3c24a0), advanced by a thread and
-/// a tasklet, by a thread, by callbacks, and by the stack; --output-format is normal or json.
+/// A file whose name ends in .toml describes an SDIO function of your own instead of a job. It says
+/// what the function's driver does on the bus for each packet, how often packets come, and whether
+/// the driver learns of them by interrupt or by polling (jobs/sdio-function.toml has all keys). The
+/// function runs on an SDIO board (--platform, by default sdio-s3c24a0), with four ways to start
+/// its steps: by a thread and a tasklet, by a thread, by callbacks, and by this stack.
+/// --output-format is normal or json.
 #[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]
     load: Load,
     /// Image file with the card's content, instead of generated memory. The board's own card takes
-    /// its size; a card named by --card must fit into it (the rest of the image is not used)
+    /// the size of the image; a card named by --card must fit into it (the rest of the image is not
+    /// used)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Lets jobs write to the image
+    /// Lets the jobs write to the image
     #[arg(long, requires = "image")]
     write: bool,
     #[command(flatten)]

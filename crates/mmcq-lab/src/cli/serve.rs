@@ -14,13 +14,15 @@ use std::process::ExitCode;
 
 /// Serve an image, through stack, controller and card, as a network block device (NBD)
 ///
-/// Read-only unless --write is given. Signals: USR1 cuts the card's power (what the card had not
-/// made durable may be gone, what is under way fails, and each connection's next flush fails once
-/// if something may be gone, also that of a client that comes back); INT and TERM flush and end.
+/// Clients can only read unless --write is given.
 ///
-/// Losses are known as long as the server runs. One that ends while a client has not been told of a
-/// loss says so, with exit code 1: the next server knows nothing of it. After a server was killed,
-/// take all writes since the last flush for lost.
+/// Signals: USR1 cuts the card's power. Data that the card had not made durable may then be lost,
+/// and requests under way fail. If data may be lost, the next flush of each connection fails once,
+/// also that of a client that connects again. INT and TERM flush the card and end the server.
+///
+/// The server knows of losses as long as it runs. If it ends while a client has not been told of a
+/// loss, it prints this, with exit code 1: a new server knows nothing of the loss. If a server was
+/// killed, all writes since the last flush may be lost.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   truncate -s 64M card.img && mmcq serve card.img --write
@@ -30,7 +32,7 @@ pub struct Serve {
     /// Image file with the card's content. The board's own card takes its size; a card named by
     /// --card must fit into it (the rest of the image is not used)
     image: PathBuf,
-    /// Clients may write
+    /// Lets clients write
     #[arg(long)]
     write: bool,
     #[command(flatten)]
@@ -41,7 +43,7 @@ pub struct Serve {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// As fast as the card would be: virtual time runs no faster than real time
+    /// Serves no faster than the card would: virtual time runs no faster than real time
     #[arg(long)]
     pace: bool,
 }
@@ -52,13 +54,13 @@ pub struct Listen {
     /// Path of the socket [default: the name of image or device, with .sock]
     #[arg(long, value_name = "PATH", conflicts_with = "tcp")]
     socket: Option<PathBuf>,
-    /// Listen at a port instead; without an address on this machine only
+    /// Listens at a TCP port instead. Without an address, only programs on this machine can connect
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     tcp: Option<String>,
     /// Name of the export, at most 4096 bytes
     #[arg(long, value_name = "NAME", default_value = "card", value_parser = export_name)]
     pub export: String,
-    /// Print the line at the start as a JSON object: bytes, uri
+    /// Print the line about the server's start as a JSON object: bytes, uri
     #[arg(long)]
     json: bool,
 }

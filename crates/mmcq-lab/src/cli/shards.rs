@@ -1,12 +1,12 @@
-//! `mmcq torture --merge`: adds up the shards of campaigns.
+//! `mmcq torture --merge`: combines the results of the parts (shards) of campaigns.
 
 use super::{Error, print, voice};
 use mmcq_torture::summary::{self, Summary};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Adds up the results in these files, campaign by campaign. The exit code is 1 if a shard is
-/// missing, a promise was broken, or a recovery took too long.
+/// Combines the results in these files: the sum of all shards of each campaign. The exit code is 1
+/// if a shard is missing, a promise was broken, or a recovery took too long.
 pub fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
     let read = |path: &PathBuf| match std::fs::read_to_string(path) {
         Ok(text) => Ok((format!("--merge {}", path.display()), text)),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// For bash: `mmcq completions bash > ~/.local/share/bash-completion/completions/mmcq`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell
+    /// Shell for which the script is
     shell: clap_complete::Shell,
 }
 
@@ -26,7 +26,7 @@ impl Completions {
 /// Write the manual pages: mmcq.1, and one for each command
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Directory for the pages; it must exist
+    /// Folder for the pages, which must exist
     directory: PathBuf,
 }
 

@@ -8,13 +8,14 @@ use mmcq_lab::recorded::{export, snoop};
 use mmcq_lab::runner::{self, Outcome, RunError, Setting};
 use std::process::ExitCode;
 
-/// List the requests of a run, a line each, or their latencies as a histogram
+/// List the requests of a run, a line each, or show their latencies as a histogram
 ///
-/// Runs the jobs as `mmcq run` does. The columns are those of bcc's `biosnoop -Q`: when the request
-/// was complete, whose it was, where it went, how long it waited for the driver (QUE) and how long
-/// the driver had it (LAT). T is R, W, D (discard) or F (flush). Two more say how much of LAT was in
-/// the driver's own queue (DRV), and how many younger requests went to the card first (YOUNGER). Our
-/// stack has a request from its submission on. Rows of --json have their times in nanoseconds.
+/// Runs the jobs as `mmcq run` does. The columns are those of bcc's `biosnoop -Q`: time of the
+/// completion, job, kind (T: R, W, D for discard, F for flush), place, time in the queue before
+/// the driver took the request (QUE), and time from there to the completion (LAT). Two more
+/// columns say how much of LAT the request waited in the driver's own queue (DRV), and how many
+/// requests that came later went to the card first (YOUNGER). This stack takes a request when it
+/// is submitted, so its QUE is 0. Rows of --json have their times in nanoseconds.
 ///
 ///   mmcq snoop jobs/quickstart.fio | sort -k9 -n | tail       the slowest
 ///   mmcq snoop jobs/fifo.fio --platform fifo-allwinner --setting hsq-tag --slowest 5
@@ -24,11 +25,12 @@ use std::process::ExitCode;
 pub struct Snoop {
     #[command(flatten)]
     load: Load,
-    /// Latencies from submission to completion in powers of two, by kind of request
+    /// Shows the latencies from submission to completion as a histogram: classes are powers of two,
+    /// and each kind of request has a histogram of its own
     #[arg(long, conflicts_with = "Form")]
     histogram: bool,
-    /// The N slowest requests in words: where each waited, how many younger ones went first, and by
-    /// which rule
+    /// Describes the N slowest requests in words: where each waited, how many later requests went
+    /// to the card first, and by which rule
     #[arg(long, value_name = "N", conflicts_with_all = ["Form", "histogram"], value_parser = count)]
     slowest: Option<usize>,
     #[command(flatten)]

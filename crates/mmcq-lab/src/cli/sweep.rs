@@ -26,12 +26,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Run a job or a trace at every point of a grid, and write down a row for each
+/// Run a job or a trace at every point of a grid, and write a row for each
 ///
-/// An axis is a key and its values: what `--set` takes (`mmcq params` lists it), or platform, card,
-/// setting, seed. Axes are crossed; --zip makes some go together. A row is one run and direction,
-/// with the axes, the rates, the times from submission to completion, what a request costs, the
-/// phases of `mmcq why`, and the physical limit of the same job.
+/// An axis is a key and its values. Keys are those of `--set` (`mmcq params` lists them), and
+/// platform, card, setting, seed. The points of the grid are all combinations of the axes; axes of
+/// --zip change together. A row has the result of one run and direction: the axes, the rates, the
+/// latencies from submission to completion, the costs of a request, the phases of `mmcq why`, and
+/// the physical limit of the same job.
 ///
 ///   mmcq sweep my.fio --over setting=none,mmcq --over job.bs=4k,16k,64k --out grid.csv
 ///   mmcq sweep my.fio --over cost.wake_us=5,20,80 --over card=hbg4a2,pro-plus-128 --over seed=1..8
@@ -39,9 +40,10 @@ use std::process::ExitCode;
 ///   mmcq sweep my.fio --over seed=1..1000 --shard 3/16 --out part3.jsonl --resume
 ///   mmcq sweep app.blkparse --mode think --over setting=none,mmcq --over card=hbg4a2,emmc-cache
 ///
-/// The same grid gives the same bytes, however many threads run it. Shards have the points whose
-/// number modulo N is I-1; their files together are the whole grid. A point that cannot be run (a
-/// setting that the card cannot, say) is one row with the reason in column error.
+/// The same grid gives the same bytes, however many threads run it. Shard I of N has the points
+/// whose number modulo N is I-1; the files of all shards together are the whole grid. A point that
+/// cannot run (such as a setting that the card does not support) has one row, with the reason in
+/// the column error.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Sweep {
@@ -51,34 +53,38 @@ pub struct Sweep {
     /// Jobs as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
     options: Vec<String>,
-    /// An axis: values with commas (in quotes where a value has one), whole numbers as 1..8. May be
-    /// repeated; the last one is the fastest
+    /// An axis: its key, and its values with commas (a value that contains a comma in quotes), or
+    /// whole numbers such as 1..8. May be repeated; the last axis changes fastest
     #[arg(long, required = true, value_name = "KEY=VALUE,...")]
     over: Vec<String>,
-    /// Axes of the same length that go together instead of being crossed
+    /// Axes of the same length that change together instead of being combined
     #[arg(long, value_name = "KEY,KEY,...")]
     zip: Vec<String>,
-    /// Rows to this file: .jsonl (an object a line), .csv or .parquet (whose rows stand in a .jsonl
-    /// beside it until the last is there) [default: objects to standard output]
+    /// File for the rows: .jsonl (one JSON object per line), .csv or .parquet. The rows of a
+    /// .parquet are in a .jsonl beside it until the sweep ends [default: JSON objects on standard
+    /// output]
     #[arg(long, value_name = "FILE", conflicts_with = "Form")]
     out: Option<PathBuf>,
     #[command(flatten)]
     form: Form,
-    /// Continue a file of an interrupted sweep; it becomes the same as without the interruption
+    /// Continues the file of an interrupted sweep. The result is the same as without the
+    /// interruption
     #[arg(long, requires = "out")]
     resume: bool,
-    /// Also draws an SVG picture: columns X and Y as its axes, the mean of column Z as the colour
+    /// Also draws an SVG picture: column X on the horizontal axis, column Y on the vertical axis,
+    /// the mean of column Z as colour
     #[arg(long, value_names = ["FILE.svg", "X,Y,Z"], num_args = 2)]
     heat: Vec<String>,
-    /// Also draws an SVG picture of the rates: lines over the last axis of numbers (not the seed), or,
-    /// where there is none, a bar for each point with what 99 % of its requests take
+    /// Also draws an SVG picture of the rates: as lines over the last axis of numbers other than
+    /// the seed; without such an axis, as a bar for each point, beside the latency that 99 % of its
+    /// requests do not exceed
     #[arg(long, value_name = "FILE.svg", conflicts_with = "resume")]
     plot: Option<PathBuf>,
-    /// Also writes one HTML file: the fastest and slowest point, all points, and the picture of --heat
-    /// (without it, that of --plot)
+    /// Also writes one HTML file: the fastest and the slowest point, all points, and the picture of
+    /// --heat (without --heat, that of --plot)
     #[arg(long, value_name = "FILE.html", conflicts_with = "resume")]
     report: Option<PathBuf>,
-    /// Only this part of the points: 3/16
+    /// Runs only this part of the points, such as 3/16
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
     /// Threads [default: this machine's cores]
@@ -88,7 +94,8 @@ pub struct Sweep {
     scene: Scene,
     #[command(flatten, next_help_heading = "Options of a trace")]
     traced: Traced,
-    /// Only rows about the requests of this program, by its name in the trace; all programs run
+    /// Writes only rows about the requests of this program, which the trace names. The requests of
+    /// all programs run
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
 }
@@ -175,7 +182,7 @@ impl Sweep {
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 
-    /// Refuses an option whose values an axis gives.
+    /// Refuses an option, such as `--card`, if an axis already gives its values.
     fn given_once(&self, axes: &[Axis]) -> Result<(), Error> {
         let (scene, own) = (&self.scene, Scene::default());
         let given = [

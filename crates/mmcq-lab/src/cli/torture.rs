@@ -46,88 +46,94 @@ const RANDOM: &str = "swarm, streams, hosts, sdmmc, spi, large, narrow, corners,
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
-/// Runs are small and depend on their seed and the options of the random runs alone. A run that
-/// breaks a promise is named (a random one by the command that replays it), made short and printed
-/// with all that was on the bus; then the exit code is 1, as it is if a recovery took longer than
-/// its class may (2 ms and the transfer for a damaged block, 10 ms after its deadline for a lost
-/// interrupt ...). Without options: the fast set.
+/// A promise is what the stack guarantees about data, such as that flushed data survive a power
+/// cut. If a run breaks a promise, the program names it (a random run by the command that replays
+/// it), shortens it, and prints it with all events on the bus. The exit code is then 1. It is also
+/// 1 if a recovery took longer than its class allows, such as 2 ms and the transfer for a damaged
+/// block, or 10 ms after the deadline for a lost interrupt.
+///
+/// Runs are small. A random run depends only on its seed and the options of the random runs.
+/// Without options the fast set runs.
 #[derive(Debug, Args)]
 pub struct Torture {
     /// Seed of the first random run; the others follow [default: 1]
     #[arg(long, value_name = "N", value_parser = whole)]
     seed: Option<u64>,
-    /// Least number of random requests [default: 5000000]
+    /// Smallest number of random requests [default: 5000000]
     #[arg(long, value_name = "N", value_parser = whole)]
     ios: Option<u64>,
-    /// How often things go wrong in random runs, 0 to 1 [default: 0.002]
+    /// Rate of faults in random runs, 0 to 1 [default: 0.002]
     ///
-    /// The mean chance with which a kind of fault strikes at an event that it can strike, where it
-    /// is on: one run in five has no faults, in the others each of 23 kinds is on with a chance of
-    /// 0.3. So the faults that are printed are about 0.6 x RATE of the controller's events. In a
-    /// tenth of the runs with faults the card fails flushes too, 20 x RATE of them.
+    /// There are 23 kinds of faults. One run in five has no faults; in the other runs each kind is
+    /// on with a probability of 0.3. RATE is the mean probability that a kind which is on strikes
+    /// at an event at which it can. So the number of faults that is printed is about 0.6 x RATE of
+    /// the controller's events. In a tenth of the runs with faults, the card also fails flushes: 20
+    /// x RATE of them.
     #[arg(long, value_name = "RATE", value_parser = share)]
     faults: Option<f64>,
-    /// Power cuts in random runs, roughly [default: 30000]
+    /// Approximate number of power cuts in random runs [default: 30000]
     ///
-    /// Each run (of 250 requests in the mean) ends with one, however few are asked for, and has at
-    /// most about 20 more. Those beyond the end of their run do not happen: about a quarter fewer
-    /// are printed.
+    /// Each run (of 250 requests in the mean) ends with a power cut, even if fewer cuts are asked
+    /// for, and has at most about 20 more. Cuts that would come after the end of their run do not
+    /// happen, so about a quarter fewer are printed.
     #[arg(long, value_name = "N", value_parser = whole)]
     cuts: Option<u64>,
     /// Use only this card in random runs, one of: sdhc-16g-hs, emmc-hs200, hbg4a2, emmc-4g-old,
     /// sdsc-1g
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Which campaigns [default: all]
+    /// Campaign to run [default: all]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Operations of the longest program that is tried with all its cuts, 1 to 6 [default: 4]
+    /// Length in operations of the longest program of the campaign exhaustive, 1 to 6 [default: 4]
     #[arg(long, value_name = "N", value_parser = length)]
     length: Option<u32>,
-    /// 100 million requests and 400 thousand cuts (the random runs take about 6 minutes on two free
-    /// cores), programs of five operations
+    /// Runs the long set: 100 million requests and 400 thousand cuts (the random runs take about 6
+    /// minutes on two free cores), and programs of up to five operations
     #[arg(long, conflicts_with_all = ["ios", "cuts", "length"])]
     long: bool,
-    /// Only this part of a campaign of random runs, with --mode: 3/16 has the seeds whose number
-    /// modulo 16 is 2. The parts of the same campaign are the whole (--shard 1/1), wherever they run
+    /// Runs only a part of a campaign of random runs, with --mode: 3/16 has the seeds whose number
+    /// modulo 16 is 2. All parts together have the runs of the whole campaign (--shard 1/1); they
+    /// may run on several computers
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Prints a line of JSON for each campaign: what --merge adds up
+    /// Prints a line of JSON for each campaign, as --merge reads it
     #[arg(long)]
     json: bool,
     /// Also writes one HTML file of the campaigns
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["merge", "replay", "catalogue"])]
     report: Option<PathBuf>,
-    /// Adds up what --json printed for the shards of campaigns, and says which are missing; ends with
-    /// 1 then
+    /// Adds up the results of shards, from files that --json printed, and says which shards are
+    /// missing. If one is missing, the exit code is 1
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long", "jobs", "shard", "json", "catalogue", "replay"])]
     merge: Vec<PathBuf>,
     /// Threads, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = threads)]
     jobs: Option<usize>,
-    /// Prints the random run of this seed: the machine, the requests, what goes wrong and what is
-    /// on the bus
+    /// Prints the random run of this seed: the machine, the requests, the faults, and all events on
+    /// the bus
     ///
-    /// A seed is a run together with the options that random runs are drawn by: give --long, --ios,
-    /// --cuts, --faults and --card as the campaign had them. (The mean number of cuts within a run
-    /// follows from cuts and requests: a run has 250 requests in the mean and ends with one cut, so
-    /// it is 250 x cuts / ios - 1.) A campaign prints the whole command beside a seed that fails.
-    /// With --mode the run is one of that campaign of random runs; other than a run of the swarm it
-    /// depends on its seed alone.
+    /// A run follows from its seed and from options of the campaign: give --long, --ios, --cuts,
+    /// --faults and --card as the campaign had them. (The mean number of cuts within a run follows
+    /// from cuts and requests: a run has 250 requests in the mean and ends with one cut, so it is
+    /// 250 x cuts / ios - 1.) A campaign prints the whole command beside a seed that fails. With
+    /// --mode the run is one of that campaign of random runs; except in the campaign swarm, it
+    /// depends only on its seed.
     #[arg(long, value_name = "SEED", value_parser = whole, conflicts_with_all = ["seed", "length", "jobs", "shard", "json", "catalogue"])]
     replay: Option<u64>,
-    /// Prints the table of known failures: what proves each, how often it was tried, what the worst
-    /// recovery cost
+    /// Prints the table of known failures: the test of each, how often it was tried, and what its
+    /// worst recovery cost
     #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long", "shard", "json"])]
     catalogue: bool,
-    /// Writes that table to a file
+    /// Writes the table of --catalogue to a file
     #[arg(long, value_name = "FILE", requires = "catalogue")]
     write: Option<PathBuf>,
-    /// Plants bugs in the core, one after the other, and tells how soon each is found
+    /// Plants bugs in mmcq's core, one after the other, and prints how soon each bug is found
     ///
-    /// Columns: what found it; `requests` until then by the first seed; the `median` of three seeds
-    /// (where chance found it; otherwise the same number); `seconds` until then, of one thread; the
-    /// promise that was broken first. With a text: only bugs whose name has it.
+    /// Columns: what found the bug; `requests` that this took with the first seed; the `median` of
+    /// three seeds (if the bug is found by chance; otherwise the same number); `seconds` that this
+    /// took on one thread; the promise that was broken first. With TEXT: only bugs whose name
+    /// contains it.
     #[cfg(planted)]
     #[arg(long, value_name = "TEXT", num_args = 0..=1, conflicts_with_all = ["seed", "ios", "faults", "cuts", "mode", "length", "long", "replay", "catalogue"])]
     plants: Option<Option<String>>,
@@ -145,24 +151,25 @@ fn length(text: &str) -> Result<u32, String> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Random machines, requests, faults and cuts
+    /// Random machines, requests, faults and power cuts
     Swarm,
-    /// All small programs, cut at every event in every way
+    /// All small programs (sequences of requests), each with a power cut of every kind at every
+    /// event
     Exhaustive,
     /// Each kind of fault at every event of thirteen workloads
     Sweep,
-    /// A second fault at every event of the recovery from the first: about two minutes of processor
-    /// time, one minute on two free cores
+    /// A second fault at every event of the recovery from a first fault: about two minutes of
+    /// processor time, one minute on two free cores
     Double,
-    /// Faults that stay
+    /// Faults that last for ever
     Permanent,
-    /// Another card in the slot, at every event
+    /// Another card is put into the slot, at every event
     Swap,
-    /// The same card out and in many times, at every event
+    /// The card is taken out and put in again many times, at every event
     Bounce,
-    /// Cases that random runs seldom reach: answers late or lost at the worst moment, stops that
-    /// complete twice, bad pieces of writes, brown-outs before a flush, and before the status of a
-    /// write that is complete
+    /// Cases that random runs seldom reach: late or lost responses at the worst moment, stops
+    /// (CMD12) that complete twice, bad blocks in writes that are sent in parts, brown-outs before
+    /// a flush, and brown-outs before the status of a complete write
     Aimed,
     /// Random runs on a reader that leaves transfers open
     Streams,
@@ -172,25 +179,27 @@ enum Mode {
     Sdmmc,
     /// Random runs on a card in SPI mode
     Spi,
-    /// Random runs with requests of up to 1 MiB, and erases of several pieces
+    /// Random runs with requests of up to 1 MiB, and erases that are sent in several parts
     Large,
-    /// Random runs on controllers that take 1 to 24 blocks at a time: requests go in pieces, and
-    /// overlap; reliable writes of old eMMCs, and SD cards without CMD25
+    /// Random runs on controllers that take at most 1 to 24 blocks at a time, so that requests are
+    /// sent in parts, and with requests that overlap. Also reliable writes of old eMMCs, and SD
+    /// cards without CMD25
     Narrow,
-    /// Random runs in the corners: a card above 2 TB, erased memory that is ones, secure erases, a
-    /// card that rests, memory that is copied, writes that fail after their answer, write
-    /// protection. A seed is in one of the seven, the next seed in the next
+    /// Random runs under one of seven special conditions: a card above 2 TB; erased memory that
+    /// reads as ones; secure erases; a card whose clock stops or that sleeps in pauses; memory that
+    /// is copied for DMA; writes that fail after they were reported as complete; write protection.
+    /// Seeds take turns: the next seed has the next condition
     Corners,
-    /// Random runs through the command queue of a card
+    /// Random runs with a card's command queue
     Queues,
-    /// Each kind of fault at every event of eleven workloads through a card's queue
+    /// Each kind of fault at every event of eleven workloads that use a card's command queue
     QueueSweep,
-    /// A bad block in these, and a second fault at every event
+    /// A bad block in the workloads of queue-sweep, and a second fault at every event after it
     QueueDouble,
     /// One fault at every command, response, block and byte of a bring-up, on every controller.
     /// Prints a table; --json and --report leave this campaign out
     BringUp,
-    /// All of these
+    /// All these campaigns
     All,
 }
 
@@ -199,13 +208,13 @@ impl Mode {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns whether the campaign draws runs from seeds until they had enough requests.
+    /// Returns whether the campaign draws runs from seeds until it has enough requests.
     fn is_random(self) -> bool {
         self == Mode::Swarm || self.draws().is_some()
     }
 
-    /// Returns the function that draws the campaign's case of a seed. `None`: the campaign is no
-    /// random one, or (the swarm) a case depends on more than the seed.
+    /// Returns the function that draws a case of the campaign from a seed. `None`: the campaign has
+    /// no random runs, or it is the swarm, whose cases depend on more than the seed.
     fn draws(self) -> Option<fn(u64) -> Case> {
         match self {
             Mode::Streams => Some(streams::draw),
@@ -429,8 +438,8 @@ impl Torture {
         )))
     }
 
-    /// Returns the name of a campaign with all options from which its runs are drawn, except the
-    /// seed and the number of requests.
+    /// Returns the name of a campaign and, for the swarm, all options from which its runs are
+    /// drawn, except the seed and the number of requests.
     fn campaign(&self, mode: Mode, swarm: &Swarm) -> String {
         let name = mode.name();
         if mode != Mode::Swarm {

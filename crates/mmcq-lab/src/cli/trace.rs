@@ -18,67 +18,71 @@ use std::process::ExitCode;
 
 /// Record a window of a run: every bit on the bus, interrupts, cores, requests
 ///
-/// Runs the jobs as `mmcq run` does and writes what an oscilloscope at the card's slot shows: as a
-/// waveform, a picture, slices for a trace viewer, and on standard output as a list. Times have a
-/// unit: 250us, 2ms.
+/// Runs the jobs as `mmcq run` does, and shows what an oscilloscope at the card's slot would show
+/// in a window of time: as a waveform, as a picture, as a trace for a trace viewer, and as a list
+/// on standard output. Times have a unit: 250us, 2ms.
 ///
-/// With --sdio, instead of jobs: one packet of the experiment `mmcq reproduce sdio`, from the
-/// card's interrupt (the fall of DAT1) to the acknowledge. Waveform, slices and list show one
-/// setting; the picture shows all four on one time axis.
+/// With --sdio, the window is one packet of the experiment `mmcq reproduce sdio` instead of jobs.
+/// It lasts from the card's interrupt (DAT1 falls) until the interrupt is acknowledged. Waveform,
+/// trace and list show one setting; the picture shows all four on one time axis.
 ///
-/// Of an SDIO function of your own (a file .toml, as `mmcq run` takes it) the window is a packet,
-/// or --for from the card's interrupt on, advanced in one --way.
+/// With an SDIO function of your own (a file whose name ends in .toml, as for `mmcq run`), the
+/// window is a packet, or lasts as long as --for says from the card's interrupt on. --way says what
+/// starts the steps of the function's driver.
 ///
-/// List, picture and slices keep the window in memory: at most a million records. With --no-list,
-/// --vcd and --fst alone need the same memory for a window of any length: the jobs run once for the
-/// names of the lines, and once for each waveform.
+/// List, picture and trace need memory for the whole window: at most a million records. With
+/// --no-list, --vcd and --fst need the same small memory for a window of any length. The jobs then
+/// run once to find the names of the signals, and once more for each waveform.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("waveform").args(["vcd", "fst"]).multiple(true))]
 pub struct Trace {
-    /// fio job file (or fio's options after --); a file .toml is an SDIO function
+    /// fio job file (or fio's options after --); a file whose name ends in .toml describes an SDIO
+    /// function
     #[arg(value_name = "JOB.fio", required_unless_present_any = ["sdio", "options"])]
     job: Option<PathBuf>,
     /// Jobs as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
     options: Vec<String>,
-    /// One packet of the SDIO experiment, advanced by: thread+tasklet, thread, async (Linux's six
-    /// commands) or mmcq
+    /// Records one packet of the SDIO experiment. The steps are started by: thread+tasklet, thread,
+    /// async (for Linux's six commands), or mmcq
     #[arg(long, value_name = "SETTING", num_args = 0..=1, default_missing_value = "mmcq", conflicts_with_all = OF_JOBS)]
     sdio: Option<String>,
-    /// What advances an SDIO function's steps: thread+tasklet, thread, async or mmcq
+    /// What starts the steps of an SDIO function's driver: thread+tasklet, thread, async or mmcq
     /// [default: mmcq]
     #[arg(long, value_name = "WAY", requires = "job")]
     way: Option<String>,
     #[command(flatten)]
     scene: Scene,
-    /// Waveform (value change dump): CLK, CMD, DAT, interrupt line, contexts of the cores
+    /// File for the waveform (value change dump): CLK, CMD, DAT, the interrupt line, and what each
+    /// core executes
     #[arg(long, value_name = "FILE")]
     vcd: Option<PathBuf>,
-    /// The same waveform as a Fast Signal Trace, a hundredth of the size: GTKWave and Surfer read it
+    /// File for the same waveform as a Fast Signal Trace, which GTKWave and Surfer read; it has a
+    /// hundredth of the size
     #[arg(long, value_name = "FILE")]
     fst: Option<PathBuf>,
-    /// The waveform's clock: each edge, as a decoder needs it, or gated: high while it runs, which is
-    /// a hundred times shorter
+    /// Clock in the waveform. full: each edge, as a decoder needs it. gated: the signal is high
+    /// while the clock runs, which makes the file a hundred times shorter
     #[arg(long, value_enum, default_value = "full", requires = "waveform")]
     clk: Clock,
-    /// Picture: lanes with named boxes
+    /// File for the picture: a row of named boxes for each signal
     #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
-    /// Trace of Perfetto (ui.perfetto.dev): requests, bus, cores, counters, and arrows from a request
-    /// to its transfer, the interrupt and the completion
+    /// File for a trace of Perfetto (ui.perfetto.dev): requests, bus, cores, counters, and arrows
+    /// from a request to its transfer, to the interrupt and to the completion
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// Start the window this long after the jobs begin [default: 0us]
+    /// Starts the window this long after the jobs begin [default: 0us]
     #[arg(long, value_name = "TIME", conflicts_with = "trigger")]
     from: Option<String>,
-    /// The window starts at: bringup (power-on), cmd=18,n=3 (the third CMD18), irq,n=2 (the second
-    /// interrupt of the jobs)
+    /// Event at which the window starts: bringup (power-on), cmd=18,n=3 (the third CMD18), irq,n=2
+    /// (the second interrupt of the jobs)
     #[arg(long, value_name = "TRIGGER")]
     trigger: Option<String>,
     /// Length of the window [default: 1ms, or all of the bring-up]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
-    /// Time that is shown before a trigger [default: 5us]
+    /// Length of the time before the trigger that the window also shows [default: 5us]
     #[arg(long, value_name = "TIME")]
     before: Option<String>,
     /// Print no list, only write the files
@@ -94,7 +98,7 @@ enum Clock {
     Gated,
 }
 
-/// Time in ns that is shown before a trigger, if the user gives none.
+/// Length in ns of the time before a trigger that the window shows, if the user gives none.
 const BEFORE_NS: u64 = 5_000;
 
 /// Options that apply only to jobs, not to `--sdio`.

@@ -1,4 +1,4 @@
-//! Options of a recorded load, for all commands that replay one.
+//! Options about a recorded load (a trace), for all commands that replay one.
 
 use super::{Error, voice};
 use clap::Args;
@@ -10,49 +10,53 @@ use std::path::{Path, PathBuf};
 /// Options about how a trace is read, and when its requests start.
 #[derive(Clone, Debug, Args)]
 pub struct Traced {
-    /// Format of the trace, instead of recognising it by how the file begins
+    /// Format of the trace. Without this option the program recognises it by how the file begins
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Columns of CSV, by number from 1 or by name in the first line: time, op, offset or sector,
-    /// bytes or sectors, process, device, took (how long it took). unit=s, ms, us, 100ns or ns is
-    /// that of the times; read=0 or write=W the word in column op
+    /// Columns of a CSV file, by number from 1 or by name in the first line: time, op, offset or
+    /// sector, bytes or sectors, process, device, took (how long the request took). unit=s, ms, us,
+    /// 100ns or ns gives the unit of the times. read=0 and write=W give the texts for reads and
+    /// writes in column op
     #[arg(long, value_name = "KEY=COLUMN,...")]
     columns: Option<String>,
-    /// Unit of the times where the format leaves it open: s, ms, us, 100ns, ns [default: us for
-    /// iolog, ns for csv]
+    /// Unit of the trace's times, if its format does not fix the unit: s, ms, us, 100ns, ns
+    /// [default: us for iolog, ns for csv]
     #[arg(long, value_name = "UNIT", value_parser = unit)]
     time_unit: Option<u64>,
-    /// Which event is a request's time: Q (queued: before merging), D (issued: merged), C (complete)
+    /// Event whose time counts as the time of a request: Q (queued, before merging), D (issued to
+    /// the driver, merged), C (complete)
     #[arg(long, value_name = "EVENT", default_value = "Q")]
     event: Moment,
-    /// Only this device or file, as the trace names it. Several are placed one after the other
+    /// Replays only this device or file, as the trace names it. Without this option, the devices of
+    /// a trace are placed one after the other on the card
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// When requests go: open (at the trace's times, whatever the card does), closed (a loop of
-    /// --depth requests), think (each process waits for what it waited for, and then as long as it
-    /// did: for a card of another speed)
+    /// When requests start. open: at the trace's times, whatever the card does. closed: as soon as
+    /// fewer than --depth requests are under way. think: each process waits until the request has
+    /// ended for which it had waited, and then as long as in the trace; this is for a card of
+    /// another speed
     #[arg(long, value_name = "MODE", default_value = "open")]
     mode: Mode,
-    /// Largest number of requests under way: of the loop, or of each process
+    /// Largest number of requests under way: in all with --mode closed, of each process otherwise
     #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: u32,
-    /// Factor of all times: 0.5 is twice as fast
+    /// Factor by which all times of the trace are multiplied: 0.5 replays twice as fast
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     scale: f64,
-    /// Shorten longer pauses to this length: 10ms, 2s
+    /// Shortens longer pauses to this length, such as 10ms or 2s
     #[arg(long, value_name = "TIME", value_parser = time)]
     gap_max: Option<u64>,
-    /// Offsets beyond the card: refuse (an error), modulo (start again at 0), scale (map pieces of
-    /// 1 MiB so that the whole trace covers the whole card)
+    /// Treatment of offsets beyond the card's end. refuse: an error. modulo: they continue at 0.
+    /// scale: parts of 1 MiB are moved so that the whole trace covers the whole card
     #[arg(long, value_name = "HOW", default_value = "refuse")]
     remap: Remap,
-    /// Put requests in the order of their times
+    /// Sorts the requests by their times
     #[arg(long)]
     sort: bool,
-    /// Only the first requests
+    /// Replays only this number of requests, the first ones of the trace
     #[arg(long, value_name = "N", default_value_t = plan::REQUESTS_MAX as u64, value_parser = super::whole)]
     count: u64,
-    /// Leave out: flush, discard, fua (writes become plain ones)
+    /// Leaves out: flush, discard, fua (such a write becomes an ordinary one)
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["flush", "discard", "fua"])]
     without: Vec<String>,
 }
@@ -89,8 +93,8 @@ pub fn name(traces: &[PathBuf]) -> String {
 }
 
 impl Traced {
-    /// Returns whether this file is a trace: it begins like one, or the user gave an option about
-    /// traces.
+    /// Returns whether this file is a trace: it begins like one, or the user gave `--format` or
+    /// `--columns`.
     pub fn is_trace(&self, path: &Path) -> bool {
         let known = || recorded::files(path).first().is_some_and(|file| recorded::format(file).is_some());
         self.format.is_some() || self.columns.is_some() || known()

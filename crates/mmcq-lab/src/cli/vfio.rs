@@ -28,10 +28,10 @@ const DEPTH: usize = 8;
 
 /// Drive the card in a real PCI reader (SDHCI), from user space
 ///
-/// The reader is taken over through VFIO: with an IOMMU it reaches 2 MiB of this program's memory
-/// and nothing else. It must be bound to vfio-pci and not to the system's own driver; if it is not,
-/// the error shows the command that binds it. While it is, the card is no disk of the system's:
-/// unmount it before.
+/// This program takes the reader over through VFIO. With an IOMMU, the reader's DMA reaches 2 MiB
+/// of this program's memory and nothing else. The reader must be bound to vfio-pci instead of the
+/// system's own driver; if it is not, the error shows the command that binds it. As long as it is
+/// bound so, the system does not see the card as a disk: unmount the card first.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (as root, or who owns /dev/vfio/GROUP; lspci -D finds the address):
   mmcq vfio 0000:00:04.0 info
@@ -45,20 +45,22 @@ Back to the system's driver: cd /sys/bus/pci && echo > devices/ADDRESS/driver_ov
 pub struct Vfio {
     /// PCI address of the controller, as lspci -D shows it
     address: String,
-    /// Number of the controller's slot
+    /// Number of the slot, from 0, if the PCI device has several controllers
     #[arg(long, value_name = "N", default_value_t = 0, global = true, value_parser = slot)]
     slot: u8,
-    /// A quirk that the controller has (no-busy-irq, broken-adma, ...); may be given several times
+    /// A quirk of the controller (no-busy-irq, broken-adma, ...); may be repeated
     #[arg(long, value_name = "NAME", global = true)]
     quirk: Vec<String>,
-    /// Reach the registers by system calls, which strace shows, even if they can be mapped
+    /// Accesses the registers by system calls, which strace shows, even if they could be mapped
+    /// into memory
     #[arg(long, global = true)]
     by_calls: bool,
-    /// Without an IOMMU. UNSAFE: the reader then reaches all of the machine's memory. Needs root,
-    /// vfio.enable_unsafe_noiommu_mode=1 and a large page
+    /// Works without an IOMMU. UNSAFE: the reader's DMA then reaches all of the machine's memory.
+    /// Needs root, vfio.enable_unsafe_noiommu_mode=1 and a large page
     #[arg(long, global = true)]
     noiommu: bool,
-    /// Keep transfers open in this way; may be given twice. Test it first (stream-test)
+    /// Keeps transfers open over several requests, by this method. May be given twice, for reads
+    /// and for writes. Test the method first (stream-test)
     #[arg(long, value_name = "WAY", global = true)]
     open: Vec<Way>,
     #[command(subcommand)]
@@ -67,7 +69,7 @@ pub struct Vfio {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Bring the card up; print the reader, and the card's registers decoded
+    /// Bring the card up; print the reader and the decoded registers of the card
     Info {
         #[command(flatten)]
         form: Form,
@@ -77,7 +79,7 @@ enum Action {
         /// First block
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::whole)]
         lba: u64,
-        /// Number of blocks [default: all that follow]
+        /// Number of blocks [default: all blocks from the first to the end of the card]
         #[arg(long, value_name = "N", value_parser = super::whole)]
         blocks: Option<u64>,
         /// File to write
@@ -93,17 +95,17 @@ enum Action {
         blocks: Option<u64>,
         /// File to read
         file: PathBuf,
-        /// Yes, overwrite what the card has there
+        /// Confirms that the data on the card may be overwritten
         #[arg(long)]
         write: bool,
     },
-    /// Test whether this reader can keep transfers open, and how much faster the card is then; print
-    /// a report. Reads only, unless --write is given
+    /// Test whether this reader can keep transfers open, and how much faster the card is then;
+    /// print a report. Only reads, unless --write is given
     StreamTest(stream_test::Test),
     /// Serve the card as a network block device (NBD), as `mmcq serve` does with an image; INT and
-    /// TERM flush and end
+    /// TERM flush the card and end the server
     Serve {
-        /// Clients may write
+        /// Lets clients write
         #[arg(long)]
         write: bool,
         #[command(flatten)]
@@ -111,24 +113,24 @@ enum Action {
     },
 }
 
-/// A way to keep transfers open on an SDHCI.
+/// A method to keep transfers open on an SDHCI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// Reads, by stops of SDMA
+    /// For reads: the SDMA stops at buffer boundaries
     Reads,
-    /// Writes, by stops of SDMA and at the block gap
+    /// For writes: the SDMA stops at buffer boundaries, and each request ends at a block gap
     Gap,
-    /// Writes, as the data of a CMD13
+    /// For writes: later data are sent as the data of a CMD13
     Carrier,
 }
 
 impl Way {
-    /// Returns the driver's setting with this way alone.
+    /// Returns the driver's setting with only this method switched on.
     fn config(self) -> StreamConfig {
         self.with(StreamConfig::NONE)
     }
 
-    /// Returns the setting with this way switched on.
+    /// Returns the setting with this method switched on, too.
     fn with(self, config: StreamConfig) -> StreamConfig {
         match self {
             Way::Reads => config.reads(true),

@@ -19,7 +19,7 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// Applies these options to everything that is printed from now on.
+    /// Stores these options (`--quiet`, `--color`), so that all output from now on follows them.
     pub fn take(&self) {
         QUIET.store(self.quiet, Ordering::Relaxed);
     }
@@ -45,12 +45,12 @@ pub fn colours() -> ColorChoice {
     }
 }
 
-/// Returns whether the program prints notes.
+/// Returns whether the program prints notes (the user did not give `--quiet`).
 pub fn speaks() -> bool {
     !QUIET.load(Ordering::Relaxed)
 }
 
-/// Prints a note: useful to know, without effect on the result.
+/// Prints a note: information for the user that does not concern the result.
 pub fn note(what: impl Display) {
     if speaks() {
         anstream::eprintln!("\x1b[36mmmcq:\x1b[0m {what}");

@@ -11,18 +11,22 @@ use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::why::{self, Why};
 use std::process::ExitCode;
 
-/// Explain a run: transfers, commands, and where the time went
+/// Explain a run: transfers, commands, and where the time was spent
 ///
-/// Runs the job, and once more with wire and card alone; if the job has one request at a time under
-/// way and that costs most, also with two. The time of the run is in phases that add up to 100 %:
-/// wire (commands, data), card (access, busy), controller held, waiting (no request is with the
-/// stack and the wires are quiet: the jobs think, sleep or wake up) and CPU (the wires are quiet
-/// although a request is with the stack; where the host does not see the card's busy, that is in
-/// here). Rows of --json have group, name, value, unit, and what that is for each request, MiB or
-/// in percent.
+/// Runs the job, and once more with wire and card alone. If the job has one request under way at a
+/// time, and most of the loss is time in which the bus has no work, the job also runs with two.
 ///
-/// Of an SDIO function of your own (a file .toml, as `mmcq run` takes it) it shows the steps of a
-/// packet in each way to advance them, and what they wait for.
+/// The time of the run is split into phases that add up to 100 %. wire: commands, data. card:
+/// access, busy. controller held: the controller has no room or no data, so the bus stops. waiting:
+/// the stack has no request and the wires are quiet, since the jobs think, sleep or wake up. CPU:
+/// the stack has a request and the wires are quiet; if the host does not see the card's busy, that
+/// time is in this phase.
+///
+/// Rows of --json have group, name, value, unit, and the value for each request, for each MiB or in
+/// percent.
+///
+/// With an SDIO function of your own (a file whose name ends in .toml, as for `mmcq run`), it shows
+/// the steps of a packet and what they wait for, for each way to start the steps.
 #[derive(Debug, Args)]
 pub struct Explain {
     #[command(flatten)]

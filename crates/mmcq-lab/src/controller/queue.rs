@@ -1,6 +1,6 @@
 //! Passes the calls for the command queue engine (CQHCI) on to the board's driver. In the setting
-//! `linux-cqe` it replaces the interval at which mmcq's engine lets the queue engine poll the card
-//! by Linux's interval.
+//! `linux-cqe` the queue engine polls the card at the interval of Linux's driver, and not at that
+//! of mmcq's engine.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -111,8 +111,9 @@ impl GuestMemory {
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Splits an access by the device into pieces, each in one mapped range. Calls `step` with the
-    /// file, the offset in the file, and the position of the piece in the access.
+    /// Splits an access by the device (a write if `write`, otherwise a read) into pieces, each in
+    /// one mapped range. Calls `step` with the file, the offset in the file, and the position of
+    /// the piece in the access.
     fn access(
         &self,
         write: bool,
@@ -144,8 +145,8 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns one piece of an access: it begins after the access's first `done` bytes, and ends
-    /// with the access or with the mapped range.
+    /// Returns one piece of an access (a write if `write`, otherwise a read): it begins after the
+    /// access's first `done` bytes, and ends with the access or with the mapped range.
     fn piece(
         &self,
         write: bool,

@@ -1,4 +1,4 @@
-//! The controller model and its card as a PCI device for a virtual machine, over vfio-user. So
+//! Shows the controller model and its card to a virtual machine as a PCI device, over vfio-user. So
 //! drivers of other operating systems test the model.
 //!
 //! - `server.rs`: serves a client with the device.

@@ -29,7 +29,8 @@ const SOFTWARE_RESET: (u16, u32) = (0x2f, 1);
 /// Largest number of controller events that the server handles before it polls the socket again.
 const EVENTS_MAX: u32 = 10_000;
 
-/// Longest interval between two checks for actions that were requested from outside.
+/// Longest interval between two checks for actions that another thread requested
+/// ([`super::Control`]).
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Clock that gives the present virtual time of the controller model.

@@ -31,7 +31,8 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Makes the supply of this controller's card. The seed decides which sectors are lost.
+    /// Makes the supply of this controller's card. The power is cut at [`at_ns`](Self::at_ns) or
+    /// after [`after_flush`](Self::after_flush) flushes. The seed decides which sectors are lost.
     pub fn new(controller: Controller, at_ns: Option<u64>, after_flush: Option<u64>, seed: u64) -> Self {
         let luck = Stream::new(seed, "cut");
         Supply { at_ns, after_flush, controller, luck, runs: false, failed: None }
@@ -43,7 +44,7 @@ impl Supply {
         self.at_ns.is_some() && !std::mem::replace(&mut self.runs, true)
     }
 
-    /// Returns whether the timer of the power cut is running.
+    /// Returns whether the time of the power cut is set and its timer is running.
     pub fn runs(&self) -> bool {
         self.runs
     }

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// Interval between two checks whether the program has ended, after a signal came.
 const STEP: Duration = Duration::from_millis(50);
-/// Number of checks before the signal is forwarded to the program. A program on a terminal has
-/// received the signal already.
+/// Number of checks, after a signal came, before it is forwarded to the program. (The terminal has
+/// already sent it to a program that runs there.)
 const FORWARD_AT: u32 = 4;
-/// Number of such checks before the program is killed.
+/// Number of checks, after a signal came, before the program is killed.
 const KILL_AT: u32 = 100;
 /// Largest number of rounds in which processes that the program left behind are killed: each round
 /// may orphan more of them.
@@ -38,7 +38,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Installs the signal handlers. [`Watch::over`] then names the program.
+    /// Installs the signal handlers. [`Watch::over`] then says which program the signals end.
     ///
     /// # Errors
     /// The system refuses the handlers.

@@ -1,18 +1,19 @@
-//! Decides how this process waits for another process's next action: by polling or by sleeping.
+//! Decides how this process waits for an action of another process: by polling or by sleeping.
 
 use std::cell::Cell;
 
-/// Number of polls of the other process's action before this process sleeps.
+/// Number of polls in a wait before this process sleeps.
 const SPINS: u32 = 3000;
-/// Largest credit of polling, and its start value. A wait in which all polls find nothing costs
-/// two; a wait in which a poll finds the action gains one. Without credit the process sleeps after
-/// one poll.
+/// Largest credit, which is also the start value. A wait whose polls find nothing reduces the
+/// credit by two; a wait in which a poll finds the action increases it by one. At 0, a wait polls
+/// only once before it sleeps.
 const LUCK: u32 = 8;
-/// Number of waits after which a process without credit tries to poll again.
+/// Interval, in waits, at which a process without credit polls as long as with credit.
 const RETRY: u32 = 64;
 
-/// Credit of polling, from earlier waits. A poll costs less than a sleep if the other process has a
-/// CPU of its own. Otherwise polling keeps that process from its work.
+/// Record of whether polling was worth its CPU time in earlier waits. A poll costs less than a
+/// sleep if the other process has a CPU of its own. Otherwise polling keeps that process from its
+/// work.
 pub struct Luck {
     left: Cell<u32>,
     times: Cell<u32>,

@@ -79,7 +79,8 @@ pub struct Ended {
     pub counters: Counters,
     /// Sectors that the power cut damaged; `None`: the power was not cut.
     pub cut: Option<Lost>,
-    /// Whether the program never called the laboratory.
+    /// Whether the program never reported to the laboratory, as a statically linked program does
+    /// not.
     pub absent: bool,
     /// Number of the program's waits for other processes (`select`, `poll`) that moved the clock. The
     /// time at which something comes then depends on this machine.

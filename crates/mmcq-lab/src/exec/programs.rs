@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time for which a job may post no command before the laboratory reads the state of the job's
-/// thread from the kernel.
+/// Time for which a job may post no command before the laboratory asks the kernel for the state of
+/// the job's thread.
 const LOOK: Duration = Duration::from_millis(20);
-/// Number of such reads of the state after which a job that waits for something outside the
-/// laboratory lets other jobs run.
+/// Number of times that the kernel must report a job as waiting for something outside the
+/// laboratory, before the job lets other jobs run.
 const LOOKS: u32 = 3;
 /// Time in ns for which a job that waits for something outside the laboratory lets other jobs run.
 const ASIDE_NS: u64 = 1_000_000;
@@ -43,14 +43,15 @@ struct Job {
     seen: u32,
     /// Whether the job's last command has no answer yet.
     asks: bool,
-    /// Whether the job waited for something outside the laboratory when its state was last read.
+    /// Whether the job was waiting for something outside the laboratory when the laboratory last
+    /// read the state of its thread.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
     /// Number of I/Os that the laboratory has taken out of the job's ring.
     taken: u32,
     /// Number of the job's I/Os that have ended at the card or were refused.
     done: u32,
-    /// Number of such I/Os since the job last ran.
+    /// Number of the job's I/Os that have ended or were refused since the job last ran.
     ready: u64,
     finished: bool,
 }
@@ -132,7 +133,7 @@ impl Programs {
         self.is_over()
     }
 
-    /// Returns whether the program never called the laboratory.
+    /// Returns whether no thread of the program ever reported to the laboratory.
     pub(super) fn was_unused(&self) -> bool {
         self.known == 0
     }
@@ -160,8 +161,9 @@ impl Programs {
         }
     }
 
-    /// Waits until the job has posted a command. Until then the job runs, and no virtual time
-    /// passes.
+    /// Waits until the job has posted a command, has ended, or waits for something outside the
+    /// laboratory. Until then the job runs, and no virtual time passes. `was_aside`: at the last
+    /// look the job waited for something outside.
     fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
         let others =
             || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) != self.known;
@@ -444,8 +446,8 @@ impl Workload for Programs {
             && asked.op == Op::Write
             && !self.shared.fetch(io.job, asked, data)
         {
-            // The program has no memory at this address. Zeros are written, and the job gets an
-            // error when the write ends.
+            // The program has no memory at this address: zeros are written instead. The preloaded
+            // library has checked most addresses before, so the job gets no error here.
             data.fill(0);
         }
     }

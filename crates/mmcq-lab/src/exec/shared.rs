@@ -36,7 +36,8 @@ const SLOTS_AT: usize = 16384;
 const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;
-/// Offset in the shared memory of the identities of the files' stand-ins.
+/// Offset in the shared memory of the table that identifies the stand-ins: the folders that stand
+/// for the card's files in the kernel.
 const STANDINS_AT: usize = FILES_AT + FILES_MAX * FILE_BYTES;
 const STANDIN_FDS_AT: usize = STANDINS_AT + FILES_MAX * 3 * 8;
 const LOCK_FDS_AT: usize = STANDIN_FDS_AT + FILES_MAX * 3 * 4;
@@ -145,7 +146,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Makes shared memory for this number of jobs, and for fio's helper.
+    /// Makes shared memory for this number of jobs, and for fio's helper. `of_fio`: the program is
+    /// fio.
     ///
     /// # Errors
     /// The system has no memory for it, or cannot make the files' stand-ins.

@@ -1,4 +1,4 @@
-//! Stand-ins for the card's files. To the kernel they are folders without a name.
+//! Stand-ins for the card's files: nameless folders, to which a program's file descriptors refer.
 //!
 //! With a folder the kernel refuses operations that the preloaded library does not handle: a folder
 //! cannot be read, written or mapped. The kernel keeps for each descriptor the file position,
@@ -11,8 +11,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Large file position that the kernel must be able to keep for a folder, or the folder cannot be a
-/// stand-in.
+/// Large file position, as a test: a folder can be a stand-in only if the kernel keeps such a
+/// position for it.
 const FAR: u64 = (1 << 42) + 512;
 
 /// Folder whose name was removed after it was opened.

@@ -330,7 +330,7 @@ pub struct Job {
     pub bwavgtime_ms: u64,
     pub iopsavgtime_ms: u64,
     /// Prefix of the names of the bandwidth log's files; empty: the job's name. `None`: the job
-    /// writes no such log. The same is true of the next two options and their logs.
+    /// writes no such log. `write_lat_log` and `write_iops_log` have the same form.
     pub write_bw_log: Option<String>,
     pub write_lat_log: Option<String>,
     pub write_iops_log: Option<String>,

@@ -84,8 +84,8 @@ impl Latency {
         self.histogram.add(ns);
     }
 
-    /// Adds a latency that may last hours. The histogram counts it in microseconds, up to 4.7
-    /// hours.
+    /// Adds a latency, given in ns, that may last hours. The histogram counts it in microseconds,
+    /// so its largest value is about 2^34 us, 4.8 hours.
     pub fn add_long(&mut self, ns: u64) {
         self.ns.add(ns);
         self.histogram.add(ns / 1000);
@@ -248,14 +248,16 @@ impl Stats {
         }
     }
 
-    /// Adds a completed transfer of `bytes` with its latencies to the measurements of its
-    /// direction.
+    /// Adds a completed transfer of `bytes` with its latencies in ns to the measurements of its
+    /// direction: of the submission (`slat_ns`; `None`: the I/O engine has no such time), from
+    /// there to the completion (`clat_ns`), and of both together (`lat_ns`).
     pub fn transfer(&mut self, dir: Dir, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
         self.dirs[dir.index()].transfer(bytes, slat_ns, clat_ns, lat_ns);
         self.mark_latency(clat_ns);
     }
 
-    /// Adds a completed discard of `bytes` with its latencies to the measurements.
+    /// Adds a completed discard of `bytes` to the measurements, with its latencies as in
+    /// [`transfer`](Self::transfer).
     pub fn discard(&mut self, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
         self.discards.transfer(bytes, slat_ns, clat_ns, lat_ns);
         self.mark_latency(clat_ns);

@@ -10,7 +10,7 @@ use crate::fio::{Dir, Place, options};
 use nalgebra::DMatrix;
 use std::sync::Arc;
 
-/// Jobs to choose from: direction and order, block size in KiB, depth.
+/// Jobs to choose from: value of fio's `rw=`, block size in KiB, depth.
 const JOBS: [(&str, u64, u32); 20] = [
     ("randread", 4, 1),
     ("randread", 16, 1),
@@ -37,15 +37,16 @@ const JOBS: [(&str, u64, u32); 20] = [
 const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+fsync", 64, 1)];
 /// Largest number of jobs that are proposed.
 const JOBS_MOST: usize = 12;
-/// Factor within which each value must be known (two standard deviations); jobs are added until all
-/// values are.
+/// Factor within which each value must be known (two standard deviations). Jobs are added until all
+/// values are known so well, and there are more jobs than values.
 const KNOWN: f64 = 1.06;
-/// Standard deviation, in logarithms, of the weak pull of each value to its start value, as in the
-/// solver. Without the pull, the uncertainty of the values would be infinite before the first job.
+/// Standard deviation, in logarithms, of the weak prior that holds each value near its start value,
+/// as in the solver. Without it, the uncertainty of the values would be infinite before the first
+/// job.
 const PULL: f64 = 1.386;
 const DIFFERENCE: f64 = 0.05;
 
-/// A fit in which some values are not determined, with all that is known.
+/// State of a fit that does not determine all values, to find jobs that would determine them.
 pub struct Open<'a> {
     /// Board, card and stack of the model.
     pub bench: &'a Bench,
@@ -155,7 +156,7 @@ fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64)
 }
 
 /// Returns, for each value in `values`, the job whose figure would determine this value best;
-/// `None` if no job helps enough.
+/// `None` if no job helps enough. Before runs of the model, calls `told` with their number.
 ///
 /// # Errors
 /// The model cannot run the jobs; the error is one line.
@@ -185,7 +186,7 @@ pub fn more(
 }
 
 /// Returns the jobs to run on the board before a fit, as a fio job file whose comments say which
-/// values each job determines.
+/// values each job determines. Before runs of the model, calls `told` with their number.
 ///
 /// # Errors
 /// The model cannot run the jobs; the error is one line.

@@ -1,8 +1,11 @@
 //! Reads measured figures, and the jobs that they belong to.
 //!
-//! A file's content decides how it is read: fio's JSON (`--output-format=json` or `json+`, whose
-//! `job options` say what to run again), tables of `iozone -a`, rows as `mmcq sweep` writes them
-//! (JSON lines or CSV), or traces, whose requests are replayed.
+//! A file's content decides how it is read:
+//!
+//! - fio's JSON (`--output-format=json` or `json+`): its `job options` say what to run again;
+//! - tables of `iozone -a`;
+//! - rows as `mmcq sweep` writes them (JSON lines or CSV);
+//! - traces, whose requests are replayed.
 
 mod fio;
 mod iozone;
@@ -132,10 +135,10 @@ pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     read_text(&name, &text, wanted)
 }
 
-/// Reads the figures of a text; `name` names its file in errors.
+/// Reads the figures of a text; `name` is the name of its file in errors.
 ///
 /// # Errors
-/// As [`read`].
+/// The text cannot be used; the error is one line with the place and what was expected.
 pub fn read_text(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     let loads = if let Some(header) = iozone::header(text) {
         iozone::read(name, text, header)?

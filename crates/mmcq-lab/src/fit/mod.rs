@@ -1,9 +1,11 @@
 //! Fits values of board and card to measured figures.
 //!
-//! [`measured`] reads the figures, [`free`] determines which values may change and within which
-//! bounds, [`model`] runs the same jobs on the modelled board, [`solve`] finds the values that
-//! agree best, and [`design`] proposes jobs that would add information. [`save`] writes the board
-//! or the card with the fitted values.
+//! - [`measured`] reads the figures.
+//! - [`free`] determines which values may change, and within which bounds.
+//! - [`model`] runs the same jobs on the modelled board.
+//! - [`solve`] finds the values with which the model agrees best.
+//! - [`design`] proposes jobs that would add information.
+//! - [`save`] writes the board or the card with the fitted values.
 
 pub mod design;
 pub mod free;
@@ -42,11 +44,12 @@ pub struct Task {
     pub noise: f64,
 }
 
-/// Free values in the units of the model's files. The solver varies those without steps; the values
-/// with steps are fixed in a space.
+/// Free values of a fit as the solver sees them. The solver varies the logarithms of the values
+/// without steps. The values with steps are fixed here.
 struct Space<'a> {
     free: &'a [Free],
-    /// For each free value that is limited to steps, its present step; `None` for the other values.
+    /// For each free value that is limited to steps, the step at which it is fixed; `None` for the
+    /// other values.
     steps: Vec<Option<f64>>,
 }
 
@@ -55,8 +58,8 @@ impl Space<'_> {
         self.free.iter().enumerate().filter(|(at, _)| self.steps[*at].is_none())
     }
 
-    /// Returns all free values at the point `at`, which has the logarithms of the values without
-    /// steps.
+    /// Returns all free values in the units of the model's files. `at` has the logarithms of the
+    /// values without steps.
     fn values(&self, at: &[f64]) -> Vec<f64> {
         let mut at = at.iter();
         self.steps.iter().map(|step| step.unwrap_or_else(|| at.next().map_or(1.0, |x| x.exp()))).collect()
@@ -143,8 +146,8 @@ impl Task {
         self.report(best, &ranges, told)
     }
 
-    /// Runs the solver, with the values that have steps fixed at `steps`, from the start point
-    /// `from`. Returns these steps and the solution.
+    /// Runs the solver, with the values that have steps fixed at `steps`. The search starts at
+    /// `from`; `None`: at the values before the fit. Returns the steps and the solution.
     fn at(
         &self,
         steps: &[Option<f64>],

@@ -180,9 +180,10 @@ impl Bench {
     }
 }
 
-/// Makes a single job as short as the model allows, and limits the time of several jobs. Returns
-/// the number of bytes of a single job that was longer before, so that the steady rate of the short
-/// run must be used as the rate of the whole job.
+/// Shortens jobs for the model. A single job gets at most `ios` I/Os and `most_bytes` bytes;
+/// several jobs that run together get a limited time. Returns the number of bytes that a single job
+/// now transfers, if it was longer before. Then the steady rate of the short run stands for the
+/// rate of the whole job. `None`: the job was short enough, or there are several.
 fn cut(jobs: &mut [Job], ios: u64, most_bytes: u64) -> Option<u64> {
     for job in &mut *jobs {
         // No ramp time is needed, since the steady rate leaves the beginning out.

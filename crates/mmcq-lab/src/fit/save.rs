@@ -8,8 +8,8 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item};
 
 /// Name of the table that has the intervals of a file's values.
 const INTERVAL: &str = "interval";
-/// Name of the table that has the ranges of a file's values. A range that `--free` went beyond is
-/// removed with the fit.
+/// Name of the table that has the ranges of a file's values. If `--free` allowed a fitted value
+/// outside of its range, the range is removed from the file.
 const RANGE: &str = "range";
 
 /// Returns whether the ends of a range hold the fitted value.
@@ -43,8 +43,9 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
     (0.0 <= least && least < most).then_some([least, most])
 }
 
-/// Returns the text of the card's file with the fitted values of the card. The source of the
-/// changed table then begins with `fit` and names the figures.
+/// Returns the text of the card's file with the fitted values of the card. The source of each
+/// changed table then names the fit and the figures. It begins with `fit` if the figures determined
+/// a value of the table, otherwise with the old source.
 ///
 /// # Errors
 /// The card's file cannot be read; the error is one line.

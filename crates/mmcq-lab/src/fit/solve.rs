@@ -10,7 +10,8 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 /// Largest half width of a determined value's interval, as a factor.
 pub const DETERMINED: f64 = 1.25;
-/// Standard deviation of the pull to the start value, in logarithms: a factor of four.
+/// Standard deviation, in logarithms, of the weak pull that holds each value near its start value:
+/// a factor of four.
 const PULL: f64 = 1.386;
 /// Size of a residual, in standard deviations, above which Huber's weights decrease.
 const HUBER: f64 = 1.5;
@@ -68,7 +69,7 @@ pub struct Solution {
     residuals: Vec<f64>,
     /// Standard deviation of the residuals, computed from the median of their sizes.
     robust: f64,
-    /// Sum of the squares of the pull.
+    /// Sum of the squares of the weak pull that holds each value near its start value.
     pull: f64,
     /// Half of the width of each value's 95 % interval, in logarithms; infinite: these figures do
     /// not determine the value.
@@ -85,9 +86,11 @@ impl Solution {
         self.residuals.iter().map(|residual| huber(*residual, scale)).sum::<f64>() + self.pull
     }
 
-    /// Returns whether this solution agrees better with the figures than the other one. Both costs
-    /// are in units of the same standard deviation, that of the better residuals: in units of its
-    /// own, a solution with large residuals would cost no more than one with small residuals.
+    /// Returns whether this solution agrees better with the figures than the other one.
+    ///
+    /// Both costs are computed in units of the same standard deviation: that of the solution with
+    /// the smaller residuals. Each in units of its own deviation, a solution with large residuals
+    /// would cost no more than one with small residuals.
     pub fn is_better(&self, other: &Solution) -> bool {
         let scale = self.robust.min(other.robust);
         self.cost(scale) < other.cost(scale)
@@ -198,7 +201,7 @@ impl Problem<'_> {
     }
 
     /// Returns the derivatives of the model's figures by the values: by forward differences, or by
-    /// backward differences if a value is at its upper bound.
+    /// backward differences if a forward step would exceed the value's upper bound.
     fn jacobian(
         &self,
         at: &[f64],

@@ -9,8 +9,8 @@ use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
 use crate::why;
 
-/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Runs that
-/// differ only by chance differ by as much.
+/// Smallest change of a gain, in percent, by which a value counts as deciding the gain. Chance
+/// alone makes runs differ by as much.
 const LEAST_PERCENT: f64 = 0.1;
 
 /// Figures of one run of a load with one setting.
@@ -78,7 +78,7 @@ pub struct Effect {
 pub enum Decides<'a> {
     /// A value of the board or the card that is not known exactly.
     Value(&'a Uncertain),
-    /// The difference between the stand-ins of Linux and unmodified Linux.
+    /// The difference between the stand-ins (our models of Linux's stacks) and unmodified Linux.
     StandIn,
 }
 
@@ -91,8 +91,8 @@ impl Decides<'_> {
         }
     }
 
-    /// Returns the last part of the deciding value's key, or `stand-in` if the difference between
-    /// Linux and its stand-in decides.
+    /// Returns the last part of the key of the deciding value. If the difference between Linux and
+    /// our models of it decides, returns `stand-in`.
     pub fn short(&self) -> &str {
         match self {
             Decides::Value(value) => value.short(),
@@ -115,18 +115,19 @@ pub struct Gain {
     pub point: Point,
     /// Gain in percent over the first setting of the cell; above 0: this setting is faster.
     pub percent: f64,
-    /// Lowest and highest gain in percent over the run with all values as they are and all runs in
-    /// which one value was at its low or high end. Both ends are also moved by the difference of
-    /// the stand-ins from unmodified Linux, if that makes the interval wider. Without uncertain
-    /// values, both are [`Gain::percent`].
+    /// Lowest and highest gain in percent. They are taken over the run with all values as they are,
+    /// and all runs in which one value was at its low or high end. If our models of Linux
+    /// (stand-ins) are known to differ from unmodified Linux by more, that difference makes the
+    /// interval wider. Without uncertain values, both are [`Gain::percent`].
     pub ends: [f64; 2],
-    /// Lowest and highest rate in MiB/s over the same runs; the stand-ins' difference is not in it.
+    /// Lowest and highest rate in MiB/s over the same runs as for [`Gain::ends`], without the
+    /// difference between the stand-ins and unmodified Linux.
     pub mib_s: [f64; 2],
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
-    /// Change of the gain in percent if the stand-ins of Linux differ from unmodified Linux by as
-    /// much as in the loads that both ran.
+    /// Change of the gain in percent if the stand-ins (our models of Linux) differ from unmodified
+    /// Linux by as much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
     /// done, or it was not possible.
@@ -135,7 +136,8 @@ pub struct Gain {
 
 impl Gain {
     /// Returns what decides how large the gain is: the value with the largest effect, or the
-    /// stand-ins of Linux; `None`: nothing changes the gain.
+    /// difference between our models of Linux and unmodified Linux; `None`: nothing changes the
+    /// gain.
     pub fn decides<'a>(&self, answer: &'a Answer) -> Option<Decides<'a>> {
         let widest = self.effects.first();
         match widest.map_or(LEAST_PERCENT, |effect| effect.width_percent) {
@@ -208,7 +210,7 @@ impl Cell {
     }
 }
 
-/// Answer to a question about the gains of stacks.
+/// Answer to a question about the gains of card stacks on a board.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Name of the board.

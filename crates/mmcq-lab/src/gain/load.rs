@@ -25,7 +25,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns the kind of the load, by which differences of the stand-ins are looked up.
+    /// Returns the kind of the load. By this kind, the file `standin.rs` says how far our models of
+    /// Linux differ from unmodified Linux.
     pub fn kind(&self) -> Kind {
         match self.file.jobs.iter().any(|job| job.rw.write) {
             _ if self.is_durable => Kind::Flushes,
@@ -79,7 +80,7 @@ pub fn usual(depths: &[u32], ios: u64) -> Result<Vec<Load>, String> {
 /// Smallest number of requests that a job of a usual load has.
 const LEAST_IOS: u64 = 24;
 
-/// Options by which the usual loads are named; another value would be another load.
+/// Options of fio that are part of what a usual load is, so that a user cannot change them.
 const NAMED: [&str; 13] = [
     "rw",
     "readwrite",
@@ -96,7 +97,8 @@ const NAMED: [&str; 13] = [
     "fdatasync",
 ];
 
-/// Applies the changes of job options among `set` to a load. A usual load keeps what names it.
+/// Applies to a load the changes of job options that are in `set`. In a usual load, options that
+/// define the load cannot be changed.
 ///
 /// # Errors
 /// A change has no value, or the jobs cannot have it; the error is one line.

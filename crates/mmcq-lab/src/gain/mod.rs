@@ -1,9 +1,12 @@
 //! Compares stacks on a board with its card: what each gains, and how certain that gain is.
 //!
-//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, `standin` the
-//! differences between stand-ins and unmodified Linux, [`answer`] the results, and [`report`]
-//! writes them. Each load runs with each setting: once with all values as they are, and once for
-//! each end of each uncertain value, with one value changed at a time.
+//! - [`load`] has the loads;
+//! - [`uncertain`] has the values that are not known exactly, each with a lower and an upper end;
+//! - `standin` has the differences between stand-ins and unmodified Linux;
+//! - [`answer`] has the results, and [`report`] writes them.
+//!
+//! Each load runs with each setting: once with all values as they are, and twice for each uncertain
+//! value, with this value alone at its lower and at its upper end.
 
 pub mod answer;
 pub mod load;
@@ -94,8 +97,8 @@ struct Place {
 
 impl Question {
     /// Runs all loads with all settings and variants. Calls `told` with the number of runs that
-    /// have finished since its last call, and with the number of all planned runs (0: as told
-    /// before).
+    /// have finished since its last call, and with the number of all planned runs (0: the number
+    /// has not changed).
     ///
     /// # Errors
     /// The board, the card, a load or a range is wrong, or nothing can run; the error is one line.

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Largest number of effects of each gain in the data of a page, which keeps the page small.
 const ON_PAGE: usize = 3;
-/// Mark beside a deciding value that is a prior.
+/// Mark beside a deciding value that is a prior, that is, a value without a measurement.
 const MARK: &str = "*";
 
 fn signed(percent: f64) -> String {

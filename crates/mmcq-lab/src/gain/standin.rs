@@ -1,11 +1,12 @@
-//! Differences between the stand-ins of Linux's stacks and unmodified Linux.
+//! Differences between the stand-ins (the laboratory's models of Linux's stacks) and unmodified
+//! Linux.
 //!
 //! Unmodified Linux ran some loads of the kinds below on the model of one board with a queue engine
 //! (docs/original.md, docs/laboratory.md). On other boards a stand-in may differ by as much.
 
 use crate::runner::Setting;
 
-/// Kind of a load; the stand-ins' difference depends on it.
+/// Kind of a load. The difference between a stand-in and unmodified Linux depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The load only reads.

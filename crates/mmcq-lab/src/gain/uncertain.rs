@@ -3,8 +3,8 @@
 use crate::params::{self, Param};
 use crate::platform::CARD;
 
-/// Tables whose values decide how fast a stack is. Registers, labels, and values that only bring-up
-/// or an erase uses are not among them.
+/// Tables of a board's or card's file whose values decide how fast a stack is. Registers, labels,
+/// and values that only bring-up or an erase uses are not among them.
 const TABLES: [&str; 8] = [
     "cost.",
     "share.",
@@ -110,8 +110,8 @@ impl std::str::FromStr for Given {
     }
 }
 
-/// Returns the usual ends for a value of this kind, if no range is known. `None`: the value counts
-/// as exact.
+/// Returns the usual ends for a value of this kind, if no range is known; `whole`: the value is a
+/// whole number. `None`: the value counts as exact.
 fn usual(param: &Param, value: f64, whole: bool) -> Option<[f64; 2]> {
     let by = |factor: f64| [value / factor, value * factor];
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));
@@ -191,8 +191,8 @@ pub fn uncertain(
     Ok(found.collect())
 }
 
-/// Makes priors of those values in a fitted table of a card that have no interval: the table's
-/// source names the fit, but the fit did not determine these values.
+/// Makes priors of those values in a fitted table of a card that have no interval. The table's
+/// source names the fit as the source of all its values, but the fit did not determine these.
 fn doubt_rest_of_fit(all: &mut [Param]) {
     let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
     let fitted = all.iter().filter(|param| param.interval.is_some() && param.key.starts_with(CARD));
@@ -204,8 +204,8 @@ fn doubt_rest_of_fit(all: &mut [Param]) {
     }
 }
 
-/// Returns whether a parameter with a whole number is a count or a size. (Times may be whole
-/// numbers, too.)
+/// Returns whether a parameter is a count or a size; `whole`: its value is a whole number. (Times
+/// may be whole numbers, too.)
 fn is_count(param: &Param, whole: bool) -> bool {
     let is_size = SIZES.iter().any(|end| param.key.ends_with(end));
     whole && (param.unit.is_empty() || is_size)

@@ -10,16 +10,16 @@ use std::path::PathBuf;
 /// Name of the setting that [`Driver::Hsq`] stands for: Linux's software queue.
 const SOFTWARE_QUEUE: &str = "hsq-tag";
 
-/// Name of `mmcq.ko` in a report. The name `mmcq` stands for the stack on bare metal.
+/// Name of `mmcq.ko` in a report. (The name `mmcq` is that of this stack without Linux.)
 pub const MODULE: &str = "mmcq.ko";
 
 /// Driver of the slot in the guest: Linux's own, or mmcq's kernel module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Driver {
-    /// Linux's own `mmc_core`, `mmc_block` and `sdhci`, with the queue of --setting
+    /// Linux's own `mmc_core`, `mmc_block` and `sdhci`, with the queue that --setting names
     #[default]
     Linux,
-    /// The same with its software queue (mmc_hsq): --setting hsq-tag
+    /// Linux's own drivers with Linux's software queue (mmc_hsq), as --setting hsq-tag
     Hsq,
     /// This stack as a block driver of Linux: mmcq.ko, from linux/
     Mmcq,
@@ -28,11 +28,11 @@ pub enum Driver {
 /// Kind of PCI device that the guest finds in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// QEMU's own, with an SDHCI controller.
+    /// QEMU's own SDHCI device.
     Sdhci,
-    /// The device that Linux's driver dw_mmc-pci takes, with its registers at BAR 2.
+    /// Device for Linux's driver dw_mmc-pci, with its registers at BAR 2.
     DesignWare,
-    /// Realtek's card reader RTS5249, which Linux's driver rtsx_pci takes.
+    /// Realtek's card reader RTS5249, for Linux's driver rtsx_pci.
     Realtek,
 }
 

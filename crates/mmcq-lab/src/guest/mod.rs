@@ -108,7 +108,8 @@ pub struct Machine {
     /// Time in ns from the wake-up of a thread to its first instruction; `None`: the board's
     /// `cost.job_wake`.
     pub wake_ns: Option<u64>,
-    /// Time in ns from the assertion of the interrupt to the first instruction of its handler.
+    /// Time in ns by which an interrupt reaches the guest's CPU later than the controller asserts
+    /// it.
     pub irq_ns: u64,
     /// Longest real time that the virtual machine may run.
     pub limit: Duration,

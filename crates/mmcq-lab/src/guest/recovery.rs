@@ -2,7 +2,8 @@
 
 use super::Report;
 
-/// Time in us above which `tools/guest-time/probe.c` and `boards/pc` report a request as slow.
+/// Time in us above which `tools/guest-time/probe.c` and `boards/pc` report a gap: the time from
+/// the start of a request until a request succeeds.
 const GAP_US: u64 = 1000;
 
 /// Effect of one event of the schedule on the guest's requests.
@@ -10,9 +11,9 @@ const GAP_US: u64 = 1000;
 pub struct Recovered {
     /// The line of the schedule with the event.
     pub line: String,
-    /// Time in us from the start of the first request that the event delayed until a request
-    /// succeeded. For an event with a length the time counts from the event's end. `None`: no
-    /// request took 1 ms.
+    /// Length in us of the longest gap that the event caused: from the start of a request until a
+    /// request succeeded. For an event with a length, the gap counts from the event's end on.
+    /// `None`: no gap was longer than 1 ms.
     pub us: Option<u64>,
     /// Whether the next event began before a request succeeded again.
     pub outlasted: bool,
@@ -22,8 +23,7 @@ pub struct Recovered {
     pub kernel: Vec<String>,
 }
 
-/// Parses `probe: gap FROM TO`, a line that the guest's program prints for a slow request (times in
-/// us).
+/// Parses `probe: gap FROM TO`, a line that the guest's program prints for a gap (times in us).
 fn gap(line: &str) -> Option<(u64, u64)> {
     let (from, to) = line.strip_prefix("probe: gap ")?.split_once(' ')?;
     Some((from.parse().ok()?, to.trim().parse().ok()?))

@@ -93,7 +93,8 @@ pub struct Report {
     pub instruction_ns: u32,
     /// Time in ns from the wake-up of a thread to its first instruction.
     pub wake_ns: u64,
-    /// Time in ns from an interrupt to the first instruction of its handler.
+    /// Time in ns by which an interrupt reaches the guest's CPU later than the controller asserts
+    /// it.
     pub irq_ns: u64,
     /// Time in ns of a read of a controller register.
     pub register_read_ns: u64,
@@ -163,7 +164,8 @@ impl Report {
     }
 }
 
-/// A line of counters that the plugin wrote at a mark.
+/// Line with the counters at a mark, which QEMU's plugin wrote. A mark is a point in time that the
+/// guest's program reports with a number.
 #[derive(Deserialize)]
 struct Mark {
     mark: u64,
@@ -171,9 +173,9 @@ struct Mark {
     counters: Counters,
 }
 
-/// Number of the mark that the guest's program sets before its load.
+/// Number of the mark at the start of a load of the guest's program.
 const LOAD_BEGINS: u64 = 1;
-/// Number of the mark that the guest's program sets after its load.
+/// Number of the mark at the end of a load of the guest's program.
 const LOAD_ENDS: u64 = 2;
 
 /// Returns the loads that a job's output reports, each with its counters, and the counters of the

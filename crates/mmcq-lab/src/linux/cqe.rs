@@ -1,11 +1,11 @@
 //! Model of Linux's driver for a card's command queue, on a controller with a CQHCI engine
-//! (`cqhci`). The worker thread takes requests out of the scheduler and hands each to the CQHCI
+//! (`cqhci`). The worker thread takes requests out of the scheduler. It hands each to the CQHCI
 //! engine as a task, while the engine has a free slot. The interrupt that reports finished tasks
 //! raises a soft interrupt, which completes them and wakes the worker for the next ones. A flush is
 //! the engine's direct command.
 //!
-//! The tasks go through mmcq's lane for queue engines. This lane merges nothing here: the scheduler
-//! has already merged what it could.
+//! The tasks go through the part of mmcq that drives queue engines. This part merges nothing here:
+//! the scheduler has already merged what it could.
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::port::Memory;
@@ -28,10 +28,10 @@ const DEPTH: usize = 31;
 
 /// Work that is under way in one slot of mmcq's engine.
 enum Task {
-    /// A request of a single I/O that is no piece of another; its data stay in the memory of the
-    /// job.
+    /// A request of a single I/O that was not split; its data stay in the memory of the job.
     Lent(Request),
-    /// A request of several I/Os, or of pieces; their data are gathered in one buffer.
+    /// A request of several I/Os, or of pieces of a split I/O; their data are gathered in one
+    /// buffer.
     Gathered(Request, Memory),
     /// A flush of the card's cache, for all I/Os that had asked for a flush when it began.
     Flush(Vec<Io>),

@@ -1,8 +1,8 @@
 //! Model of Linux's I/O scheduler mq-deadline: sorting, batches, expiry, and merging at insert.
 //!
-//! A new I/O merges into a request that still waits in the scheduler, if that request ends where
-//! the I/O begins or begins where the I/O ends. A request that was dispatched to the driver cannot
-//! grow any more. So the more requests the driver takes out, the smaller they are.
+//! A new I/O merges into a request that waits in the scheduler, if one begins where the other ends.
+//! A request that was dispatched to the driver cannot grow any more. So the more requests the
+//! driver takes out, the smaller they are.
 
 use crate::system::{How, Io};
 use mmcq::host::Direction;
@@ -28,8 +28,8 @@ pub struct Request {
     arrival: u64,
     /// Time in ns at which the oldest of the request's I/Os arrived.
     came_ns: u64,
-    /// Time in ns at which the request expires. A batch that begins later than that begins with the
-    /// oldest request of its direction if that one has expired, whatever the addresses are.
+    /// Time in ns at which the request expires. A new batch usually begins at the next address; it
+    /// begins with the oldest request of its direction if that request has expired.
     expires_ns: u64,
     /// Number that the request got when it was last entered into the hash of end addresses; later
     /// entries have higher numbers.
@@ -248,10 +248,13 @@ impl Elevator {
             && request.ios.len() + ios <= self.tunables.max_segments
     }
 
-    /// Returns the index of the waiting request that an I/O can merge into, and whether the I/O
-    /// comes behind it (true) or before it (false). The request that grew last is tried first, then
-    /// the most recent one that ends where the I/O begins, then one that begins where the I/O ends.
-    /// `None`: the I/O cannot merge.
+    /// Returns the waiting request that an I/O can merge into: the request's index, and whether the
+    /// I/O comes behind it (true) or before it (false). `None`: the I/O cannot merge. Requests are
+    /// tried in this order:
+    ///
+    /// - the request that grew last;
+    /// - the most recent request that ends where the I/O begins;
+    /// - a request that begins where the I/O ends.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
         let requests = &self.sorted[dir];
         let io_end = io.lba + u64::from(io.blocks);
@@ -272,8 +275,8 @@ impl Elevator {
         requests.iter().position(|r| r.lba == io_end).filter(|&i| fits(&requests[i])).map(|i| (i, false))
     }
 
-    /// Merges the waiting requests at the indices `first` and `second` if the second begins where
-    /// the first ends, and if both together are not too large.
+    /// Merges two waiting requests, if the second begins where the first ends and both together are
+    /// not too large. `first` and `second` are their indices.
     fn join(&mut self, dir: usize, first: usize, second: usize) {
         let (a, b) = (&self.sorted[dir][first], &self.sorted[dir][second]);
         if a.end() != b.lba || !self.fits(a, b.blocks, b.ios.len()) {

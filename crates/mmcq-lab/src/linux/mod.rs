@@ -65,8 +65,8 @@ pub trait Port {
         None
     }
 
-    /// Handles a timer of the port that has expired; `number` is the timer's. Returns the operation
-    /// that has finished, if any.
+    /// Handles a timer of the port that has expired; `number` is the number of the timer. Returns
+    /// the operation that has finished, if any.
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {
         let _ = (sys, number);
         None

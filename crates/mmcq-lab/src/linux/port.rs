@@ -1,5 +1,5 @@
-//! Port of the Linux models: each request is one raw phase of mmcq's engine, with the commands that
-//! Linux's block driver sends.
+//! Port of the Linux models. It sends the commands of Linux's block driver through mmcq's engine:
+//! each request is one raw phase (a command with its data and busy).
 
 use super::elevator::Request;
 use super::raw::Raw;

@@ -1,4 +1,5 @@
-//! Sends raw phases through mmcq's engine, one at a time, with the timer for their deadlines.
+//! Sends raw phases (single commands with their data and busy) through mmcq's engine, one at a
+//! time, with the timer for their deadlines.
 
 use crate::platform::Profile;
 use crate::system::{Event, System};
@@ -81,8 +82,8 @@ impl<H: Host> Raw<H> {
         self.ended(sys, work)
     }
 
-    /// Handles a timer that expired, if it is the port's. Returns the completion of the phase if it
-    /// has ended.
+    /// Handles a timer that has expired, if it is a timer of this port. Returns the completion of
+    /// the phase if the phase has ended.
     pub fn timer(&mut self, sys: &mut System, number: u64) -> Option<Completion> {
         if number != TIMERS + self.timer {
             return None;

@@ -3,7 +3,8 @@
 //! rounds of a read are CMD18 with the data, then CMD12; those of a write are CMD25, the data, then
 //! CMD12. After a write the caller polls with CMD13.
 //!
-//! [`Close::Late`] is the patch of the STREAM thread. The transfer stays open, and a request that
+//! [`Close::Late`] is this driver with a patch that was published in 2021, in the mail thread that
+//! `docs/threads.md` calls STREAM. With the patch a transfer stays open, and a request that
 //! continues it only transfers data. CMD12, a pause and a flush of the chip's buffer come before
 //! the next request that does not continue it. While the transfer is open, CMD13 is answered
 //! "ready" without being sent. Errors in the answer to CMD12 are dropped.
@@ -29,7 +30,8 @@ const IDLE_TIMER: u64 = 1 << 62;
 /// Longest busy in ns after the CMD12 of a read [SD 4.12.4.2]. After the CMD12 of a write, the
 /// card's own timeout counts.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Card status that the patch returns instead of asking the card: READY_FOR_DATA, state `tran`.
+/// Card status that the driver with the patch returns during an open transfer instead of asking the
+/// card: READY_FOR_DATA, state `tran`.
 const READY: u32 = 0x900;
 
 /// Moment at which the driver ends a multi-block transfer by CMD12.
@@ -154,8 +156,8 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the task of the work item. If an open transfer cannot be continued by it, closes that
-    /// transfer first. Returns what has ended, if anything.
+    /// Begins the next task of the work item. If a transfer is open that the task cannot continue,
+    /// closes this transfer first. Returns the operation that has ended, if any.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
@@ -193,7 +195,8 @@ impl<H: Host> Reader<H> {
         self.start(sys, Round::Data, phase, timeout_ns);
     }
 
-    /// Handles the end of the round that transfers data. Returns what has ended, if anything.
+    /// Handles the end of the round that transfers data. Returns the operation that has ended, if
+    /// any.
     fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
         let Some(Task::Transfer(request)) = &self.task else { return None };
         self.ok = well(&completion);
@@ -214,7 +217,8 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task and the work item, and returns `ended` for the caller.
+    /// Ends the task, and returns `ended` for the caller. The work item ends too, unless an open
+    /// transfer must be closed now.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {

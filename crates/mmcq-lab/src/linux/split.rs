@@ -12,13 +12,14 @@ struct Whole {
     ok: bool,
 }
 
-/// I/Os that were split, by the number of their buffer.
+/// I/Os that were split, each under the number of its buffer.
 #[derive(Default)]
 pub(super) struct Split(BTreeMap<u32, Whole>);
 
 impl Split {
-    /// Inserts an I/O into the scheduler, in pieces where it is too long. Returns true if a request
-    /// came into being, of which the driver must be notified.
+    /// Inserts an I/O into the scheduler; splits it into pieces if it is longer than the largest
+    /// request. Returns true if at least one piece became a new request, of which the driver must
+    /// be notified.
     pub(super) fn insert(&mut self, elevator: &mut Elevator, io: Io, now_ns: u64) -> bool {
         let max_blocks = elevator.max_blocks();
         if io.blocks > max_blocks {
@@ -33,12 +34,13 @@ impl Split {
         fresh
     }
 
-    /// Returns whether this is a piece of an I/O.
+    /// Returns whether this I/O is a piece of a longer I/O that was split.
     pub(super) fn is_piece(&self, io: &Io) -> bool {
         self.0.contains_key(&io.buffer)
     }
 
-    /// Completes an I/O for its job. A whole I/O completes with its last piece.
+    /// Handles the end of an I/O or of a piece. An I/O that was split completes for its job with
+    /// its last piece, and succeeds if all its pieces did.
     pub(super) fn complete(&mut self, sys: &mut System, io: Io, ok: bool) {
         let Some(whole) = self.0.get_mut(&io.buffer) else { return sys.complete(io, ok) };
         whole.left -= 1;

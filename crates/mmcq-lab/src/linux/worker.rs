@@ -1,6 +1,6 @@
 //! Model of Linux without a software queue. A worker thread takes a request, prepares it, and waits
-//! for the end of the request before it (after a write, the worker also polls the card's status).
-//! Then it starts the new request, and only then completes the one before. Each request takes two
+//! until the previous request has ended. After a write, the worker also polls the card's status.
+//! Then it starts the new request, and only then completes the previous one. Each request takes two
 //! context switches.
 
 use super::elevator::{DiskUse, Elevator, Request};
@@ -50,9 +50,9 @@ pub struct Worker<P> {
     prepared: Option<Work>,
     /// I/Os that asked for a flush which has not begun.
     flushes: Vec<Io>,
-    /// Number of requests that the worker still takes before it handles a flush: all that waited
-    /// when it last checked the scheduler. mq-deadline hands them out together, so a flush that
-    /// arrives later comes after them.
+    /// Number of requests that the worker still takes before it handles a flush. It is the number
+    /// that waited when the worker last checked the scheduler: mq-deadline hands these out
+    /// together, so a flush that arrives later comes after them.
     batch: usize,
     /// Whether the card has a cache. Only then does the block layer pass flushes on to the driver.
     has_cache: bool,
@@ -113,8 +113,8 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Handles the end of the previous work, if there was any. If that was a write or a flush,
-    /// polls the card's status; otherwise starts the prepared work.
+    /// Handles the end of the previous request or flush, if there was one. After a write or a
+    /// flush, polls the card's status; otherwise starts the prepared work.
     fn over(&mut self, sys: &mut System) {
         let programs = self.active.as_ref().is_some_and(|active| match &active.work {
             Work::Transfer(request) => request.direction == Direction::Write,

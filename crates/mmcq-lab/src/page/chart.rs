@@ -21,8 +21,8 @@ pub const COLOURS: [RGBColor; 8] = [
 ];
 /// Width of a chart in pixels, narrow enough that its letters can be read on a telephone.
 const WIDTH: u32 = 480;
-/// On a telephone a chart is shown at three quarters of its size, and plotters draws a font smaller
-/// than its number.
+/// Font of a chart's texts: name and size. On a telephone a chart is shown at three quarters of its
+/// size, and plotters draws letters smaller than this number.
 const FONT: (&str, u32) = ("sans-serif", 18);
 /// Approximate width of a letter in pixels.
 const LETTER: u32 = 9;

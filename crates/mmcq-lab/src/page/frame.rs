@@ -56,12 +56,13 @@ fn inside(data: &str) -> String {
     format!("{DATA}\n{}{DATA_END}\n", data.replace('<', "\\u003c"))
 }
 
-/// Returns a picture that is as wide as the page's text.
+/// Returns a picture that is as wide as the page's text, with the caption `said`.
 pub fn figure(svg: &str, said: &str) -> Markup {
     html! { figure { (PreEscaped(svg)) figcaption { (said) } } }
 }
 
-/// Returns a picture with small letters that can be scrolled with the keyboard or on a telephone.
+/// Returns a picture with small letters, and the caption `said`. The reader can scroll the picture
+/// with the keyboard or on a telephone.
 pub fn figure_wide(svg: &str, said: &str) -> Markup {
     html! {
         figure.drawn {

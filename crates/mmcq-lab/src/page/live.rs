@@ -1,4 +1,5 @@
-//! Playground inside a report: a form that starts with the report's board, card and load.
+//! Playground inside a report: a form in which the reader changes the report's board, card and
+//! load, and runs them in the browser.
 //!
 //! The laboratory for browsers is built separately (`tools/playground.sh`). It is read from the
 //! folder of that build, and the page contains it as text.
@@ -47,7 +48,7 @@ impl Live {
     /// Reads the parts from the folder that `tools/playground.sh` fills.
     ///
     /// # Errors
-    /// A file is missing, or another version made it; the error is one line.
+    /// A file is missing, or belongs to another version of the program; the error is one line.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let read = |name: &str| std::fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
         let text = |name: &str| {

@@ -80,7 +80,8 @@ pub struct Compared {
 
 impl Compared {
     /// Runs the load of a finished run again, in other settings and with the oscilloscope. `name`
-    /// and `changes` are those of the board. `step` is called with the name of each run.
+    /// and `changes` are the board's name and its changes (`--set`). `step` is called with the name
+    /// of each run before the run starts.
     ///
     /// # Errors
     /// The load cannot run at the physical limit or with another depth, or the values of board and
@@ -128,8 +129,8 @@ impl Measured {
     }
 }
 
-/// Returns a picture of the bus in the middle of a run whose series is known, as SVG, or the reason
-/// why there is none.
+/// Returns a picture of the bus in the middle of a run, as SVG, or the reason why there is none.
+/// `series` is the run's rate and depth over time; it says where the middle is.
 pub fn scope(run: &Run<'_>, series: &Series) -> Result<String, String> {
     let from_ns = series.middle_ns().ok_or("no request came")?;
     let few_ns = (SCOPE_REQUESTS * series.turn_ns()).clamp(*SCOPE_NS.start(), *SCOPE_NS.end());

@@ -28,8 +28,12 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
     ("waiting", "the program that reads and writes has no request under way"),
 ];
 
-/// Returns the page of a run. `title` names the load, `command` is the command that runs it again,
-/// `report` is the run's report, and `live` is a playground set to the load.
+/// Returns the page of a run.
+///
+/// - `title` names the load.
+/// - `command` is the command that runs it again.
+/// - `report` is the run's report.
+/// - `live` is a playground set to the load.
 ///
 /// # Errors
 /// A picture cannot be drawn.
@@ -202,7 +206,8 @@ fn name(one: &Measured) -> String {
     one.setting.name().to_owned()
 }
 
-/// Returns what allows the rate of the limit: with a pace of its own, the load does too.
+/// Returns what limits the rate, in words: bus and card, and also the load's own pace if the load
+/// has one (pauses, or a limit of its rate).
 fn allowing(compared: &Compared) -> &'static str {
     compared.why.pace_percent().map_or("bus and card", |_| "bus, card and the load's own pace")
 }

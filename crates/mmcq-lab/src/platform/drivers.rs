@@ -9,7 +9,7 @@ pub struct Driver {
     pub name: &'static str,
     /// Name of the board with which to begin; `None`: no board here has a controller like it.
     pub board: Option<&'static str>,
-    /// What to know of it, in words.
+    /// Note for a user of this driver, in words.
     pub note: &'static str,
 }
 
@@ -68,7 +68,8 @@ pub const DRIVERS: [Driver; 33] = [
     of("sunxi-mmc", "fifo-allwinner", "Allwinner's SMHC, on the board of the FIFO thread"),
 ];
 
-/// Returns the drivers whose name contains this, with `_` as good as `-`.
+/// Returns the drivers whose name contains `text`. Upper and lower case are equal, and so are `_`
+/// and `-`.
 pub fn named(text: &str) -> impl Iterator<Item = Driver> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
     let wanted = plain(text);

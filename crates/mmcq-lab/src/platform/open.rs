@@ -9,14 +9,15 @@ use toml::Value;
 pub enum Continue {
     /// The driver leaves no transfer open.
     No,
-    /// The driver leaves reads and writes open in the best way for the controller. Stops of SDMA
-    /// (on an SDHCI) or a ring of descriptors (on DesignWare's controller) keep reads open; the
-    /// data of a CMD13 (a carrier) keep writes open. On ST's SDMMC only writes stay open.
+    /// The driver leaves reads and writes open in the best way for the controller. On an SDHCI, a
+    /// read stays open because SDMA stops at a boundary. On DesignWare's controller, a read stays
+    /// open because the DMA uses its descriptors again and again (a ring). An open write continues
+    /// with a CMD13 that brings the next data (a carrier). On ST's SDMMC only writes stay open.
     Yes,
     /// The driver leaves only reads open, not writes.
     Reads,
-    /// On an SDHCI, the driver leaves reads and writes open; stops of SDMA at a block gap keep
-    /// writes open.
+    /// On an SDHCI, the driver leaves reads and writes open. A write stays open because SDMA stops
+    /// at a block gap.
     Gap,
 }
 

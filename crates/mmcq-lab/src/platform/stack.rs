@@ -1,13 +1,16 @@
 //! Section `[stack]`: what a board's file says about mmcq's engine.
 //!
-//! `advance` says which contexts advance the engine, see [`Advance`]. `streams = "off"` closes each
-//! transfer, even if the host could continue it; `"always"` keeps transfers open in a pause.
-//! `hold_us` is how long a transfer stays open in a pause, `owed_us` how long the status of an open
-//! transfer's writes may be outstanding. `merging = "off"` sends each request alone. With
-//! `acknowledge = "transferred"` a write is complete when its data are transferred, not when the
-//! card has programmed them. `scheduler` is `"fifo"`, `"deadline"` or `"fair"`. `weights = [1, 4]`
-//! are the weights of the fair scheduler by client: the first job is client 0, and clients without
-//! a weight have 1.
+//! - `advance`: the context that calls the engine, see [`Advance`].
+//! - `streams`: `"off"` closes each transfer, even if the host could continue it. `"always"` keeps
+//!   transfers open in a pause. `"on"` (the default) keeps a transfer open where this saves time.
+//! - `hold_us`: how long a transfer stays open in a pause.
+//! - `owed_us`: how long the status of an open transfer's writes may be outstanding.
+//! - `merging`: `"off"` sends each request alone.
+//! - `acknowledge`: with `"transferred"` a write is complete when its data are transferred, not
+//!   when the card has programmed them.
+//! - `scheduler`: `"fifo"` (the default), `"deadline"` or `"fair"`.
+//! - `weights`: the weights of the fair scheduler by client, such as `[1, 4]`. The first job is
+//!   client 0. Clients without a weight have 1.
 
 use super::{Advance, PlatformError, Scheduler, error, unknown};
 use mmcq::engine::{Acknowledge, Config, StaysOpen};
@@ -19,11 +22,11 @@ const US_MAX: i64 = 3_600_000_000;
 /// Number of clients for which a scheduler has separate queues.
 const CLIENTS: usize = 8;
 
-/// Profile of mmcq's engine: a scheduler by name, the lane of a card's queue, packed commands, and
-/// chains.
+/// Type that selects the parts of mmcq's engine: a scheduler by name, the card's command queue
+/// (driven by the controller's engine or by software), packed commands, and chains.
 pub type Profile = Chained<Packed<HostQueued<Scheduler>>>;
 
-/// Returns the profile of mmcq's engine with this scheduler.
+/// Returns the parts of mmcq's engine ([`Profile`]) with this scheduler.
 #[must_use]
 pub fn profile(scheduler: Scheduler) -> Profile {
     Chained(Packed(HostQueued(scheduler)))

@@ -2,11 +2,15 @@
 //! its requests ([`snoop`](super::snoop)).
 //!
 //! Each I/O is a separate request. It arrives (Q, G, I), is given to the driver (D) and completes
-//! (C). The time of D is the start of the data command that names the I/O's first block, or the
-//! first block of an I/O that it continues. An I/O that no command names (its transfer was already
-//! open, or it was packed) gets the newest data command since its arrival. A flush gets the command
-//! that flushes the card's cache, which may serve several flushes. Times count from the start of
-//! the load.
+//! (C). The time of D is the start of a data command on the bus:
+//!
+//! - the command that names the I/O's first block;
+//! - for an I/O that continues another I/O, the command of that other I/O;
+//! - if no command names the I/O (its transfer was already open, or it was packed), the newest data
+//!   command since its arrival;
+//! - for a flush, the command that flushes the card's cache, which may serve several flushes.
+//!
+//! Times count from the start of the load.
 
 use super::blktrace::{MAGIC, RECORD_BYTES, category, event};
 use crate::system::{How, Io, System};
@@ -115,7 +119,8 @@ impl Keeper {
     }
 
     /// Records a data command that begins at the block `first`. An I/O that begins at this block,
-    /// and the I/Os that continue it, get the command's time.
+    /// and the I/Os that continue it, get the command's time. `direction`: of the command's data;
+    /// `None`: not known.
     fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
         self.command_ns = at_ns;
         let mut next = first;

@@ -52,8 +52,8 @@ impl Lines {
         Place::Line { file: self.name.clone(), line: self.number }
     }
 
-    /// Returns `event` as a result for the line that was read last: an event with its time in ns
-    /// and its place, or an error. `None`: the line has no event.
+    /// Adds the place of the line that was read last to `event`. Returns the event with its time in
+    /// ns and its place, or an error. `None`: the line has no event.
     pub(super) fn told(
         &self,
         event: Result<Option<(u64, What)>, String>,

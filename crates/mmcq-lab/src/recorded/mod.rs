@@ -212,7 +212,7 @@ pub struct Reading {
     pub moment: Moment,
     /// Name of the only device or file whose requests are read; `None`: all.
     pub device: Option<String>,
-    /// Whether a trace without times is refused, since its requests start at times of the trace.
+    /// Whether a trace without times is refused, because the replay needs the time of each request.
     pub needs_times: bool,
 }
 

@@ -21,7 +21,7 @@ const EVENTS_MAX: usize = 1 << 25;
 /// Size in bytes of the blocks in which the events give addresses and lengths.
 const BLOCK: u64 = 512;
 
-/// Fields that are used of a packet in a trace. The field numbers are those of
+/// The fields of a trace packet that this program uses. The field numbers are those of
 /// `trace_packet.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct Packet {
@@ -142,8 +142,8 @@ fn device(dev: u64) -> String {
     format!("{},{}", dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xf_ff00)
 }
 
-/// Returns whether a file begins like a trace of Perfetto. A text may begin with an empty line,
-/// which has the same byte as a packet.
+/// Returns whether a file begins like a trace of Perfetto. A packet begins with the same byte as a
+/// text whose first line is empty, so the whole packet is checked.
 pub(super) fn is_one(head: &[u8]) -> bool {
     let is_text = std::str::from_utf8(head).is_ok_and(|text| !text.contains('\0'));
     let Some((&PACKET, mut rest)) = head.split_first() else { return false };

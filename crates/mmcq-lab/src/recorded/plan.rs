@@ -322,11 +322,12 @@ fn gather(
     Ok(all)
 }
 
-/// Returns the requests of a trace as a plan uses them, sorted by time.
+/// Returns the requests of a trace that a replay with these options uses, sorted by time.
 ///
 /// # Errors
 ///
-/// As [`plan`], but a trace may have no requests.
+/// The trace has an error, times that decrease, a request that is too long or ends beyond the
+/// largest offset, or too many requests. (A trace without requests is no error.)
 pub fn records(
     events: impl Iterator<Item = Result<Event, ParseError>>,
     wishes: &Wishes,
@@ -374,8 +375,9 @@ struct Thread {
 }
 
 impl Thread {
-    /// Returns when the next request may start in mode [`Mode::Think`]: after the end of the
-    /// request that ended last before it, or else after the start of the previous request.
+    /// Returns when the next request of the process may start in mode [`Mode::Think`]. If a request
+    /// of the process has ended since its newest request started, the pause counts from that end.
+    /// Otherwise the pause counts from the start of the newest request.
     fn think(&mut self, record: &Record, clock: &Clock) -> When {
         let passed = self.under_way.iter().filter(|(end_ns, _)| *end_ns <= record.at_ns).max().copied();
         self.under_way.retain(|(end_ns, _)| *end_ns > record.at_ns);
@@ -389,12 +391,13 @@ impl Thread {
     }
 }
 
-/// The trace has an error, times that decrease, a request that is too long or ends beyond the
-/// largest offset, too many requests, or none at all.
+/// Makes the workers that replay a trace from its events. `name` is the trace's name, `wishes` are
+/// the options of the replay.
 ///
 /// # Errors
 ///
-/// The trace has an error, times that decrease, a request that is too long, or no requests at all.
+/// An option is out of range or has no effect. Or the trace has an error, times that decrease, a
+/// request that is too long or ends beyond the largest offset, too many requests, or none at all.
 pub fn plan(
     name: &str,
     events: impl Iterator<Item = Result<Event, ParseError>>,

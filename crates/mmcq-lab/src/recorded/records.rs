@@ -9,8 +9,8 @@ use std::sync::Arc;
 const CHUNK: usize = 1 << 14;
 /// Unit in bytes of all offsets and lengths in the list.
 const BLOCK: u64 = 512;
-/// Number of the lowest bits in the field `place`, which hold the operation. Two flags follow, then
-/// the block number.
+/// Number of bits of the operation, which has the lowest bits of the field `place`. Two flags
+/// follow, then the block number.
 const OP_BITS: u32 = 2;
 /// Flag in the field `place`: the write is complete only when it is on the medium.
 const DURABLE: u64 = 1 << OP_BITS;

@@ -17,8 +17,9 @@ pub fn time_ns(text: &str, unit_ns: u64) -> Option<u64> {
     whole_ns.checked_add(u64::try_from(part_ns).ok()?)
 }
 
-/// Parses Linux's letters such as `FWFSM`. Returns the operation, whether a flush comes before it,
-/// and whether it is a forced unit access. `None`: no request that transfers or discards data.
+/// Parses Linux's letters for an operation, such as `FWFSM`. Returns the operation, whether a flush
+/// comes before it, and whether it is a forced unit access. `None`: the letters name no read,
+/// write, flush or discard.
 pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
     let (first, rest) = match text.strip_prefix('F') {
         Some(rest) if !rest.is_empty() => (true, rest),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Bytes of the register EXT_CSD.
 const EXT_CSD_BYTES: usize = 512;
-/// Largest file that is taken for one of registers.
+/// Largest size in bytes of a file that is read as a register file.
 pub const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Registers as a file gives them.

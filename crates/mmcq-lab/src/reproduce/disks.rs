@@ -3,9 +3,11 @@
 //! all samples it reads pages at random places. It measures the time of the samples and of those
 //! last pages.
 //!
-//! Linux sends no flush to a card without a cache, so the patch's writes are complete when the card
-//! has received them. mmcq polls the card's status at each `fsync`. So the loop also runs without
-//! `fsync`, where mmcq completes writes with their data, which is all that the patch promises.
+//! The published figures are those of Linux without and with a patch that keeps transfers open
+//! ([`Close::Late`](crate::linux::reader::Close::Late)). Linux sends no flush to a card without a
+//! cache, so with the patch a write is complete when the card has received its data. mmcq polls the
+//! card's status at each `fsync`. So the loop also runs without `fsync`: there mmcq too completes
+//! writes with their data.
 
 use super::{Amount, Row, workers};
 use crate::fio::Worker;
@@ -31,11 +33,11 @@ const PAGES: u64 = 10;
 /// Size of the card in bytes, as GNOME Disks shows it.
 const CARD_BYTES: u64 = 122_112 << 20;
 
-/// Published rates of reads in MB/s, before and after the patch. The card was fitted to the rate
-/// before.
+/// Published rates of reads in MB/s: of Linux without and with the patch that keeps transfers open.
+/// The card was fitted to the first of them.
 const READ: (f64, f64) = (86.9, 91.5);
-/// Published rates of writes in MB/s, before and after the patch. The card was fitted to the rate
-/// before.
+/// Published rates of writes in MB/s: of Linux without and with the patch that keeps transfers
+/// open. The card was fitted to the first of them.
 const WRITE: (f64, f64) = (38.3, 55.5);
 
 /// Figures that GNOME Disks shows for a run of the loop.
@@ -76,6 +78,7 @@ fn script(samples: u64, syncs: bool) -> Script {
 }
 
 /// Returns a worker that runs the loop, one request after the other, and logs the time of each.
+/// `syncs`: the loop calls `fsync` after each write.
 fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     let job = "[disks]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nrw=rw\nbs=10M\nzero_buffers\nwrite_lat_log\n";
     let mut workers = workers(job)?;

@@ -1,5 +1,6 @@
-//! FIFO: order of dispatch in Linux's software queue, by tag or first in, first out. Shows latency
-//! percentiles of eight readers, and the rows that the reviewer requested.
+//! FIFO: the order in which Linux's software queue dispatches its requests, by the number of a tag
+//! or first in, first out. Shows latency percentiles of eight readers, and the rows that the
+//! reviewer requested.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
@@ -77,7 +78,7 @@ pub fn job(rw: &str, io_mib: u64) -> String {
     )
 }
 
-/// Boards of the experiment: its own, and one with a busy CPU.
+/// Boards of the experiment: a model of the board of the publication, and the same with a busy CPU.
 pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 
 /// Runs the experiment on one board, and returns the rows of the table.

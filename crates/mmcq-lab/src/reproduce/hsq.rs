@@ -34,9 +34,9 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
 
 /// Cells, and the time in us per 4 KiB of unmodified Linux on this controller and card, without and
 /// with the queue. Linux 6.1 ran with its own `sdhci` and `mmc_hsq` in a virtual machine, in
-/// virtual time (1 ns for an instruction, 150 ns for a register read and 40 ns for a write, 20 us
-/// to wake a thread, 1.5 us until an interrupt arrives). The costs in the board's file are derived
-/// from these runs.
+/// virtual time. An instruction took 1 ns, a register read 150 ns, a register write 40 ns, waking a
+/// thread 20 us, and an interrupt 1.5 us to arrive. The costs in the board's file are derived from
+/// these runs.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
 /// Comparison of the model of Linux with unmodified Linux, in one cell of the table.
@@ -100,7 +100,8 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
             residual: what no price explains: the board's own instructions and caches, which the model does not have.\n"
 }
 
-/// Boards of the experiment: its own, and variants with another CPU or host.
+/// Boards of the experiment: a model of the board of the publication, and variants with another CPU
+/// or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
 /// Returns the `rw=` of a cell with a rate or a merging on the experiment's own board; `None` for

@@ -1,5 +1,6 @@
-//! Reproductions of published tables. They show published value, model and error side by side, with
-//! the physical limit, and mark cells to which parameters were fitted.
+//! Reproductions of published tables. Four public discussions (threads) about Linux published
+//! measurements: HSQ, FIFO, STREAM and SDIO. A reproduction shows published value, model and error
+//! side by side, with the physical limit, and marks cells to which parameters were fitted.
 
 mod disks;
 pub mod fair;

@@ -54,7 +54,7 @@ const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
 /// Rates that the class A2 promises: cell, `rw=`, and requests of 4 KiB per second.
 const A2: [(&str, &str, f64); 2] = [("rand read", "randread", 4000.0), ("rand write", "randwrite", 2000.0)];
 
-/// Loads of the lanes: cell, `rw=`, request size, depth.
+/// Loads that run on each lane (way to drive the card): cell, `rw=`, request size, depth.
 const LOADS: [(&str, &str, &str, u32); 8] = [
     ("rand read, depth 1", "randread", "4k", 1),
     ("rand read, depth 3", "randread", "4k", 3),

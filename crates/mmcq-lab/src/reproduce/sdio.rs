@@ -9,7 +9,8 @@ use crate::sdio::spin::{self, COMMAND_CLK, Wait};
 use crate::sdio::trace::Step;
 use crate::sdio::{Failure, Outcome, Run, Way, run};
 
-/// Boards of the experiment: its own, and a fast PC with the same card.
+/// Boards of the experiment: a model of the board of the publication, and a fast PC with the same
+/// card.
 pub const BOARDS: [&str; 2] = [NAME, PC];
 
 const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
@@ -19,7 +20,7 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
 /// Published latency in us, and published rate of the counter of idle CPU in kcycles/s.
 type Published = (f64, f64);
 
-/// Settings of the experiment's own board, with their published values.
+/// Settings of the publication's board, with their published values.
 const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
     ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),
@@ -49,12 +50,14 @@ const BY_DMA: [(&str, Way); 7] = [
 
 /// Setting `mmcq-own` on a CPU with the largest number of cycles per instruction.
 const SLOW: &str = "mmcq-own slow";
-/// Setting to whose published values the board was fitted, and the one to whose latency it was.
+/// Settings to which the board was fitted: both published values of the first, and only the latency
+/// of the second.
 const FITTED: [&str; 2] = ["thread+tasklet", "async"];
 
 /// Name of the cell with the time from the interrupt to its clearing.
 const LATENCY: &str = "interrupt to cleared";
-/// Name of the cell with the thread's wake-ups, without the one after the interrupt.
+/// Name of the cell with the number of times that the thread is woken for a packet, without the
+/// wake-up after the card's interrupt.
 const WAKES: &str = "wake-ups by steps";
 
 /// Text below the tables of the published board.
@@ -109,9 +112,12 @@ pub fn board(
 /// Bus clocks in Hz for which the table shows the ways to wait.
 const CLOCKS_HZ: [u32; 4] = [400_000, 10_000_000, 25_000_000, 50_000_000];
 
-/// Returns rows with the cost of a CMD52 for each way to wait for it, with the bus clock from which
-/// on spinning costs less, and with the policy's largest excess over the better of its two ways.
-/// The excess is also checked at the clocks on both sides of the crossover.
+/// Returns rows about the ways to wait for a CMD52:
+///
+/// - the cost of a CMD52 for each way;
+/// - the bus clock from which on spinning costs less than the other way;
+/// - the policy's largest excess over the better of its two ways, also checked at the clocks on
+///   both sides of the crossover.
 fn waits(
     board: &Board,
     cpus: [(&str, Costs); 2],

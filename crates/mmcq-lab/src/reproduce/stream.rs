@@ -1,5 +1,6 @@
-//! STREAM: a multi-block transfer stays open while requests are sequential. The loads are
-//! consecutive samples of 10 MiB, one thread with 8 KiB to 1 MiB, and the loop of GNOME Disks.
+//! STREAM: a multi-block transfer stays open while requests are sequential, by a patch for Linux's
+//! driver of a card reader that was published in 2021. The loads are consecutive samples of 10 MiB,
+//! one thread with 8 KiB to 1 MiB, and the loop of GNOME Disks.
 
 use super::{Amount, Row, disks, each, mib_per_s, workers};
 use crate::platform::Platform;
@@ -15,9 +16,11 @@ struct Cell {
     /// Amount in MiB that the job transfers without `--full`: enough for the steady state.
     share_mib: u64,
     unit: &'static str,
-    /// Published values before and after the patch, if there are some.
+    /// Published values of Linux without and with the patch that keeps transfers open, if there are
+    /// some.
     published: Option<(f64, f64)>,
-    /// Whether the card's or the board's parameters were fitted to the value before the patch.
+    /// Whether the card's or the board's parameters were fitted to the value of Linux without the
+    /// patch.
     fitted: bool,
 }
 
@@ -50,8 +53,8 @@ const CELLS: [Cell; 10] = [
     cell("seq write 64k", "write", "64k", (256, 32)),
 ];
 
-/// Latencies in us of the 1 MiB loads in fio's report: cell, figure, and the published values
-/// before and after the patch.
+/// Latencies in us of the 1 MiB loads in fio's report: cell, figure, and the published values of
+/// Linux without and with the patch that keeps transfers open.
 const LATENCIES: [(&str, Figure, Option<f64>, Option<f64>); 11] = [
     ("rand read 1M", Figure::Mean, Some(11_735.0), Some(11_543.0)),
     ("rand read 1M", Figure::Percentile(50.0), Some(11_731.0), Some(11_469.0)),
@@ -110,7 +113,7 @@ const CARD_AHEAD: &str = "pro-plus-128-ahead";
 /// Names of the cells on which the card's read-ahead has an effect.
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
-/// Names of the experiment's boards: only its own.
+/// Names of the experiment's boards: only the model of the publication's board.
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {

@@ -45,13 +45,14 @@ const STREAMS_OFF: &str = "stack.streams=off";
 /// Name of a board whose host cannot continue data.
 const BOARD_SDHCI: &str = "hsq-sprd";
 
-/// Setting's name in the rows of a case: Linux that closes each transfer.
+/// Name of a setting in the rows of a case: Linux that closes each transfer.
 pub const CLOSE: &str = "close";
-/// Setting's name in the rows of a case: mmcq that closes each transfer.
+/// Name of a setting in the rows of a case: mmcq that closes each transfer.
 pub const OFF: &str = "streams off";
-/// Setting's name in the rows of a case: mmcq that leaves transfers open.
+/// Name of a setting in the rows of a case: mmcq that leaves transfers open.
 pub const OURS: &str = "mmcq";
-/// Name of the gain in percent of open transfers over closing each, both by mmcq.
+/// Name of the gain in percent: mmcq that leaves transfers open, against mmcq that closes each
+/// transfer.
 pub const GAIN: &str = "mmcq to streams off";
 /// Name of the last row, which has the smallest gain of all cases.
 pub const WORST: &str = "worst cell";

@@ -1,8 +1,8 @@
-//! Chances of merging: with which requests each request could have been merged when it arrived, and
-//! why merging does not happen.
+//! Chances of merging: counts for each request that arrives whether it could be merged, and if not,
+//! why.
 //!
-//! Every stack has the same chances, since they depend only on the requests under way, where each
-//! ends, and their directions.
+//! The counts do not look into the stack. They use only the requests under way (submitted and not
+//! complete), their places on the card and their directions.
 
 use crate::system::{How, Io, System};
 use mmcq::host::Direction;

@@ -1,20 +1,23 @@
 //! Physical limit of a job: what wire and card allow, whatever the stack is.
 //!
-//! Software costs nothing here, and sequential requests are sent in perfect batches. A closed loop
-//! never has more than its depth under way, so no transfer is longer than that many requests. Jobs
-//! that read or write the same file sequentially share one batch, as if each request followed
-//! another exactly. So such jobs become one job whose requests are such batches, and the next batch
-//! is always ready. The card's buffers are then always busy.
+//! Software costs nothing here, and sequential requests are sent in perfect batches. A job that
+//! keeps a fixed number of requests under way (its depth) is a closed loop. No transfer of a closed
+//! loop is longer than that many requests. Jobs that read or write the same file sequentially share
+//! one batch, as if each request followed another exactly. So these jobs become one job whose
+//! requests are batches, and the next batch is always ready. The card's buffers are then always
+//! busy.
 //!
-//! A job that thinks, paces, flushes, verifies or jumps is no such loop: it runs unchanged, without
-//! CPU costs. So does a random job, since no stack can merge requests that are not adjacent.
+//! A job that thinks, limits its rate, flushes, verifies or jumps is not a closed loop: it runs
+//! unchanged, without CPU costs. A random job runs unchanged too, since no stack can merge requests
+//! that are not adjacent.
 //!
 //! The card is at its best: it repeats no read, and no write meets garbage collection. These events
-//! are random, and a run without them by luck would otherwise be faster than its limit.
+//! are random, and a run that had none of them by luck would otherwise be faster than its limit.
 //!
-//! The limit contains no rule of mmcq's engine. Where a transfer can stay open, either every
-//! transfer does, however long the pause is, or none does; the faster of both is the limit. Jobs
-//! that pause beside others run alone on the card, since no stack can serve them better.
+//! The limit contains no rule of mmcq's engine. Where a transfer can stay open, two runs are made.
+//! In one run every transfer stays open, however long the pause is. In the other a transfer stays
+//! open only for a request that is already queued. The faster of both is the limit. Jobs that pause
+//! beside other jobs run alone on the card, since no stack can serve them better.
 //!
 //! If a job reads a boot area, all jobs run unchanged, and the engine switches between the areas as
 //! in mmcq's settings.
@@ -85,7 +88,7 @@ impl Perfect {
 }
 
 /// Returns whether the job only reads or writes a file sequentially and once, in blocks of one
-/// size, in a closed loop, without pauses, flushes or checks.
+/// size. It must also be a closed loop without pauses, flushes or checks.
 fn is_plain(job: &Job) -> bool {
     let in_order = !job.rw.random && job.rw_every <= 1 && job.rw_add_bytes == 0 && job.number_ios.is_none();
     let paced = job.thinktime_ns > 0
@@ -204,7 +207,7 @@ fn rate(outcome: &Outcome) -> f64 {
     outcome.counters.bytes as f64 / outcome.counters.elapsed_ns.max(1) as f64
 }
 
-/// Returns whether the job leaves the card idle from time to time.
+/// Returns whether the job pauses: it thinks between requests, or its script has pauses.
 fn pauses(worker: &Worker) -> bool {
     let after = |when: When| matches!(when, When::AfterEnd(_, gap_ns) if gap_ns > 0);
     let script = worker.script.as_ref();
@@ -212,10 +215,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit: on each lane, of which the fastest result is the limit. On all
-/// lanes but [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies
-/// may read single requests in parallel. If one worker represents several, the first of these gets
-/// the statistics of all.
+/// Runs the jobs on each lane; the fastest result is their limit. On all lanes but
+/// [`Lane::Closed`], the jobs run both in batches and one by one, since the card's dies may read
+/// single requests in parallel. If one worker represents several, the first of these gets the
+/// statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,

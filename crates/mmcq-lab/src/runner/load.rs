@@ -1,4 +1,4 @@
-//! fio's workers as the machine's jobs.
+//! Load of fio's workers: gives their I/Os to the machine as the I/Os of its jobs.
 
 use super::place::{Carried, Counted};
 use super::{Pace, Run, RunError, Setting, Steady, Waiting};
@@ -37,7 +37,7 @@ fn flush(job: u32) -> Io {
     Io { job, core, direction, how, sync, lba: u64::MAX, blocks: 0, buffer: 0, skip: 0 }
 }
 
-/// fio's workers as the machine's jobs.
+/// Load of fio's workers, each of which is a job of the machine.
 pub(super) struct Load<'a> {
     pub(super) states: Vec<JobState>,
     workers: &'a [FioWorker],
@@ -63,8 +63,8 @@ pub(super) struct Load<'a> {
     /// Whether a model of Linux runs the load. Its block layer turns a durable write into a
     /// reliable write if it can, and otherwise into a write and a flush.
     is_linux: bool,
-    /// Number of blocks of a reliable write of Linux, or one; `u32::MAX`: any number; 0: there are
-    /// no reliable writes.
+    /// Length in blocks of a reliable write of Linux; a single block is possible too. `u32::MAX`:
+    /// any length. 0: there are no reliable writes.
     pub(super) reliable_blocks: u32,
     planned: u64,
     moved: u64,
@@ -75,7 +75,8 @@ pub(super) struct Load<'a> {
     pub(super) steady: Steady,
     pub(super) pace: Pace,
     progress: &'a mut dyn FnMut(u64, u64),
-    /// Wish to end early that the run hears; `None`: it always comes to its end.
+    /// Handle by which another thread asks the run to end early; `None`: the run always comes to
+    /// its end.
     stop: Option<Stop>,
 }
 
@@ -262,7 +263,9 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Returns how the stack does a transfer of this job with its place on the card.
+    /// Returns the kind of transfer that the stack uses for an I/O of this job: plain, durable, a
+    /// discard, or of a boot area. The last argument is the place on the card: first block, and
+    /// number of blocks.
     fn how(&self, job: usize, fio: &FioIo, (lba, blocks): (u64, u32)) -> How {
         match self.areas[job].get(fio.file) {
             Some(&area) if area > 0 => return How::Boot(area),
@@ -282,8 +285,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns whether a flush follows a write of this job; `sent`: how the stack did the write.
-    /// Linux flushes after a synchronous write even if it was a reliable write.
+    /// Returns whether a flush follows a write of this job. `how`: what the job asked for. `sent`:
+    /// what the stack has sent. Linux flushes after a synchronous write even if it was a reliable
+    /// write.
     fn is_flushed_after(&self, job: usize, how: How, sent: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,
@@ -308,8 +312,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// Returns what a job must do while it waits, if it has begun more I/Os than its share of those
-    /// of its flow (fio's `flow=`); `None`: the job need not wait.
+    /// Returns what a job must do while it is ahead of the other jobs of its flow (fio's `flow=`):
+    /// it has begun more I/Os than its share. `None`: the job need not wait.
     fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {
@@ -334,7 +338,8 @@ impl<'a> Load<'a> {
     }
 
     /// Applies fio's `exitall` when this job ends: stops the other workers that the job's
-    /// `exit_what` names. As in fio, the option in one section holds for the end of every job.
+    /// `exit_what` names. As in fio, one section with the option is enough: it applies when any job
+    /// ends.
     fn exit_all(&mut self, job: usize) {
         let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
         if !self.workers.iter().any(|worker| worker.job.exitall) {

@@ -7,16 +7,18 @@
 //! seem faster than its limit. Instead, a run is compared with the time at which the limit's run
 //! had transferred as many bytes.
 //!
-//! A setting may report a write before the card has programmed it, so its last write may end
-//! earlier than one that waits. Since such a run is possible, the limit is never below it.
+//! Some settings report a write before the card has programmed it. The last write of such a run may
+//! end earlier than in the run of the limit. So the limit is never set below the rate of the run
+//! itself.
 
 use super::Counters;
 
-/// Number of points of a curve that are kept at least. When twice as many are stored, every second
+/// Smallest number of stored points of a long curve. When twice as many are stored, every second
 /// point is dropped.
 const POINTS: usize = 1024;
 
-/// Bytes transferred over the time of a run; for a limit, one curve for each lane.
+/// Bytes transferred over the time of a run. A limit has one curve for each lane (way to drive the
+/// card).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     curves: Vec<Curve>,

@@ -224,9 +224,10 @@ fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     if setting.is_linux() { LINUX_BLOCKS } else { ours() }
 }
 
-/// Returns how long a reliable write of Linux may be on this board, in blocks: any number
-/// (`u32::MAX`), or one and so many; 0: Linux sends none. It needs a host that counts blocks
-/// (CMD23). Without a cache every write is on the medium when it is complete.
+/// Returns the length in blocks of a reliable write of Linux on this board. `u32::MAX`: any length.
+/// 0: Linux sends no reliable writes. Any other number `n`: a reliable write has 1 block or `n`
+/// blocks. Reliable writes need a host that counts blocks (CMD23). Without a cache the result is 0,
+/// since every write is on the medium when it is complete.
 pub fn reliable_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     let params = &board.card.params;
     let counts = params.count && board.stack.with(|e| e.caps().auto_count);
@@ -245,7 +246,7 @@ pub trait Carried: Workload {
     fn counted(&self) -> Counted;
 }
 
-/// Counts that a load makes itself.
+/// Numbers of I/Os, flushes and failures, counted by a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// Number of I/Os of all jobs.

@@ -27,7 +27,8 @@ pub struct Served {
     pub disk: Option<DiskUse>,
     /// Counters of mmcq's engine; `None`: a model of Linux served the run.
     pub engine: Option<Stats>,
-    /// Starts that mmcq's engine held for the tail of a batch.
+    /// Starts of transfers that mmcq's engine has held back, so that more requests could join the
+    /// batch.
     pub holds: Holds,
     /// Whether the host driver had claimed that it can continue a data transfer, but then failed
     /// to.
@@ -49,8 +50,10 @@ impl Served {
         self.disk.map(|disk| disk.merges.iter().sum()).unwrap_or_else(by_engine)
     }
 
-    /// Makes the counters of a run by mmcq's engine: the difference between `now` and `before`,
-    /// which are the engine's counters after the card was brought up. No start is held before that.
+    /// Makes the counters of a run by mmcq's engine: the difference between `now` and `before`.
+    /// `before` has the engine's counters after the card was brought up. `holds` needs no
+    /// difference, since bring-up holds back no start. `continue_lost`: the host claimed to
+    /// continue data, and could not.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut stats = now;
         for (count, earlier) in stats.closed.iter_mut().zip(before.closed) {

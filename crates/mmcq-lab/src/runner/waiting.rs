@@ -107,8 +107,8 @@ impl Waiting {
         }
     }
 
-    /// Ends the run. Returns the times in ns for which the bus had nothing to do, and for which no
-    /// request was with the stack.
+    /// Ends the measurement. Returns two times in ns: how long the bus had nothing to do, and how
+    /// long the stack had no request.
     pub fn end(&self, now_ns: u64) -> (u64, u64) {
         let mut state = self.0.borrow_mut();
         if state.inside == 0 {

@@ -53,7 +53,7 @@ impl Port {
 
 mmcq::regs_by_width!([] Port);
 
-/// The host driver, shared by the engine that brings the card up and by the measured user
+/// The host driver, shared by the engine that brings the card up and by the code that is measured
 /// afterwards. Its calls cost CPU time as in [`Costs`]; before [`set_costs`](Priced::set_costs)
 /// they cost nothing.
 #[derive(Clone)]

@@ -13,8 +13,8 @@ use std::ptr::NonNull;
 /// Contexts in which the driver sends the next command and transfers the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// A thread sends commands. A tasklet handles every event of the controller, and also transfers
-    /// the data.
+    /// A thread sends commands. A tasklet handles every event of a command, and also transfers the
+    /// data.
     ThreadTasklet,
     /// A thread sends commands; the interrupt handler transfers the data.
     Thread,

@@ -1,12 +1,15 @@
 //! The SDIO experiment: a Bluetooth card on a slow CPU, and the contexts that advance the six steps
 //! of each packet.
 //!
-//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with CPU costs,
-//! `linux.rs` the historic drivers, and `ours.rs` mmcq's engine, which stays in the interrupt or
-//! leaves it as [`mmcq::advance`] decides. `platform.rs` reads the board's file, `trace.rs` finds
-//! the steps in the bus events, `spin.rs` compares the ways to wait, `packet.rs` records one packet
-//! and `stacked.rs` draws it. For a user's own function, `load.rs` reads its file, `scripted.rs` is
-//! the card's side, `served.rs` the driver's side, and `rounds.rs` finds its steps on the bus.
+//! - The machine: `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with CPU
+//!   costs.
+//! - The stacks: `linux.rs` has the historic drivers, `ours.rs` mmcq's engine. mmcq's engine stays
+//!   in the interrupt or leaves it as [`mmcq::advance`] decides.
+//! - The measurement: `platform.rs` reads the board's file, `trace.rs` finds the steps in the bus
+//!   events, `spin.rs` compares the ways to wait.
+//! - The picture: `packet.rs` records one packet, and `stacked.rs` draws it.
+//! - A user's own function: `load.rs` reads its file, `scripted.rs` is the card's side, `served.rs`
+//!   the driver's side, and `rounds.rs` finds its steps on the bus.
 
 pub mod host;
 pub mod linux;
@@ -49,7 +52,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use trace::Trace;
 
-/// Shared handle of mmcq's engine with the priced host driver.
+/// Shared handle of mmcq's engine with a host driver whose calls cost CPU time.
 pub type Stack = mmcq::task::Stack<(NoLock, Priced), 4>;
 
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));

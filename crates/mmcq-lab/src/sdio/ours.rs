@@ -1,5 +1,6 @@
-//! mmcq's engine with the Type-A driver, polled from the interrupt handler. [`mmcq::advance`]
-//! decides how long the handler stays.
+//! mmcq's engine with the driver of the experiment's Bluetooth function (SDIO Type-A). The
+//! interrupt handler polls the driver's future. [`mmcq::advance`] decides how long the handler
+//! stays in the interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

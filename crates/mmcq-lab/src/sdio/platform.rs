@@ -130,9 +130,9 @@ pub struct Own {
 }
 
 impl Costs {
-    /// Returns the costs in the form that [`mmcq::advance`] uses: the CPU time of each context to
-    /// which a waiting handler can leave (interrupt, tasklet, thread), of FIFO words, and of cache
-    /// maintenance for DMA.
+    /// Returns the costs in the form that [`mmcq::advance`] uses. They are the CPU times of FIFO
+    /// words, of cache maintenance for DMA, and of each context to which a waiting handler can
+    /// leave (interrupt, tasklet, thread).
     pub fn advance(&self) -> advance::Costs {
         let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         advance::Costs::UNKNOWN
@@ -146,7 +146,7 @@ impl Costs {
 }
 
 impl Board {
-    /// Loads a built-in board, or one from a file whose name ends in `.toml`.
+    /// Loads a built-in board by its name, or a board from a file if the name ends in `.toml`.
     pub fn load(name: &str) -> Result<Self, PlatformError> {
         Self::load_with(name, &[])
     }

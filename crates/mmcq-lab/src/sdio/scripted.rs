@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// A user's own function, as the card model runs it.
 pub struct Scripted {
-    /// Steps that reach this function: all steps except those of function 0.
+    /// Steps of the driver that access this function; steps that access function 0 are left out.
     steps: Vec<Step>,
     period_ns: u64,
     access_ns: u64,

@@ -1,5 +1,5 @@
 //! Compares the ways to wait for the end of a CMD52: polling in a loop, by the interrupt, in a
-//! thread, and by the policy that chooses among them.
+//! thread, and by the policy ([`mmcq::advance`]) that chooses among these.
 
 use super::host::Priced;
 use super::machine::{Handler, Machine};
@@ -102,9 +102,9 @@ impl Repeat {
         }
     }
 
-    /// Sends commands, and waits in this call as long as the way to wait allows. After [`TURN`]
+    /// Sends commands, and waits in this call as long as the [`Wait`] allows. After [`TURN`]
     /// commands a thread lets others run and comes back, with nothing on the bus. An interrupt
-    /// handler leaves with a command under way, whose end calls this function again.
+    /// handler leaves with a command under way; the end of this command calls this function again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();
         for _ in 0..TURN {
@@ -138,9 +138,9 @@ impl Handler for Repeat {
 }
 
 /// Returns the CPU time in ns of waiting for a CMD52. Building the command and ending it cost the
-/// same in all ways and are left out. If the CPU builds a command faster than the eight clocks that
-/// the card needs between a response and the next command [SD 4.12], the CPU also spins for the
-/// rest of these clocks.
+/// same in all ways and are left out. The card needs eight clocks between a response and the next
+/// command [SD 4.12]. If the CPU builds the command faster, it also spins for the rest of these
+/// clocks.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;

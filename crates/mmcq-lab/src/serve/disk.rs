@@ -165,8 +165,9 @@ impl Disk {
     /// `cut` with the effects of each power cut.
     ///
     /// # Errors
-    /// The machine failed, or the last flush failed. Also if acknowledged writes are lost and a
-    /// client was not told, since no later server can tell it.
+    /// The machine failed, or the last flush failed. Or acknowledged writes are lost, or may be
+    /// lost since no flush covered them, and a client does not know of it: no later server can tell
+    /// it.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {

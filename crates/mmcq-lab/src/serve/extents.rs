@@ -1,8 +1,8 @@
 //! Map of the export's holes: ranges that read as zeros, which a client may skip when it copies.
 //!
-//! A range is a hole only if zeros were acknowledged for it, no change to other data was under way
-//! meanwhile, and no such change followed. Until a flush has covered such zeros, a loss can undo
-//! them; then the range is no hole any more.
+//! A range becomes a hole when zeros were written to it and acknowledged. No write of other data
+//! may have been under way in this range meanwhile. A later write of other data ends the hole. A
+//! loss also ends the hole, as long as no flush has made its zeros durable.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

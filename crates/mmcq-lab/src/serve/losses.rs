@@ -1,24 +1,25 @@
-//! Knows which acknowledged writes were lost, and which connections have not been told.
+//! Records which acknowledged writes were lost, and which connections do not know of the loss.
 //!
-//! Clients of the export may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on any of
-//! them covers the writes that were acknowledged on all of them before. So a loss (a power cut of
-//! the card, or a lost cache that the engine reports) concerns every connection, and the next flush
-//! of each is refused once.
+//! A loss is a power cut of the card, or a lost cache that the engine reports. Clients of the
+//! export may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on any of them covers
+//! the writes that were acknowledged on all of them before. So a loss concerns every connection,
+//! and the server refuses the next flush of each connection once. By this refusal a connection is
+//! told of the loss.
 //!
-//! A connection that closed before it was told has an heir: its client may come back, and the
-//! protocol does not identify it. So for each such closed connection one new connection is told as
-//! its heir. New connections are also told while an open connection has lost writes and has not
-//! been told.
+//! A connection may close before it is told. Its client may come back on a new connection, but the
+//! protocol does not identify the client. So one new connection is told for each such closed
+//! connection; it is called the heir. New connections are also told while an open connection has
+//! lost writes and has not been told.
 //!
 //! A connection counts as told when the refusal has been written to it, and it then sends another
 //! request (a disconnect in order is one, too). A loss does not count if all acknowledged writes
 //! had been flushed before.
 //!
-//! This knowledge lasts as long as the server. A loss that no client was told of is not forgotten
-//! when connections close or the card is initialised again. A server that ends reports what no
-//! client was told ([`Losses::untold`]), since the next server starts without this knowledge. A
-//! server that is killed reports nothing: then writes since a client's last flush may be lost, and
-//! no server reports that.
+//! This knowledge lasts as long as the server. It is kept when connections close and when the card
+//! is initialised again. A server that ends reports how many connections were not told
+//! ([`Losses::untold`]), since the next server starts without this knowledge. A server that is
+//! killed reports nothing: then writes since a client's last flush may be lost, and no server
+//! reports that.
 
 use super::CLIENTS_MAX;
 use std::collections::HashMap;
@@ -186,9 +187,9 @@ impl Losses {
         untold
     }
 
-    /// Returns whether a durable write of this client must be refused: once for each loss, and no
-    /// more once a flush was refused for it. The client's next flush is refused as well, since the
-    /// refusal of one write does not report other writes.
+    /// Returns whether a durable write of this client must be refused. This happens once for each
+    /// loss, and not after a flush was refused for the same loss. The client's next flush is
+    /// refused as well, since the refusal of one write does not report other writes.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last

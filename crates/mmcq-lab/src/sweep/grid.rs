@@ -1,4 +1,5 @@
-//! Points of a grid. Axes are crossed or zipped, and the order of points is always the same.
+//! Points of a grid. Axes are crossed (all combinations of their values) or zipped (their values
+//! change together). The order of the points is always the same.
 
 use std::str::FromStr;
 
@@ -168,8 +169,9 @@ impl Grid {
         axes.map(|(axis, place)| (axis.key.as_str(), axis.values[place].as_str())).collect()
     }
 
-    /// Returns whether at most one group of axes, apart from board and card, is not at its first
-    /// value. These points are few, and try every value with every board and card.
+    /// Returns whether a check of all values must try this point. That is so if all groups of axes
+    /// except one have their first value; axes of board and card do not count. These points are
+    /// few, and try every value with every board and card.
     pub fn is_telling(&self, point: usize) -> bool {
         let places = self.places(point);
         let scene = |group: &&Vec<usize>| {

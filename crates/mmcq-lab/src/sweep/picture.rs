@@ -14,7 +14,7 @@ const FONT: (&str, u32) = ("sans-serif", 13);
 /// Approximate width of a letter in pixels.
 const LETTER: i32 = 7;
 
-/// Least width of a picture in pixels, and how many letters of a title it has room for.
+/// Least width of a picture in pixels.
 const WIDTH: u32 = 640;
 const LETTERS: usize = 84;
 const RULE: RGBColor = RGBColor(0xcc, 0xcc, 0xcc);

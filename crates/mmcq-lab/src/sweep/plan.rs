@@ -208,8 +208,9 @@ impl Sweep {
         place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found).clone()
     }
 
-    /// Returns the indices of those changes of the scene that have no effect at these points:
-    /// without the change, the rows have the same figures. A point that cannot run does not count.
+    /// Returns the indices of the changes (`--set`) of the scene that have no effect at these
+    /// points: without the change, the rows have the same figures. A point that cannot run does not
+    /// count.
     pub fn idle(&self, told: &[(usize, Vec<Row>)]) -> Vec<usize> {
         let figures = |rows: &[Row]| -> Vec<Row> {
             let names = row::measures();

@@ -136,8 +136,8 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// Returns measurements in which those of all requests are replaced by those of one program of a
-/// trace. Rates are over the time of the whole run.
+/// Returns the measurements of one program of a trace, in place of those of all requests. Rates are
+/// over the time of the whole run.
 fn of_program(mut all: Stats, number: u16) -> Stats {
     let program = all.programs.get(&number).cloned().unwrap_or_default();
     let ProgramStats { dirs: [reads, writes], discards, flushes } = *program;
@@ -152,9 +152,9 @@ fn of_program(mut all: Stats, number: u16) -> Stats {
     all
 }
 
-/// Returns the measured columns of a point, one row for each direction that transferred data. If
-/// none did, there is one row with the direction `none`. `limit` has the counters of the same job
-/// at its physical limit; `None`: the job cannot run there.
+/// Returns the measured columns of a point, one row for each direction (read, write, trim) that had
+/// I/Os. If there were none, there is one row with the direction `none`. `limit` has the counters
+/// of the same job at its physical limit; `None`: the job cannot run there.
 pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     measured_of(outcome, limit, None)
 }

@@ -1,11 +1,12 @@
-//! Says in a picture what it shows: load, board, card, and the units of its columns.
+//! Texts of a picture: which load, board and card it shows, and the units of its columns.
 
 use super::{Axis, Row};
 use serde_json::Value;
 
 /// Columns that say what ran, in the order in which a title names them.
 const WHERE: [&str; 4] = ["platform", "card", "setting", "seed"];
-/// Ends of the names of columns, with the unit that they say. The first that fits counts.
+/// Endings of column names, each with the unit that it stands for. The first ending that fits a
+/// name counts.
 const UNITS: [(&str, &str); 10] = [
     ("mib_s", "MiB/s"),
     ("_us", "us"),
@@ -26,8 +27,8 @@ pub fn with_unit(name: &str) -> String {
     unit.map_or_else(|| name.to_owned(), |unit| format!("{name}, {unit}"))
 }
 
-/// Returns what is equal in all rows of a sweep with these axes, from one of the rows: board, card,
-/// setting and seed, as far as they are no axes.
+/// Returns texts such as `card emmc-queue` for those of board, card, setting and seed that no axis
+/// changes. Their values come from `row`, since they are equal in all rows.
 pub fn fixed(axes: &[String], row: Option<&Row>) -> Vec<String> {
     let Some(row) = row else { return Vec::new() };
     let value = |name: &str| match row.iter().find(|(known, _)| known == name).map(|(_, value)| value) {
@@ -39,8 +40,8 @@ pub fn fixed(axes: &[String], row: Option<&Row>) -> Vec<String> {
     fixed.filter_map(|name| Some(format!("{name} {}", value(name)?))).collect()
 }
 
-/// Returns the lines above a picture: what it shows of which load, and then all else, broken at
-/// commas so that no line is longer than `letters`.
+/// Returns the lines above a picture. The first line says `what` the picture shows, of which
+/// `load`. The texts of `fixed` follow, separated by commas, in lines of at most `letters` letters.
 pub fn title(what: &str, load: &str, fixed: &[String], letters: usize) -> Vec<String> {
     let mut lines = vec![format!("{what} of {load}")];
     let mut line = String::new();

@@ -28,8 +28,8 @@ pub struct Costs {
     pub syscall: Delay,
     /// Time of a job from the end of its system call to its next submission.
     pub user: Delay,
-    /// Time in ns that a job needs for each I/O after the first one if several I/Os end together,
-    /// since the job reaps and submits them one by one.
+    /// Time in ns that a job needs for each further I/O if several of its I/Os end together. The
+    /// job takes and submits them one by one.
     pub each_ns: u64,
     /// Time from the wake-up of a job's thread until the thread runs.
     pub job_wake: Delay,
@@ -44,7 +44,7 @@ pub struct Costs {
     /// selects the card and wakes the chip.
     pub setup_ns: u64,
     /// Time in ns after a CMD12 that closes an open transfer: the host driver's pause, and the
-    /// flush of its buffer.
+    /// flush of the controller's buffer.
     pub close_ns: u64,
     /// Time in ns that a job needs before it submits an I/O of more than 1 MiB, for each started
     /// 512 KiB.

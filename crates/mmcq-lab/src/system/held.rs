@@ -1,17 +1,19 @@
-//! Detects the starts of transfers that mmcq's engine holds, to show them in traces.
+//! Detects held starts, to show them in traces. mmcq's engine may hold back the start of a transfer
+//! for a bounded time, so that the rest of the batch (its tail) can join.
 
 use mmcq::sched::Holds;
 
-/// A start of a transfer that the engine held for the tail of a batch.
+/// A start of a transfer that the engine held back for the rest of a batch (its tail).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Time in ns at which the hold began.
     pub from_ns: u64,
     /// Time in ns at which the hold ended.
     pub to_ns: u64,
-    /// Whether the tail of the batch came during the hold.
+    /// Whether the rest of the batch came during the hold.
     pub came: bool,
-    /// Time in ns that the hold of the start gained.
+    /// Time in ns that the run has gained by this hold, as the engine estimates it: the fixed time
+    /// of a transfer minus the time of the hold.
     pub gained_ns: u64,
 }
 

@@ -141,7 +141,7 @@ pub struct Capture {
     pub events: Vec<Event>,
     /// Activity of the CPU cores.
     pub spans: Vec<Span>,
-    /// Starts of transfers that mmcq's engine held for the tail of a batch.
+    /// Starts of transfers that mmcq's engine held back for the rest of a batch.
     pub holds: Vec<Held>,
     /// I/Os of the jobs in the window.
     pub requests: Vec<Request>,

@@ -3,8 +3,8 @@
 //! The model of the bus counts clocks from the moment at which a token begins, which may be any
 //! nanosecond. A waveform has one clock, so each token is moved onto its cycles. While anything is
 //! on the lines, the clock keeps its phase. A token that begins on another line in this time is
-//! moved by less than half a cycle. A token that begins on idle lines starts a new phase, and the
-//! clock's low time before it becomes longer by less than one cycle.
+//! moved by less than half a cycle. A token that begins on idle lines starts a new phase. The
+//! clock's low time before this token becomes longer by less than one cycle.
 //!
 //! A controller that stops the clock within a block does so between two bits. The block is then
 //! placed in parts, with a new phase after each stop.

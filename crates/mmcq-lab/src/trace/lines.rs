@@ -19,7 +19,7 @@ pub(super) enum Line {
     Cmd,
     Dat(u8),
     Irq,
-    /// High while mmcq's engine holds the start of a transfer for the tail of a batch.
+    /// High while mmcq's engine holds back the start of a transfer, for the rest of a batch.
     Held,
     /// High while this core is in a hard interrupt.
     Hard(u8),
@@ -241,9 +241,9 @@ impl Pen<'_> {
     }
 }
 
-/// Returns the bits of a block on data line number `line`: start bit, data, CRC16, end bit. A byte
-/// is sent on 8 lines at once, on 4 lines in two halves (upper half first), or on one line from its
-/// top bit on [SD 3.6.1].
+/// Returns the bits of a block on data line number `line`: start bit, data, CRC16, end bit. On 8
+/// lines a byte is sent at once. On 4 lines it is sent in two halves, the upper half first. On one
+/// line it is sent bit by bit, the top bit first [SD 3.6.1].
 fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
     let mut crc = Crc16::default();

@@ -1,5 +1,5 @@
-//! Recorder of a window. Either it stores the window and drops all other records during the run, or
-//! it passes the window on in parts, each as soon as it is complete.
+//! Recorder of a window. It drops all records outside of the window during the run. It stores the
+//! window, or passes the window on in parts, each as soon as it is complete.
 
 use super::capture::{Capture, Event, IDLE_NS, PART_NS, Request, What, forget, whole};
 use super::window::{Start, Window, WindowError};

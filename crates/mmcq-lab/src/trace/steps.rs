@@ -176,7 +176,8 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     phases.into_iter().map(named).collect()
 }
 
-/// Returns a text about a held start: whether the tail of the batch came, and what the hold gained.
+/// Returns a text about a start that the engine held back: whether the rest of the batch came, and
+/// what the hold gained.
 pub fn held_name(held: &Held) -> String {
     match held.came {
         true => format!("start held for the tail, which came: gained {}", time(held.gained_ns)),

@@ -243,7 +243,7 @@ impl Why {
     }
 
     /// Returns the share of the time in percent for which even the run at the limit waits for the
-    /// load's own pace (rates, think times, pauses); `None`: the pace determines little.
+    /// load's own pace (rates, think times, pauses). `None`: the share is below 5 %.
     pub fn pace_percent(&self) -> Option<f64> {
         let limit = &self.limit;
         let share = 100.0 * Phases::of(limit).waiting_ns as f64 / limit.elapsed_ns.max(1) as f64;

@@ -25,7 +25,8 @@ pub struct Fact {
     pub rates: Vec<(f64, &'static str)>,
 }
 
-/// Group of facts about starts that mmcq's engine held for the tail of a batch.
+/// Group of facts about starts of transfers that mmcq's engine held back for the rest (tail) of a
+/// batch.
 const OF_HOLDS: &str = "held for the tail";
 /// Group of facts that say why open transfers were closed.
 const OF_CLOSES: &str = "closed because";
@@ -167,9 +168,9 @@ fn queue(all: &mut Facts<'_>) {
     all.count("queue", "CMD13 for a write's status", engine.status_asked);
 }
 
-/// Adds the requests that were not merged, by what they could have been merged with when they came.
-/// Also adds those that begin where the one before had ended, which could have continued its
-/// transfer.
+/// Adds the numbers of requests that were not merged, one for each reason. Also adds the number of
+/// requests that begin where the request before had ended: each of these could have continued the
+/// transfer of that request.
 fn chances(all: &mut Facts<'_>) {
     let (c, seen) = (all.c, all.c.chances);
     let reasons = seen.reasons(c.stack.merged());
@@ -293,8 +294,8 @@ fn heading(fact: &Fact) -> &'static str {
     if is_part(fact) { "queue" } else { fact.group }
 }
 
-/// Returns what the holding of starts has cost and gained in the run, in one line; `None`: nothing
-/// was held.
+/// Returns how long starts of transfers were held back in the run, and what this has gained, in one
+/// line; `None`: no start was held back.
 fn held(why: &Why) -> Option<String> {
     let holds = why.counters.stack.holds;
     let us = |ns: u64| ns as f64 / 1e3;
@@ -309,8 +310,8 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// Returns by what the physical limit goes, if that is no transfer of its own for each batch;
-/// `None`: it is one.
+/// Returns a line if the physical limit is reached by the card's command queue, by packed commands
+/// or by chains; `None`: it is reached with one transfer at a time.
 fn limit_by(why: &Why) -> Option<String> {
     let stack = why.limit.stack;
     let by = [
@@ -321,9 +322,17 @@ fn limit_by(why: &Why) -> Option<String> {
     by.into_iter().find(|(is_it, _)| *is_it).map(|(_, by)| format!("the physical limit goes by {by}"))
 }
 
-/// Returns the remarks in words, each if it applies: by what the limit goes, a host that broke its
-/// promise to continue data, starts that were held, requests that were not merged, the slowest
-/// request, requests that starved, values without a measurement. The conclusion comes last.
+/// Returns the remarks about a run, in words. Each of these is included if it applies:
+///
+/// - how the physical limit is reached;
+/// - the host broke its promise to continue data;
+/// - starts were held back;
+/// - requests were not merged;
+/// - the slowest request;
+/// - requests that starved;
+/// - values that no measurement supports.
+///
+/// The conclusion comes last.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";

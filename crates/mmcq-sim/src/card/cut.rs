@@ -3,12 +3,13 @@
 //! A [`Journal`] tracks every written sector from its arrival until the sector is safe in the
 //! flash. It runs on a card that was given faults ([`super::Card::set_faults`]), and on each card
 //! whose volatile cache is on. The medium always holds the newest content, which reads return; the
-//! [`Journal`] holds the content before each write. At a power cut a callback decides, sector by
-//! sector, which of the two is left.
+//! [`Journal`] holds the content before each write. Each write of a sector makes a new version of
+//! it. At a power cut a callback decides for each version that is not safe what is left of it
+//! ([`Kept`]).
 //!
-//! The cache writes its sectors to the flash in the background, in an order that the card chooses;
-//! a flush writes out all others. The order of arrival of two sectors says nothing about their
-//! order in the flash. [eMMC 6.6.31] [SD 5.8.2]
+//! The cache writes its sectors to the flash in the background, in an order that the card chooses.
+//! A flush writes all sectors that are still in the cache. Of two sectors, the one that arrived
+//! later may be the first in the flash. [eMMC 6.6.31] [SD 5.8.2]
 
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -17,14 +18,14 @@ use std::ops::Range;
 use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
 
-/// State of a sector on its way to the flash.
+/// State of a version of a sector on its way to the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// The write command has not ended: its data are on the bus, or the card is busy programming.
-    /// The sector may be torn by a cut.
+    /// The write command has not ended: its data are on the bus, or the card is busy programming. A
+    /// power cut may tear the sector.
     InFlight,
-    /// The write is over and the sector is in the volatile cache. A cut may lose it, but not tear
-    /// it.
+    /// The write command is over and the sector is in the volatile cache. A power cut may lose the
+    /// version, but not tear it.
     Cached,
 }
 
@@ -54,8 +55,8 @@ pub enum Kept {
     Old,
     /// The sector has the whole new version.
     New,
-    /// The sector is unreadable until it is written again. If the write was reliable, the sector
-    /// has its content before the write instead.
+    /// The sector is unreadable until it is written or erased. If the write was reliable, the
+    /// sector has its content before the write instead.
     Torn,
     /// The sector has the first half of the new version, and the second half of its content before
     /// the write. If the write was reliable, the sector has its whole content before the write
@@ -115,7 +116,7 @@ impl Media for Medium {
 
 /// Number of sectors in a flash page (16 KiB), which the flash programs as a whole.
 const PAGE_SECTORS: u64 = 32;
-/// Number of sectors that one word of the map `Journal::safe` covers, one bit each.
+/// Number of sectors for which one word of the map `Journal::safe` has a bit each.
 const STRETCH: u64 = u64::BITS as u64;
 /// Largest number of sectors in the journal. Beyond it, the oldest sectors count as safe.
 const LONGEST: usize = 1 << 17;
@@ -142,8 +143,9 @@ pub(crate) struct Journal {
     pub(crate) shorn: bool,
     /// Capacity of the card's write cache in sectors.
     pub(crate) capacity: usize,
-    /// Number of times that a cut, a reset or a failed flush decided about all sectors at stake,
-    /// and in how many of these cases the cache held a sector.
+    /// Two counters. The first tells how often a cut, a reset or a failed flush decided about all
+    /// versions that were not safe. The second tells in how many of these cases the cache held a
+    /// sector.
     pub(crate) losses: (u64, u64),
     /// Versions of sectors that are not safe yet, oldest first.
     entries: VecDeque<Entry>,
@@ -190,7 +192,7 @@ impl Journal {
         self.follow || self.volatile || !self.entries.is_empty()
     }
 
-    /// Begins a write command. If more versions are at stake than the cache has room for, about
+    /// Begins a write command. If the journal has more versions than the cache has room for, about
     /// half of the cached ones become safe now.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.open != self.seq {
@@ -217,7 +219,7 @@ impl Journal {
     }
 
     /// Records the content of the sector at byte address `at` of a partition before a write
-    /// replaces it.
+    /// replaces it. `reliable`: the write is a reliable write.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
         let before = match medium.short(at) {
             Some(short) => Content::Short(short),
@@ -236,7 +238,8 @@ impl Journal {
     }
 
     /// Ends the data of a write command; the card is busy until `busy_ns`. With `past_cache` the
-    /// data go to the flash at once. With `lost` the cache loses them and reports no error.
+    /// data go to the flash without the cache. With `lost` the cache loses them later and reports
+    /// no error.
     pub(crate) fn end(&mut self, busy_ns: u64, past_cache: bool, lost: bool) {
         let cached = self.volatile && !past_cache;
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.what.seq >= self.open) {
@@ -329,14 +332,14 @@ impl Journal {
         });
     }
 
-    /// Returns the versions of sectors that a power cut at this time would decide about, oldest
+    /// Returns the versions of sectors that a power cut at this time could lose or tear, oldest
     /// first.
     pub(crate) fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         self.tidy(now_ns);
         self.entries.iter().map(|entry| entry.what).collect()
     }
 
-    /// Cuts the power: `keep` decides what is left of each sector at stake. With
+    /// Cuts the power: `keep` decides what is left of each version that is not safe. With
     /// [`Journal::neighbours`] the cut also damages other sectors of the same flash page.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let stake = self.at_stake(now_ns);
@@ -373,8 +376,8 @@ impl Journal {
         }
     }
 
-    /// Lets `keep` decide about every version at stake, and writes what is left to the media.
-    /// Afterwards nothing is at stake.
+    /// Lets `keep` decide about every version that is not safe, and writes what is left to the
+    /// media. Afterwards the journal is empty.
     pub(crate) fn decide(
         &mut self,
         media: &mut dyn Media,
@@ -435,7 +438,8 @@ impl Journal {
     }
 }
 
-/// Default callback of a power cut: of each version at stake the content before the write is left.
+/// Default callback of a power cut: each version that is not safe is lost, and the sector has its
+/// content before the write.
 pub(crate) fn lose(_: &AtStake) -> Kept {
     Kept::Old
 }

@@ -11,8 +11,9 @@ pub(super) struct EraseRange {
 }
 
 impl EraseRange {
-    /// Handles the command that sets the start (`is_start`) or the end of the range to byte `at`.
-    /// Returns its error bits in R1; after an error no range is selected.
+    /// Handles the command that sets the start (`is_start`) or the end of the range to byte `at`;
+    /// `capacity` is that of the card in bytes. Returns the error bits of the command in R1; after
+    /// an error no range is selected.
     pub fn edge(&mut self, is_start: bool, at: u64, capacity: u64) -> u32 {
         let out_of_order = !is_start && (self.start.is_none() || self.end.is_some());
         let errors = match (at >= capacity, out_of_order) {

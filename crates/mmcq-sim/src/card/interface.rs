@@ -53,13 +53,16 @@ pub(super) trait Interfaced {
     /// Returns the bus settings that the card's present mode needs.
     fn mode(&self) -> Mode;
 
-    /// Brings the state of the card up to this time: ends what is over by then, such as busy.
+    /// Brings the state of the card up to this time: for example, ends a busy or a read that is
+    /// over by then.
     fn settle(&mut self, now_ns: u64);
 
-    /// Loses the volatile data, such as the content of the write cache, as at a loss of power.
+    /// Loses the data that are only in volatile memory, such as the write cache, as at a loss of
+    /// power.
     fn lose_cache(&mut self, now_ns: u64);
 
-    /// Puts the card into its state after power-up, at a power-up and at the end of a dip.
+    /// Puts the card into its state after power-up: when the power comes, and at the end of a dip
+    /// of the supply voltage.
     fn supply_comes(&mut self, now_ns: u64);
 
     fn supply_goes(&mut self, now_ns: u64);
@@ -70,7 +73,8 @@ pub(super) trait Interfaced {
         let _ = (was, now_ns);
     }
 
-    /// Returns whether the card ignores all commands at this time, whatever the state of the bus.
+    /// Returns whether the card ignores all commands at this time, independently of the state of
+    /// the bus.
     fn hears_nothing(&self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
@@ -78,8 +82,8 @@ pub(super) trait Interfaced {
 
     fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
-    /// Takes a written block. The busy time in the result is the card's own, before faults change
-    /// it.
+    /// Takes a written block. The busy time in the result is that of a card without faults; faults
+    /// are applied later.
     fn take_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
     fn power_on(&mut self, now_ns: u64) {
@@ -107,7 +111,8 @@ pub(super) trait Interfaced {
         }
     }
 
-    /// Handles a dip of the supply voltage if one was due. Returns true if it was.
+    /// Handles a dip of the supply voltage, if a fault has planned one for now. Returns true if it
+    /// has.
     fn due_dip(&mut self, now_ns: u64) -> bool {
         let dips = std::mem::take(&mut self.flash_mut().dips);
         let dips = std::mem::take(&mut self.interface_mut().trouble.dips) | dips;

@@ -164,7 +164,8 @@ pub struct WriteBlock {
     /// CRC status token of the card: `Some(true)` is 010 (good), `Some(false)` is 101 (CRC error),
     /// `None` is no token.
     pub status: Option<bool>,
-    /// Time in ns until which the card holds DAT0 low (busy). A time up to `now_ns` means no busy.
+    /// Time in ns until which the card holds DAT0 low (busy). If it is not later than `now_ns` of
+    /// the call, the card is not busy.
     pub busy_until_ns: u64,
 }
 
@@ -202,8 +203,8 @@ pub trait Card {
     /// after CMD11.
     fn switching_voltage(&self, now_ns: u64) -> bool;
 
-    /// Returns which data lines the card holds low: bits 3 to 0 stand for DAT3 to DAT0. Busy does
-    /// not count.
+    /// Returns which data lines the card holds low: bits 3 to 0 stand for DAT3 to DAT0. A DAT0 that
+    /// is low because the card is busy does not count.
     fn lines_low(&self, now_ns: u64) -> u8 {
         if self.switching_voltage(now_ns) { 0xf } else { 0 }
     }
@@ -243,15 +244,16 @@ pub trait Card {
         let _ = faults;
     }
 
-    /// Returns the sectors that a power cut at this time would decide about, in the order of their
-    /// arrival. Before [`Card::set_faults`] these are only the sectors in a volatile cache.
+    /// Returns the written versions of sectors that a power cut at this time could lose or tear, in
+    /// the order of their arrival. Before [`Card::set_faults`] these are only sectors in a volatile
+    /// cache.
     fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         let _ = now_ns;
         Vec::new()
     }
 
-    /// Cuts the card's power, regardless of the host. `keep` decides what is left of each sector at
-    /// stake. The card stays without power until [`Card::bus_changed`] restores it.
+    /// Cuts the card's power, regardless of the host. `keep` decides what is left of each version
+    /// of [`Card::at_stake`]. The card stays without power until [`Card::bus_changed`] restores it.
     fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let _ = keep;
         self.power_cut(now_ns);
@@ -263,13 +265,14 @@ pub trait Card {
         let _ = now_ns;
     }
 
-    /// Returns two counters: how often a CMD0, a dip, a loss of power or a failed flush decided
-    /// about the sectors at stake, and in how many of these cases the cache held a sector.
+    /// Returns two counters. The first tells how often a CMD0, a dip, a loss of power or a failed
+    /// flush decided about the versions of [`Card::at_stake`]. The second tells in how many of
+    /// these cases the cache held a sector.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// Makes this sector (of an eMMC: of the user area) unreadable until it is written again.
+    /// Makes this sector (of an eMMC: of the user area) unreadable until it is written or erased.
     fn spoil(&mut self, sector: u64) {
         let _ = sector;
     }
@@ -284,8 +287,8 @@ pub trait Card {
         &[]
     }
 
-    /// Cuts the card's power, regardless of the host. All sectors at stake lose their new content;
-    /// [`Card::peek`] reads what is left.
+    /// Cuts the card's power, regardless of the host. All versions of [`Card::at_stake`] are lost,
+    /// so their sectors have the content before the write; [`Card::peek`] reads it.
     fn power_cut(&mut self, now_ns: u64) {
         self.bus_changed(&BusState::default(), now_ns);
     }
@@ -326,8 +329,8 @@ pub trait Card {
     }
 
     /// Calls `each` with the ranges of all sectors of each partition that were ever written or
-    /// erased. Partitions have their numbers of PARTITION_CONFIG; 3 is the RPMB, which counts as a
-    /// whole after its key was programmed. For an image file `each` is never called.
+    /// erased. Partitions have the numbers of PARTITION_CONFIG. Number 3 is the RPMB, of which all
+    /// sectors count after its key was programmed. For an image file `each` is never called.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }
@@ -338,8 +341,8 @@ pub trait Card {
         Vec::new()
     }
 
-    /// Sets how an eMMC boots, as its maker would. `config` has BOOT_ACK and BOOT_PARTITION_ENABLE
-    /// at their bits of PARTITION_CONFIG.
+    /// Sets how an eMMC boots, as the manufacturer of the device would. `config` has BOOT_ACK and
+    /// BOOT_PARTITION_ENABLE at their bits of PARTITION_CONFIG.
     fn set_boot(&mut self, config: u8) {
         let _ = config;
     }

@@ -18,14 +18,15 @@ pub struct OddAnswer {
     /// Whether the command is an application command, after CMD55.
     #[serde(default)]
     pub app: bool,
-    /// Which use of the command gets the first wrong answer, counted from 1 since the card was
-    /// made.
+    /// Number of the first use of the command that gets a wrong answer. Uses are counted from 1
+    /// since the card was made.
     #[serde(default = "one")]
     pub nth: u64,
-    /// Number of wrong answers that follow each other; 0: all answers from `nth` on.
+    /// Number of consecutive uses that get a wrong answer; 0: all uses from `nth` on.
     #[serde(default = "one")]
     pub times: u64,
-    /// Time in ms after power-up after which the answer is correct again; `None`: no end.
+    /// Time in ms after power-up for which answers can be wrong; later they are correct. `None`: no
+    /// end.
     pub within_ms: Option<u64>,
     /// What is wrong with the answer.
     pub happens: Odd,
@@ -167,10 +168,10 @@ pub struct SpiBytes {
 #[serde(deny_unknown_fields)]
 struct Turned {
     line: SpiLine,
-    /// Number of the first damaged byte. Bytes are counted from 1 while the card is selected, since
-    /// the card was made.
+    /// Number of the first damaged byte. The bytes that pass the bus while the card is selected are
+    /// counted from 1, since the card was made.
     nth: u64,
-    /// Number of damaged bytes that follow each other; 0: all bytes from `nth` on.
+    /// Number of consecutive damaged bytes; 0: all bytes from `nth` on.
     #[serde(default = "one")]
     times: u64,
     /// Bits of the byte that arrive inverted.
@@ -190,7 +191,8 @@ impl TryFrom<Turned> for SpiBytes {
 }
 
 impl SpiBytes {
-    /// Returns the bits of byte number `nth` that arrive inverted, to the card and from the card.
+    /// Returns which bits of byte number `nth` arrive inverted: those on the line to the card, and
+    /// those on the line from the card.
     pub(crate) fn turned(all: &[SpiBytes], nth: u64) -> (u8, u8) {
         let is_hit =
             |bytes: &&SpiBytes| nth >= bytes.nth && (bytes.times == 0 || nth - bytes.nth < bytes.times);

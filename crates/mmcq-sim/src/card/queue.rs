@@ -3,8 +3,8 @@
 //!
 //! Several flash units read in parallel; each flash page belongs to one unit. A read takes a
 //! buffer, waits for its unit, and is ready when its first page is in the buffer. A write is ready
-//! as soon as it has a buffer. A task occupies its buffer until it was executed. The queue has no
-//! clock of its own: `Tasks::reach` handles all events up to a given time.
+//! as soon as it has a buffer. A task occupies its buffer until it was executed. The time of the
+//! queue does not advance by itself: `Tasks::reach` handles all events up to a given time.
 
 use super::cut::mixed;
 use super::flash::UNIT_BYTES;
@@ -20,7 +20,7 @@ pub enum Order {
     InOrder,
     /// Tasks become ready in the order in which their data are loaded.
     AsLoaded,
-    /// A write becomes ready only while no read waits.
+    /// A write gets a buffer, and so becomes ready, only while the queue holds no read.
     ReadsFirst,
     /// The first task that is sent while another is in the queue becomes ready only when it is
     /// alone.
@@ -36,7 +36,8 @@ pub struct QueueConfig {
     pub depth: u8,
     /// Number of flash units that read in parallel.
     pub units: u8,
-    /// Largest number of tasks that can be loading, loaded or ready at a time.
+    /// Number of buffers, which limits how many tasks can be loading, loaded, ready or under
+    /// execution at a time.
     pub buffers: u8,
     /// Order in which tasks become ready.
     pub order: Order,
@@ -47,7 +48,7 @@ pub struct QueueConfig {
 enum Stage {
     /// The task waits for a buffer, or for its turn.
     Waiting,
-    /// The flash loads the task: its first page is in the buffer at this time in ns.
+    /// The flash loads the task. At this time in ns the task's first page is in its buffer.
     Loading(u64),
     /// The task is loaded, and becomes ready as soon as the order allows it.
     Loaded,
@@ -68,19 +69,20 @@ pub(crate) struct Task {
     pub(crate) forced: bool,
     /// Whether the task goes before tasks without priority.
     pub(crate) priority: bool,
-    /// Time in ns of the further tries (retries) with which a flash unit reads the task's first
-    /// page.
+    /// Extra time in ns for which a flash unit reads the task's first page, because the first try
+    /// fails (retries).
     pub(crate) retries_ns: u64,
     /// Delay in ns until the task becomes ready; `u64::MAX`: never (a fault).
     pub(crate) late_ns: u64,
     /// Number of blocks by which the card shifts the task's address (a fault).
     pub(crate) astray: i32,
-    /// Whether the card shows the task as ready in one answer, before the task is ready (a fault).
+    /// Fault: whether the card shows the task as ready in its next queue status, even if the task
+    /// is not ready.
     pub(crate) shown: bool,
 }
 
 impl Task {
-    /// Makes a task from the argument of CMD44. CMD45 adds its address.
+    /// Makes a task from the argument of CMD44. The address comes later, with CMD45.
     pub(crate) fn described(arg: u32) -> Self {
         Task {
             id: (arg >> 16 & 0x1f) as u8,
@@ -110,8 +112,8 @@ impl Task {
         Some(self)
     }
 
-    /// Sets the byte address of the task's blocks. A fault may shift the address, but not beyond
-    /// the card's end.
+    /// Sets the byte address of the task's blocks. A fault may shift the address; a shift beyond
+    /// the card's end has no effect.
     pub(crate) fn lies_at(self, at: u64, capacity: u64) -> Self {
         let moved = at.saturating_add_signed(i64::from(self.astray) * 512);
         let beyond = moved.saturating_add(u64::from(self.blocks) * 512) > capacity;
@@ -135,7 +137,7 @@ pub(crate) struct Tasks {
     in_order: bool,
     /// Tasks in the queue, in the order of arrival.
     queued: Vec<Queued>,
-    /// Task of a CMD44 that waits for its CMD45.
+    /// Task that the last CMD44 has described; the CMD45 with its address has not come yet.
     described: Option<Task>,
     running: Option<Task>,
     /// Time in ns until which each flash unit reads.
@@ -148,7 +150,8 @@ pub(crate) struct Tasks {
     /// Number (in the order of arrival) of the task that the order [`Order::StarvesOne`] holds
     /// back.
     victim: Option<u64>,
-    /// Time in ns at which the card reports errors of a write, and their bits.
+    /// Error bits of a queued write that the card has not reported yet, and the time in ns at which
+    /// it reports them.
     late: Option<(u64, u32)>,
     /// Total time in ns in which the queue held tasks and the host could execute none.
     fetching_ns: u64,
@@ -200,8 +203,8 @@ impl Tasks {
             || self.running.is_some_and(|task| task.id == id)
     }
 
-    /// Handles CMD44. Returns false for an error: the task number is too large or in use, or the
-    /// number of blocks is 0.
+    /// Handles CMD44: stores the task until its CMD45 comes. Returns false for an error: the task
+    /// number is too large or in use, or the number of blocks is 0.
     pub(crate) fn describe(&mut self, task: Task) -> bool {
         let good = task.id < self.config.depth && task.blocks > 0 && !self.has(task.id);
         self.described = good.then_some(task);
@@ -213,7 +216,8 @@ impl Tasks {
         self.described.take()
     }
 
-    /// Adds a complete task to the queue; `load_ns` is the time in which the flash loads a page.
+    /// Adds a task with its address to the queue. `load_ns` is the time in ns in which the flash
+    /// loads a page.
     pub(crate) fn tell(&mut self, task: Task, load_ns: u64, now_ns: u64) {
         self.reach(load_ns, now_ns);
         self.seq += 1;
@@ -238,8 +242,9 @@ impl Tasks {
         bits
     }
 
-    /// Returns the card's answer to a poll of the queue status; `strike` is the fault that strikes
-    /// the poll, if any. `status` is the ordinary card status.
+    /// Returns the card's answer to a poll of the queue status. `strike` is the fault that strikes
+    /// the poll, if any. `status` is the ordinary card status, with which the card answers if the
+    /// fault is [`Strike::Fail`].
     pub(crate) fn says(&mut self, strike: Option<Strike>, status: u32, load_ns: u64, now_ns: u64) -> u32 {
         if strike == Some(Strike::Lost) {
             self.clear();
@@ -252,8 +257,8 @@ impl Tasks {
         }
     }
 
-    /// Handles CMD46 and CMD47: removes and returns the task. Returns `None` if it is not ready or
-    /// has the other direction.
+    /// Handles CMD46 (`read`) and CMD47: removes the task from the queue and returns it. Returns
+    /// `None` if the task is not ready, or has the other direction.
     pub(crate) fn execute(&mut self, id: u8, read: bool, load_ns: u64, now_ns: u64) -> Option<Task> {
         self.reach(load_ns, now_ns);
         let place = self.queued.iter().position(|queued| {
@@ -290,7 +295,8 @@ impl Tasks {
         self.queued.len() < before
     }
 
-    /// Stores error bits of a write. The card reports them at the end of its busy.
+    /// Stores error bits of a queued write. The card reports them when its busy ends, at
+    /// `until_ns`.
     pub(crate) fn owes(&mut self, until_ns: u64, errors: u32) {
         if errors != 0 {
             let earlier = self.late.map_or(0, |(_, errors)| errors);
@@ -319,7 +325,7 @@ impl Tasks {
         self.running.is_none() && !self.queued.is_empty() && !self.queued.iter().enumerate().any(may_be_ready)
     }
 
-    /// Advances the time to `to_ns`; no event lies before.
+    /// Advances the time of the queue to `to_ns`. The queue must have no event before this time.
     fn pass(&mut self, to_ns: u64) {
         if self.only_fetches() {
             self.fetching_ns += to_ns.saturating_sub(self.now_ns);
@@ -352,7 +358,7 @@ impl Tasks {
         self.raise();
     }
 
-    /// Returns the time in ns at which the next task is loaded.
+    /// Returns the time in ns at which the next task is loaded; `u64::MAX` if no task is loading.
     fn first_loaded_ns(&self) -> u64 {
         let loading = |queued: &Queued| match queued.stage {
             Stage::Loading(at_ns) => at_ns,

@@ -28,7 +28,7 @@ pub struct Quirks {
     pub secure_corrupts: bool,
     /// A trim damages the erase group after its range.
     pub trim_corrupts: bool,
-    /// A discard damages the erase group after its range (SD).
+    /// A discard damages the allocation unit (AU) after its range (SD).
     pub discard_corrupts: bool,
     /// Time in ms of a secure erase or secure trim of any size; `None`: the usual time.
     pub secure_ms: Option<u64>,
@@ -46,8 +46,8 @@ pub struct Quirks {
     pub ddr50_tuning_fails: bool,
     /// An HPI (high priority interrupt) locks the card up (eMMC).
     pub hpi_breaks: bool,
-    /// Number of blocks that an open-ended read runs ahead of the host. Stopping a read this near
-    /// to the last sector makes the card report OUT_OF_RANGE (SD). 0: no such report.
+    /// Number of blocks by which an open-ended read runs ahead of the host. If the host stops a
+    /// read so near to the end of the card, the card reports OUT_OF_RANGE (SD). 0: no such report.
     pub reads_ahead_blocks: u64,
     /// The card reports the OUT_OF_RANGE of `reads_ahead_blocks` in the response after the response
     /// to CMD12 (SD).
@@ -55,16 +55,17 @@ pub struct Quirks {
     /// Any CMD1 starts the power-up, and a CMD0 before the power-up ends makes the card inactive
     /// (eMMC).
     pub reset_in_power_up_hangs: bool,
-    /// An inquiry by CMD1 makes a powered-up device ready, so that it does not answer a further
-    /// CMD1 (eMMC).
+    /// An inquiry by CMD1 (without voltages in its argument) makes a powered-up device ready, so
+    /// that it does not answer a further CMD1 (eMMC).
     pub inquiry_makes_ready: bool,
-    /// Time in microseconds after an inquiry by ACMD41 in which a further ACMD41 starts a power-up
-    /// that never ends (SD); 0: none.
+    /// Time in microseconds after an inquiry by ACMD41 (without voltages in its argument) in which
+    /// a further ACMD41 starts a power-up that never ends (SD); 0: none.
     pub inquiry_pause_us: u64,
     /// The response to CMD8 repeats the check pattern, but not the supply voltage (SD).
     pub no_supply_echo: bool,
-    /// Number of sectors of a reliable write, as an eMMC before 4.41 has it: a reliable write has one
-    /// sector, or this many at a multiple of them (eMMC); 0: any number.
+    /// Size of a reliable write in sectors, on an eMMC before 4.41: a reliable write has one
+    /// sector, or this many sectors at an address that is a multiple of this number (eMMC). 0: a
+    /// reliable write may have any size.
     pub reliable_unit: u8,
     /// CMD25 is illegal, although the CSD declares its command class (SD).
     pub no_multiple_write: bool,
@@ -94,7 +95,7 @@ pub struct Quirks {
     pub worn_out: WornOut,
     /// Erased memory reads as ones, and the registers declare it.
     pub erases_to_ones: bool,
-    /// What discarded sectors read as until they are written again.
+    /// What a read of discarded sectors returns until they are written again.
     pub discarded: Discarded,
     /// Number of written MiB after which the card requests background work by EXCEPTION_EVENT
     /// (eMMC).
@@ -179,8 +180,8 @@ pub enum Discarded {
     Ones,
     /// Discarded sectors keep the content from before the discard.
     Old,
-    /// Each discarded sector reads in one of the three ways above: erased, ones, or old. The way
-    /// differs from sector to sector.
+    /// Each discarded sector reads as 00h, as FFh, or with its content from before the discard. The
+    /// choice differs from sector to sector.
     Mixed,
 }
 
@@ -229,8 +230,8 @@ impl Quirks {
             })
     }
 
-    /// Applies the quirks that show at a second initialisation: another serial number, half the
-    /// capacity. Each happens once.
+    /// Applies the quirks that show at the second initialisation: the card gets another serial
+    /// number or half its capacity (in multiples of `unit` bytes). Each happens once.
     pub(crate) fn come_up_again(&mut self, identity: &mut Identity, capacity_bytes: &mut u64, unit: u64) {
         if std::mem::take(&mut self.changes_serial) {
             identity.serial ^= 0x00ff_00ff;
@@ -240,7 +241,7 @@ impl Quirks {
         }
     }
 
-    /// Puts the wrong values of `csd` into the CSD.
+    /// Writes the wrong values of the quirk `csd` into a CSD.
     pub(crate) fn falsify_csd(&self, csd: &mut [u8; 16]) {
         for &(msb, lsb, value) in &self.csd {
             if lsb <= msb && msb < 128 {
@@ -252,7 +253,7 @@ impl Quirks {
         }
     }
 
-    /// Puts the wrong values of `ext_csd` into EXT_CSD.
+    /// Writes the wrong values of the quirk `ext_csd` into an EXT_CSD.
     pub(crate) fn falsify_ext_csd(&self, ext_csd: &mut [u8; 512]) {
         // Byte ERASED_MEM_CONT of EXT_CSD.
         ext_csd[181] = self.erases_to_ones.into();
@@ -263,7 +264,8 @@ impl Quirks {
         }
     }
 
-    /// Returns the real capacity and life of the flash, for a new card.
+    /// Returns the state of wear of a new card: its real capacity, its life, and what happens at
+    /// their ends.
     pub(crate) fn wear(&self) -> Wear {
         Wear {
             real_bytes: self.real_mib.map(|mib| mib.saturating_mul(MIB).max(512)),

@@ -24,7 +24,7 @@ pub(crate) struct Read {
     single: bool,
     /// State of the flash pipeline, if the card reads by page.
     reading: Reading,
-    /// Whether the command begins where the read before it ended, so that its data are prefetched.
+    /// Whether the command begins where the read before ended, so that its data are prefetched.
     goes_on: bool,
 }
 
@@ -166,14 +166,15 @@ pub(crate) struct Write {
     pub(crate) past_cache: bool,
     /// Error bits that the card reports only at the end of the data.
     late_errors: u32,
-    /// Whether the card ignores further blocks until CMD12, after an error.
+    /// Whether the card ignores further blocks until CMD12, because an error occurred.
     pub(crate) deaf: bool,
     /// Number of received bytes that have not been passed to the cache yet.
     pending_bytes: u64,
     /// Number of 4 KiB units that have not been passed to the cache yet.
     pending_units: u64,
     last_unit: Option<u64>,
-    /// Busy time in ns after this entry of a packed command, if another entry follows.
+    /// Busy time in ns after the data, if they belong to an entry of a packed command and another
+    /// entry follows.
     pub(crate) entry_ns: Option<u64>,
 }
 
@@ -251,7 +252,8 @@ impl Write {
         Taken::More(busy_ns)
     }
 
-    /// Passes the pending bytes to the cache. Returns the end of busy in ns.
+    /// Passes the pending bytes to the cache; `last`: no bytes of this write follow. Returns the
+    /// end of busy in ns.
     fn drain(&self, flash: &mut Flash, now_ns: u64, last: bool) -> u64 {
         let at = self.at.saturating_sub(self.pending_bytes);
         flash.write(now_ns, at, self.pending_bytes, self.pending_units, last)

@@ -1,4 +1,4 @@
-//! Faults that act on a card at present, and the actions of the host that the card does not
+//! Faults that have an effect on a card now, and the actions of the host that the card does not
 //! support.
 
 use crate::faults::{Faults, Point, Strike};
@@ -37,7 +37,8 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// Ends the faults from before a power-up, and draws those that strike the power-up.
+    /// Ends the effects of earlier faults at a power-up, and applies a fault that strikes the
+    /// power-up.
     pub(crate) fn power_up(&mut self, faults: &Faults) {
         *self = Trouble { violations: std::mem::take(&mut self.violations), ..Trouble::default() };
         match faults.strike(Point::PowerUp) {
@@ -72,7 +73,8 @@ impl Trouble {
         }
     }
 
-    /// Returns whether DAT0 shows that the card is busy.
+    /// Returns whether DAT0 is low while the card is busy; false while a fault hides the busy.
+    /// Whether the card is busy does not matter.
     pub(crate) fn shows_busy(&self, now_ns: u64) -> bool {
         now_ns >= self.hidden_until_ns
     }

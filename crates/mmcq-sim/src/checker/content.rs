@@ -6,12 +6,13 @@ use crate::card::Fill;
 /// Bytes in a sector.
 pub const SECTOR_BYTES: usize = 512;
 
-/// Size in bytes of a piece of a sector. Each piece names its place, so that the checker can
-/// distinguish a torn sector from a wrong one.
+/// Size in bytes of a piece: a sector has 16 pieces, and each contains the number of its sector. So
+/// the checker can distinguish a torn sector from one with the data of another place.
 const PIECE_BYTES: usize = 32;
 const PIECES: usize = SECTOR_BYTES / PIECE_BYTES;
 
-/// Generator for the contents of one card. Every sector holds the card's number.
+/// Generator for the contents of one card's sectors. Each generated content includes the number of
+/// the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     seed: u64,
@@ -19,12 +20,12 @@ pub struct Content {
     fill: Fill,
 }
 
-/// What a sector was found to hold.
+/// Content that was found in a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The sector holds its content from before the first write.
     Untouched,
-    /// The sector holds its content in this version.
+    /// The sector holds what the write with this version number wrote to it.
     Version(u32),
     /// All bytes of the sector are 00h.
     Zeros,
@@ -34,9 +35,9 @@ pub enum Seen {
     Torn(Pieces),
     /// The sector cannot be read.
     Unreadable,
-    /// The sector, or a piece of it, belongs to another place.
+    /// The sector, or a piece of it, has data that were written to another place.
     Elsewhere {
-        /// Place that the data belong to.
+        /// Number of the sector to which the data were written.
         lba: u64,
         /// Version of the data.
         version: u32,
@@ -45,7 +46,7 @@ pub enum Seen {
     OtherCard {
         /// Number of the card that the data belong to.
         card: u16,
-        /// Place that the data belong to.
+        /// Number of the sector on that card to which the data were written.
         lba: u64,
     },
     /// The sector has bytes that no request wrote.
@@ -58,9 +59,10 @@ pub enum Seen {
 /// Contents of the pieces of a torn sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// Up to two versions that the pieces have, in the order of their first piece.
+    /// Up to two versions that were found in the pieces, in the order in which they appear in the
+    /// sector.
     pub versions: [Option<u32>; 2],
-    /// Whether the pieces have more than two versions.
+    /// Whether more than two versions were found.
     pub more: bool,
     /// Whether some pieces hold the content from before the first write.
     pub untouched: bool,
@@ -115,7 +117,7 @@ impl Content {
         }
     }
 
-    /// Returns whether the sector holds exactly version `version` of place `lba`.
+    /// Returns whether the sector holds exactly what version `version` wrote to place `lba`.
     #[must_use]
     pub fn is(&self, lba: u64, version: u32, sector: &[u8]) -> bool {
         let place = self.place(lba);
@@ -125,7 +127,7 @@ impl Content {
         })
     }
 
-    /// Returns what a sector read at this place holds.
+    /// Returns which content these bytes are, which a read returned for place `lba`.
     #[must_use]
     pub fn seen(&self, lba: u64, sector: &[u8]) -> Seen {
         let claimed = (word(sector, 1) >> 32) as u32;

@@ -1,4 +1,4 @@
-//! Tells the checker that the card has lost data, or may have, while the host was not switched off.
+//! Calls that tell the checker that the card has lost data, or may have, while the host stayed on.
 
 use super::Checker;
 
@@ -24,7 +24,7 @@ impl Checker {
         self.gave_up = lost.then_some(self.completions);
     }
 
-    /// Records that the response which reported a failed flush was lost or damaged. The card
+    /// Records that the host did not receive the response that reported a failed flush. The card
     /// reports the failure only once, so the host cannot know it.
     pub fn failure_unheard(&mut self) {
         if let Some(completions) = self.gave_up {
@@ -34,8 +34,8 @@ impl Checker {
     }
 
     /// Records that a write which was reported complete is possibly not on the card: the card
-    /// failed to program it, or lost its power before. A flush or durable write may report it. A
-    /// flush without an error confirms that the write is on the card.
+    /// failed to program it, or lost its power before. A flush or durable write may report this
+    /// loss. A flush without an error confirms that the write is on the card.
     pub fn doubt_writes(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).loosen());
         self.note_reset();
@@ -43,9 +43,9 @@ impl Checker {
         self.gave_up = Some(self.completions);
     }
 
-    /// Records that the card lost its power while a transfer may have been open. Complete writes
-    /// that were not flushed are now on the card, or not, or torn. The stack may report the loss to
-    /// a client. If such a write is not on the card, a flush must.
+    /// Records that the card lost its power while a write command may have been open. A complete
+    /// write that was not flushed may now be on the card, or not, or torn. The stack may report the
+    /// loss to a client. If such a write is not on the card, a flush must report the loss.
     pub fn supply_lost_open(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).shaken_open());
         self.note_reset();
@@ -67,10 +67,10 @@ impl Checker {
 
     /// Records that the card, whose cache was empty, was reset while the host continued.
     ///
-    /// The host may report a loss only if a write exists that no flush has covered. Promise P8
-    /// requires this report after acknowledged writes without a flush: no host can know that the
-    /// card had already stored them. A write that was under way is lost as far as the card had
-    /// received it.
+    /// Afterwards the stack may report a loss if a write is under way, or if no flush has covered
+    /// the last write. In the second case promise P8 even requires the report: no host can know
+    /// that the card had already stored the data. Of a write that was under way, the part that the
+    /// card had received may be lost.
     pub fn note_reset(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).reset());
         self.losses += 1;
@@ -85,8 +85,8 @@ impl Checker {
         self.note_told(self.completions);
     }
 
-    /// Records that the card of this checker was inserted in place of another. The loss of data on
-    /// the other card may still be reported once.
+    /// Records that the card of this checker was inserted in place of the card of `other`. The loss
+    /// of data on that other card may still be reported once.
     pub fn comes_after(&mut self, other: &Checker) {
         self.trouble();
         self.excuse |= other.excuse;

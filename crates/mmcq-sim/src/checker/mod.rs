@@ -4,9 +4,9 @@
 //! The campaign calls the checker when each request is submitted and answered, at every power cut,
 //! and with the data of reads and of the medium. From these calls it knows which versions each
 //! sector may hold. It reports each broken promise: acknowledged data that are lost, torn,
-//! misordered or misdirected; an answer given twice or never; a flush that did nothing. Data are
-//! generated from place and version ([`Content`]), so the checker stores only versions. A sector
-//! that no request named needs no memory.
+//! misordered or misdirected; an answer given twice or never; a flush that did nothing. The data of
+//! a write are generated from the sector's number and the number of the write (its version), see
+//! [`Content`]. So the checker stores only versions.
 //!
 //! A sector of another partition than the user area has its own number ([`place`]). The promises
 //! hold for it too.
@@ -22,17 +22,16 @@
 //! - **P4** A complete durable write survives a power cut without a flush.
 //! - **P5** Any subset of the sectors that are not flushed may survive a power cut: their order is
 //!   not kept.
-//! - **P6** After a power cut a sector holds its durable content, or something later. It is torn or
+//! - **P6** After a power cut a sector holds its durable content, or a later content. It is torn or
 //!   unreadable only if a write to it was under way or had failed.
 //! - **P7** A failed request leaves its own sectors old or new, and changes no others. A sector is
 //!   torn only if the card lost its power before the sector was certainly on the medium. The
 //!   sectors that its answer reports as done are done.
-//! - **P8** The next flush or durable write reports the loss of a cache, once; no read and no other
-//!   write does. No loss is reported
-//!   that did not happen. A flush without an error confirms all that was complete before it, even
-//!   if a loss came between. Data that a card dropped in a failed flush count as lost in the same
-//!   way. An error of that flush or of the next one reports them; a durable write in between need
-//!   not.
+//! - **P8** If the card loses data of its cache, the next flush or durable write reports it once; no
+//!   read and no other write does. A report of a loss is always true. A flush without an error
+//!   confirms all writes that were complete before it, even if a loss came between. Data that a card
+//!   dropped in a failed flush count as lost too. An error of that flush or of the next flush reports
+//!   them; a durable write between the two may succeed without a report.
 //! - **P9** What was written for one card is never found on another.
 //! - **P10** A discarded sector reads as before or as erased; a zeroed sector reads as zeros.
 //! - **P11** Each request is answered once, in bounded time.
@@ -42,22 +41,23 @@
 //! - **P12** A failed write is on the card or not, and the first read that is submitted after it
 //!   shows which. From then on reads return that content, until the next write or the next loss.
 //!   The rule also holds for a write that no client waits for any more, and for a write under way.
-//!   A write that a read did not see is never seen later: not by reads, not after a flush, not
-//!   after a cut.
-//! - **P13** A failed write that reads have shown is at stake like any complete write. Without a
-//!   cache it is durable. With a cache a flush makes it durable, and a cut before the flush may
-//!   lose it. A write that failed before a flush was submitted, and is seen after that flush, is
-//!   durable.
-//! - **P14** After a loss, content that a read has seen stays until the next loss.
+//!   If a read did not return the data of such a write, these data never appear later: not in
+//!   reads, not after a flush, not after a cut.
+//! - **P13** If a read has returned the data of a failed write, the write counts as complete.
+//!   Without a cache it is durable. With a cache a flush makes it durable, and a cut before the
+//!   flush may lose it. If the write failed before a flush was submitted, and a read returns its
+//!   data after that flush, it is durable.
+//! - **P14** After a loss, content that a read has returned stays until the next loss.
 //! - **P15** An erased sector has one value, 00h or FFh. A discarded sector may keep its content
 //!   for a while, since the card erases when it chooses [eMMC 6.6.12]. Once erased it stays erased.
 //!   A cut may undo an erase that is not flushed, like a write: no standard promises more.
-//! - **P16** The pieces of a torn sector come from the contents that were at stake for it. A piece
-//!   that was seen stays. If the sector could not be read, a later read may return one of the
-//!   contents that were at stake; this content then stays.
-//! - **P17** Sectors that no request named do not change, in any partition of the card (user area,
-//!   boot, general purpose, RPMB). The medium keeps a list of all that was ever written or erased.
-//!   The list is compared after each cut and at the end ([`touched`](Checker::touched)).
+//! - **P16** The pieces of a torn sector come from the contents that were possible for it. A piece
+//!   that a read has returned stays. If the sector could not be read, a later read may return one
+//!   of the possible contents; this content then stays.
+//! - **P17** A sector that no request was to change does not change, in any partition of the card
+//!   (user area, boot, general purpose, RPMB). The medium has a list of all sectors that were ever
+//!   written or erased. The list is compared after each cut and at the end
+//!   ([`touched`](Checker::touched)).
 //! - **P18** An error has a cause. After a fault, requests may fail until a request that was
 //!   submitted after the fault has transferred its data without error. A flush or durable write may
 //!   report earlier writes until a flush has succeeded. Otherwise only a read of a sector that may
@@ -79,7 +79,7 @@ use request::Request;
 use sector::{ABANDONED, Entry, Look, Sector, Wanted};
 use std::collections::HashMap;
 
-/// Returns the number by which the checker names a sector of a partition. Partitions have their
+/// Returns the number by which the checker names a sector of a partition. Partitions have the
 /// numbers of PARTITION_CONFIG of an eMMC; 0 is the user area.
 #[must_use]
 pub const fn place(partition: u8, sector: u64) -> u64 {
@@ -93,7 +93,8 @@ const PARTITION_SHIFT: u32 = 44;
 /// Number of sectors whose states are stored together.
 const PAGE: usize = 64;
 
-/// What a card promises: the contents of its sectors, and whether it has a cache.
+/// Properties of a card on which the promises depend: the contents of its sectors, and whether it
+/// has a volatile cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Generator for the contents of the card's sectors.
@@ -108,7 +109,7 @@ pub struct Promise {
 pub struct Checker {
     promise: Promise,
     pages: HashMap<u64, Box<[Sector; PAGE]>>,
-    /// Numbers of the sectors that may hold more than one content.
+    /// Numbers ([`place`]) of the sectors for which more than one content is possible.
     dirty: Vec<u64>,
     requests: Vec<Request>,
     free: Vec<u32>,
@@ -116,23 +117,24 @@ pub struct Checker {
     numbers: u32,
     completions: u32,
     losses: u32,
-    /// Whether complete writes were lost and no client was told yet.
+    /// Whether complete writes were lost and no client was told of the loss yet.
     untold: bool,
-    /// Number of completions at the submission of the last request that got `CacheLost`. The loss
-    /// of what was complete then need not be reported again.
+    /// Number of completed requests at the submission of the last request that got `CacheLost`. A
+    /// loss of writes that were complete then need not be reported again.
     told_before: u32,
-    /// Whether the card has lost its power while it had data to lose, since `CacheLost` was last
-    /// reported.
+    /// Whether a request may report `CacheLost`: since the last such report the card has lost its
+    /// power while it had data to lose.
     excuse: bool,
-    /// Number of changes under way, including those that no client waits for. Their data may be in
-    /// the cache at any time.
+    /// Number of requests under way that change sectors, including those that no client waits for.
+    /// Their data may be in the cache at any time.
     writing: u32,
-    /// Number of completions at which the card dropped a part of its cache in a failed flush; an
-    /// error must report it. `None`: nothing to report.
+    /// Number of completed requests when the card dropped a part of its cache in a failed flush; an
+    /// error must report this loss. `None`: there is nothing to report.
     gave_up: Option<u32>,
-    /// Completion number of the last change, done or failed, that no flush has covered.
+    /// Completion number of the last request that changed sectors, with or without success, if no
+    /// flush has covered it since; `None` otherwise.
     unflushed: Option<u32>,
-    /// Number of the last request that may fail because of a fault; later requests have no cause to
+    /// Number of the last request that may fail because of a fault; a later request has no cause to
     /// fail.
     excused: u32,
     /// Number of requests that were submitted before the last fault.
@@ -143,7 +145,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Makes the checker of a card on which no request has worked.
+    /// Makes the checker of a card that has received no request yet.
     #[must_use]
     pub fn new(promise: Promise) -> Self {
         Checker {
@@ -168,7 +170,7 @@ impl Checker {
         }
     }
 
-    /// Starts again with another card on which no request has worked. The checker's memory is
+    /// Starts again with another card, which has received no request yet. The checker's memory is
     /// reused.
     pub fn start_over(&mut self, promise: Promise) {
         self.promise = promise;
@@ -198,7 +200,8 @@ impl Checker {
         &self.promise.content
     }
 
-    /// Sets whether the card has no volatile cache; only bring-up finds this out.
+    /// Sets whether the card has no volatile cache. The caller learns this only when the card is
+    /// initialised.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.promise.write_through = write_through;
     }
@@ -272,7 +275,8 @@ impl Checker {
         }
     }
 
-    /// Returns whether sector `nth` in the buffer of an unanswered write is unchanged.
+    /// Returns whether `bytes`, which are sector `nth` in the buffer of an unanswered write, still
+    /// are the data that [`fill`](Self::fill) wrote.
     #[must_use]
     pub fn is_filled(&self, ticket: Ticket, nth: u64, bytes: &[u8]) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
@@ -435,7 +439,8 @@ impl Checker {
         }
     }
 
-    /// Checks whether the answer to a flush or durable write reports a loss as it must.
+    /// Checks the answer to a flush or durable write: it must report a loss if there was one to
+    /// report, and must not report any other.
     fn told(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
         match answer {
             Answer::CacheLost if !self.excuse => {
@@ -463,7 +468,8 @@ impl Checker {
         }
     }
 
-    /// Records that a client was told that writes up to this number of completions may be lost.
+    /// Records that a client was told of a possible loss, of writes among the first `completions`
+    /// completed requests.
     fn note_told(&mut self, completions: u32) {
         (self.untold, self.gave_up) = (false, None);
         self.told_before = completions;
@@ -494,8 +500,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Records a fault. Requests may fail until a later request has transferred data without an
-    /// error. Flushes may fail until a flush has succeeded.
+    /// Records a fault. Requests may fail until a request that is submitted later has transferred
+    /// data without an error. Flushes may fail until a flush has succeeded.
     pub fn trouble(&mut self) {
         (self.excused, self.trouble, self.excused_flushes) = (u32::MAX, self.numbers, u32::MAX);
     }
@@ -517,7 +523,8 @@ impl Checker {
     }
 
     /// Records that the host and the card lost their power, so that no client waits for an answer.
-    /// Calls `each` with the sectors for which [`survived`](Self::survived) must be called next.
+    /// Calls `each` with the number of every sector whose content is not certain: for these the
+    /// caller must call [`survived`](Self::survived) or [`unreadable`](Self::unreadable) next.
     pub fn cut(&mut self, mut each: impl FnMut(u64)) {
         self.requests.clear();
         self.free.clear();
@@ -567,7 +574,7 @@ impl Checker {
         }
     }
 
-    /// Returns the numbers of the sectors that may hold more than one content.
+    /// Returns the numbers ([`place`]) of the sectors for which more than one content is possible.
     pub fn dirty(&self) -> &[u64] {
         &self.dirty
     }

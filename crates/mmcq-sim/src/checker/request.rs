@@ -41,7 +41,7 @@ pub enum Answer {
     Refused,
 }
 
-/// Identifies a request that is under way.
+/// Identifies a request that has no answer yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(super) slot: u32,
@@ -66,8 +66,9 @@ pub(super) struct Request {
     pub(super) lba: u64,
     pub(super) blocks: u32,
     pub(super) submitted_ns: u64,
-    /// Number of completions before the request was submitted.
+    /// Number of requests that were complete when this request was submitted.
     pub(super) completions: u32,
-    /// Number of the card's power losses before the request was submitted.
+    /// Number of losses (of power or of cached data) and resets of the card that were recorded
+    /// before this request was submitted.
     pub(super) losses: u32,
 }

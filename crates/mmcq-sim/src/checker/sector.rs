@@ -1,9 +1,9 @@
-//! State of one sector: the contents that it may hold. They follow from the requests, their
-//! answers, the reads, and the order of these.
+//! State of one sector: the contents that are possible for it. They follow from the requests, their
+//! answers and the reads, and from the order of all these.
 
 use super::content::{Pieces, Seen};
 
-/// Content that a request was to store in a sector, or that was seen in it.
+/// A content of a sector: the one that a request was to store, or the one that a read has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The content from before the first write.
@@ -18,10 +18,10 @@ pub(super) enum Wanted {
     Erased,
     /// After a discard, the sector has only bytes 00h, only bytes FFh, or the content before.
     Discarded,
-    /// Pieces of several contents, exactly as a read has seen them.
+    /// Pieces of several contents, exactly as a read has returned them.
     Exactly(Pieces),
-    /// An unreadable sector. Contents that a later read may still return are stored as failed
-    /// entries.
+    /// The sector cannot be read. Contents that a later read may still return are stored as entries
+    /// of failed requests.
     Unreadable,
 }
 
@@ -37,8 +37,8 @@ impl Wanted {
         }
     }
 
-    /// Returns the content that a read has seen, if it is more exact than the content that the
-    /// request wanted.
+    /// Returns the content after a read has seen `seen`: an erased or discarded sector then has a
+    /// known value. Any other content stays as it is.
     fn shown(self, seen: Seen) -> Wanted {
         match (self, seen) {
             (Wanted::Erased | Wanted::Discarded, Seen::Zeros) => Wanted::Zeros,
@@ -48,40 +48,39 @@ impl Wanted {
     }
 }
 
-/// What became of a request on this sector.
+/// State of a request that changes this sector. The numbers are completion numbers: each completed
+/// request, failed or not, gets the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The request has no answer yet.
     Flying,
-    /// The request is complete, as completion number n of all requests.
+    /// The request is complete.
     Done(u32),
-    /// The request is complete (as completion n), and was possibly in the cache when the power was
-    /// lost. The sector has its data or the content before. The loss need not be reported, but a
-    /// later flush without an error confirms the write. The first read, flush or cut ends this
-    /// state.
+    /// The request is complete, and the card has possibly lost its data with its cache. The sector
+    /// has these data or the content before. The loss need not be reported, but a later flush
+    /// without an error confirms the data. The first read, flush or cut ends this state.
     ///
-    /// Two further kinds of requests have this state:
+    /// Two kinds of requests get this state at any loss of power:
     ///
-    /// - Writes that were under way at a loss. The card may have received all of their data, and
-    ///   the answer came a moment later. P1 is kept then, P8 covers only writes that were
-    ///   acknowledged before the loss, and P2 cannot require data that the card lost.
+    /// - Writes that were under way at the loss, once they are answered. The card may have received
+    ///   all of their data before. P8 covers only writes that were acknowledged before the loss,
+    ///   and P2 cannot require data that the card lost.
     /// - Erases: P8 is about writes, and the stack chooses whether it writes zeros or erases.
     Loose(u32),
-    /// The request is complete (as completion n), and then the card lost its data that were not
-    /// flushed. The sector has the request's data or the content before.
+    /// The write is complete, and then the card lost all data that were not flushed. The sector has
+    /// the data of the write or the content before. A client must be told of the loss.
     Shaken(u32),
-    /// State [`Fate::Shaken`] after a client was told of the loss.
+    /// The state [`Fate::Shaken`] or [`Fate::Loose`], after a client was told of the loss.
     Told(u32),
-    /// The request failed; the number is that of its completion. The sector may have the new data,
-    /// the old data, or parts of both. With [`ABANDONED`] instead of a number, no client waits for
-    /// the request, which may still be under way.
+    /// The request failed. The sector may have the new data, the old data, or parts of both. With
+    /// [`ABANDONED`] as the number, no client waits for the request, which may still be under way.
     Failed(u32),
-    /// The request failed, and after n completions a read has shown its data. They stay until the
-    /// next loss or cut; after a flush they are durable.
+    /// The request failed, and later a read has returned its data; the number is that of the read's
+    /// completion. The data stay until the next loss or cut; after a flush they are durable.
     Shown(u32),
 }
 
-/// Completion number that is later than all others: no client waits for the request.
+/// Completion number, later than all others, of a request for whose answer no client waits.
 pub(super) const ABANDONED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -90,17 +89,19 @@ pub(super) struct Entry {
     pub number: u32,
     pub wanted: Wanted,
     pub fate: Fate,
-    /// Whether a read that was submitted later has returned an older content.
+    /// Whether a read that was submitted after this request has returned an older content.
     passed: bool,
-    /// Whether a read that was submitted later has returned this content, since the last loss.
+    /// Whether a read that was submitted after this request has returned its content, since the
+    /// last loss.
     shown: bool,
     /// Whether the request failed, and a flush or a cut came after it. If a read then returns its
     /// data, they are on the medium.
     decided: bool,
-    /// Whether the card lost its power between submission and answer of the request.
+    /// Whether the card lost its power, or possibly a part of its cache, between submission and
+    /// answer of the request.
     loose: bool,
-    /// Whether the card lost its power while the request was under way, and the response that
-    /// reported this loss was itself lost.
+    /// Whether the card lost its power while the request was under way, and the host did not
+    /// receive the response that reported this loss.
     unheard: bool,
     /// Whether a flush that was submitted later has succeeded while the request had no answer yet. If
     /// the request succeeds, its data are on the medium.
@@ -126,8 +127,8 @@ impl Entry {
         }
     }
 
-    /// Returns the entry for a content that the sector may still have, after a cut made it
-    /// unreadable.
+    /// Returns the entry for a content that a later read may still return, after a power cut made
+    /// the sector unreadable.
     fn remains(wanted: Wanted) -> Entry {
         Entry { fate: Fate::Failed(0), decided: true, cut_short: true, ..Entry::new(0, wanted) }
     }
@@ -174,22 +175,22 @@ fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> b
         })
 }
 
-/// Reasons why a content that was read is not possible.
+/// Reasons why a sector cannot have the content that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// An old version: a later one is complete or was read. Or a version that a read has shown not
-    /// to be on the card.
+    /// An old version: a later one is complete or was read before. Or a version of which an earlier
+    /// read has shown that it is not on the card.
     Old,
-    /// A version that was submitted only after the read.
+    /// The version of a write that was submitted only after the read.
     Early,
-    /// A torn sector although no write was under way or had failed, or with pieces that are not
-    /// possible.
+    /// A torn sector although no write was under way or had failed. Or a torn sector with pieces
+    /// that none of the possible contents has.
     Torn,
     /// Content that never belonged to this sector.
     Strange,
 }
 
-/// The read whose data are checked for a sector.
+/// Properties of a read whose data are checked for a sector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// Number of the read in the order of submission.
@@ -204,8 +205,8 @@ pub(super) struct Look {
     pub steady: bool,
 }
 
-/// Everything that a sector may hold: the content that is on the medium for sure, and the requests
-/// since then in the order of submission.
+/// State of a sector: the content that is on the medium for sure, and the requests since then in
+/// the order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {
     pub base: Wanted,
@@ -220,8 +221,8 @@ impl Sector {
     pub const NEW: Sector =
         Sector { base: Wanted::Untouched, entries: Vec::new(), listed: false, named: false };
 
-    /// Records that a write or erase of this sector succeeded. Returns true if a read had returned
-    /// older content meanwhile, which breaks a promise.
+    /// Records that a write or erase of this sector succeeded. Returns true if a read that was
+    /// submitted after the request has returned older content, which breaks a promise.
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
@@ -238,15 +239,16 @@ impl Sector {
         passed
     }
 
-    /// Makes the content of this entry the content of the medium: no older content can come back.
+    /// Makes the content of the entry with index `at` the sure content of the medium: no older
+    /// content can come back.
     fn settle(&mut self, at: usize) {
         self.base = self.entries[at].wanted;
         self.entries.drain(..=at);
     }
 
-    /// Records that a request failed as completion n, or that no client waits for it
-    /// ([`ABANDONED`]). If a read has returned older content, the request's data are not on the
-    /// card and never will be.
+    /// Records that a request failed, with the completion number `completion`. [`ABANDONED`] as the
+    /// number records that no client waits for the request any more. If a read has returned older
+    /// content, the request's data are not on the card and never will be.
     pub fn failed(&mut self, number: u32, completion: u32) {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return };
         self.entries[at].fate = Fate::Failed(completion);
@@ -265,9 +267,10 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(tears)
     }
 
-    /// Records that flush `number` is complete: what was complete before its submission, or was
-    /// submitted before it and succeeds, is on the medium. With `across`, the card lost its power after the submission; then the success of the flush also
-    /// confirms that the lost data are on the medium.
+    /// Records that flush `number` succeeded: requests that were complete before its submission (up
+    /// to completion `before`) are now on the medium, and so are those that were submitted before it
+    /// and succeed. With `across`, the card lost its power after the submission; then the success of
+    /// the flush also confirms the data that seemed to be lost.
     pub fn flushed(&mut self, number: u32, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
@@ -315,8 +318,8 @@ impl Sector {
         }
     }
 
-    /// Records that the response which reported the last loss was itself lost. No host can know
-    /// what happened to the requests that were under way.
+    /// Records that the host did not receive the response that reported the last loss. No host can
+    /// know what happened to the requests that were under way.
     pub fn unheard(&mut self) {
         for entry in &mut self.entries {
             entry.unheard |= entry.fate == Fate::Flying && entry.loose;
@@ -334,7 +337,7 @@ impl Sector {
     }
 
     /// Records that each complete write of this sector that was not flushed may now be on the card,
-    /// or not, or torn. What a read has shown of a write that is under way may be gone as well.
+    /// or not, or torn. What reads have returned of writes under way may be gone as well.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
             (entry.shown, entry.cut_short) = (false, true);
@@ -361,7 +364,8 @@ impl Sector {
         }
     }
 
-    /// Returns whether a write was lost and no client was told.
+    /// Returns whether a write was lost and no client was told: no report covers completions after
+    /// `told_before`.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
@@ -383,9 +387,10 @@ impl Sector {
     }
 
     /// Records what a read has returned, if no loss came since its submission. This content is
-    /// certain now until the next loss. Complete content that was submitted after it is lost for
-    /// good. Returns whether that is a write which was complete before the loss, so that a client
-    /// must be told, unless an earlier report (`told_before`) covers it.
+    /// certain until the next loss. The data of complete requests that were submitted after the
+    /// request that wrote this content are lost for good. Returns whether one of these is a write that
+    /// was complete before the loss, so that a client must be told, unless an earlier report
+    /// (`told_before`) covers it.
     pub fn witnessed(&mut self, look: Look, seen: Seen, told_before: u32) -> bool {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
@@ -412,7 +417,8 @@ impl Sector {
         owes
     }
 
-    /// Checks whether this read may return this content. If so, the sector holds it from now on.
+    /// Checks whether this read may return the content `seen`. If so, this is the content of the
+    /// sector from now on.
     pub fn read(&mut self, look: Look, seen: Seen) -> Result<(), Wrong> {
         let mut torn = false;
         let mut found = None;
@@ -455,9 +461,9 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// Records that a read has returned the content from before the entries with index `from` and
-    /// higher. Failed requests among them are not on the card, and requests under way must fail. A
-    /// discarded sector may still be erased later.
+    /// Records that a read (with the number `number`) has returned content that is older than the
+    /// entries from index `from` on. Failed requests among these are not on the card, and requests
+    /// under way must fail. A discarded sector may still be erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {
@@ -468,7 +474,8 @@ impl Sector {
         });
     }
 
-    /// Records that a read has returned the content of this entry, so it is on the card.
+    /// Records that a read has returned the content of the entry with index `at`, so this content
+    /// is on the card.
     fn show(&mut self, at: usize, look: Look, seen: Seen) {
         let entry = &mut self.entries[at];
         let erased = entry.wanted == Wanted::Discarded;
@@ -502,8 +509,8 @@ impl Sector {
         }
     }
 
-    /// Checks whether the medium may hold this content after a power cut. If so, the sector holds
-    /// it from now on.
+    /// Checks whether the sector may have the content `seen` after a power cut. If so, this is the
+    /// content of the sector from now on.
     pub fn survived(&mut self, seen: Seen) -> Result<(), Wrong> {
         let open = |e: &Entry| e.tears() || matches!(e.fate, Fate::Flying | Fate::Failed(_));
         let torn = self.entries.iter().any(open);

@@ -5,12 +5,12 @@ use super::content::Seen;
 use super::sector::Wrong;
 use std::fmt;
 
-/// Kind of a violation, as a scoreboard counts them.
+/// Kind of a violation. Statistics count violations by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// An acknowledged (or durable) write is not on the card.
     Lost,
-    /// A sector is torn without a cause.
+    /// A sector has parts of different contents, and nothing explains it.
     Torn,
     /// Requests on the same sector did not keep their order.
     Misordered,
@@ -20,14 +20,14 @@ pub enum Fault {
     Twice,
     /// A request did not get an answer in bounded time.
     Hang,
-    /// A success, or the report of an error, is false.
+    /// An answer is false: it reports a success or an error that did not happen, or hides a loss.
     Untrue,
 }
 
 impl Fault {
     /// Number of kinds of violations.
     pub const COUNT: usize = 7;
-    /// Names of the kinds, in order.
+    /// Names of the kinds, in the order of the enum.
     pub const NAMES: [&'static str; Fault::COUNT] =
         ["lost", "torn", "misordered", "misdirected", "twice", "hangs", "untrue"];
 }

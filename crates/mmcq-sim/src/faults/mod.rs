@@ -14,7 +14,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A place where a fault may strike. Each point counts its own events, from 1.
+/// A place where a fault may strike, which is a kind of event. Each point counts its own events,
+/// from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
     /// The controller sends a command; automatic commands do not count.
@@ -133,28 +134,35 @@ pub enum Strike {
     EndBit,
     /// A response with a wrong index (A4).
     Index,
-    /// Wrong status bits. They are set in the response that arrives (A5, G4), or in the status that
-    /// an interrupt brings (E2), or they stay set after a reset (E9). The pause between two polls
-    /// of the card's queue becomes this value (H14). The card reports the tasks of these bits as
-    /// ready, in addition to the tasks that are.
+    /// Wrong status bits, or another wrong value:
+    ///
+    /// - bits that are set in the response that arrives (A5, G4), or in the status that an
+    ///   interrupt brings (E2), or that stay set after a reset (E9);
+    /// - the pause between two polls of the card's queue, which becomes this value (H14);
+    /// - tasks that the card reports as ready although they are not, one bit each.
     Status(u32),
-    /// A report that comes too early: of a complete task (H2).
+    /// A task is reported complete too early (H2).
     Early,
     /// A written block without a CRC status (A7).
     NoStatus,
-    /// A delay in ns: of a read block (A9), the end of busy (B1), an interrupt, the interrupt of a
-    /// response or of a DMA stop (E4), the end of a reset, a halt (H3), or the readiness of a task
-    /// (H12).
+    /// A delay in ns of one of these events:
+    ///
+    /// - a read block (A9), or the end of busy (B1);
+    /// - an interrupt, or only the interrupt of a response or of a DMA stop (E4);
+    /// - the end of a reset, or a halt of the queue engine (H3);
+    /// - the time at which a task is ready (H12).
     Late(u64),
     /// Something never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11),
     /// a DMA access. Or something never comes: a halt (H3), readiness of a task (H8), any byte from
     /// a card on an SPI bus (I6).
     Never,
-    /// A busy that the card does not show on DAT0 (B4).
+    /// A busy that the card does not show on DAT0 (B4), or a card that does not pull its lines low
+    /// in a voltage switch.
     Hidden,
     /// An operation fails: DMA (E6), tuning (A12), voltage switch (A13), a medium that cannot be
     /// read or programmed (D3, D5), a command that discards tasks (H10), an entry of a packed
-    /// command (H15). The poll for ready tasks is answered by an ordinary status.
+    /// command (H15). A CMD13 that asks for the ready tasks gets the card's ordinary status in
+    /// place of the ready tasks.
     Fail,
     /// A wrong bit in data with a right CRC (D4); the number is that of the bit in the block. For a
     /// byte on an SPI bus: 0 to 7 in the byte that the card receives, 8 to 15 in the byte that it
@@ -183,11 +191,13 @@ pub enum Strike {
     Line(u8),
     /// The sampling point that tuning has found stops working, until the next tuning (A11).
     Drift,
-    /// A wrong CRC of a block whose error comes together with Transfer Complete (E4).
+    /// A block has a wrong CRC, and the controller reports this error together with Transfer
+    /// Complete (E4).
     CrcAndEnd,
 }
 
-/// Flips one bit of a block; bit 0 is the first on the wire (modulo the block's length).
+/// Flips one bit of a block; bit 0 is the first on the wire. The byte number is taken modulo the
+/// block's length.
 pub(crate) fn flip(block: &mut [u8], bit: u32) {
     if !block.is_empty() {
         let at = bit as usize / 8 % block.len();

@@ -12,13 +12,13 @@ pub(crate) const TAIL_CLK: u64 = 17;
 /// The block that is on the DAT lines, or that was on them last.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// Whether the block comes from the card.
+    /// Whether the card sends the block; otherwise the controller sends it.
     pub read: bool,
-    /// Data that the card's reply to the command announced.
+    /// What the card's reply to the command said about data, such as the block size.
     pub flow: Option<Flow>,
     /// Block size in bytes, as the controller expects it.
     pub size: usize,
-    /// Number of bytes already moved on the lines.
+    /// Number of bytes of the block that have already passed the lines.
     pub at: usize,
     /// Bytes of the block on the lines.
     pub bytes: Vec<u8>,
@@ -52,8 +52,8 @@ impl Block {
         self.beat.unwrap_or_else(|| slot.beat(now_ns))
     }
 
-    /// Extends the use of the lines by this number of clocks. Returns the time in ns at which it
-    /// ends.
+    /// Extends the use of the lines by this number of clocks. Returns the time in ns at which the
+    /// use ends.
     pub fn pass(&mut self, slot: &Slot, clocks: u64, now_ns: u64) -> u64 {
         let beat = self.beat(slot, now_ns).plus(clocks);
         self.beat = Some(beat);
@@ -121,14 +121,15 @@ impl Block {
         (self.start_ns, self.shown) = (start_ns, false);
     }
 
-    /// Counts a read block that has ended on the lines, and shows it to the probe.
+    /// Counts a read block that has ended on the lines, and shows it to the probe. `good`: the CRC
+    /// of the block is right.
     pub fn came(&mut self, slot: &mut Slot, good: bool, now_ns: u64) {
         self.count(slot, good, now_ns);
         self.show(slot, good, false, now_ns);
     }
 
-    /// Gives the card a written block that has ended on the lines, and counts it. Returns the CRC
-    /// status that the controller sees; `None` if it sees none.
+    /// Gives the card a written block that has ended on the lines, and counts it; `damaged`: its
+    /// CRC is wrong. Returns the CRC status that the controller sees; `None` if it sees none.
     pub fn went(
         &mut self,
         slot: &mut Slot,
@@ -160,7 +161,8 @@ impl Block {
         }
     }
 
-    /// Shows the block to the probe; its use of the lines ends at this time.
+    /// Shows the block to the probe; its use of the lines ends at this time. `cut`: an abort
+    /// command has ended it early.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

@@ -38,7 +38,7 @@ pub(crate) trait Issued: Copy {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// The command is on the line.
+    /// The command itself is on the line.
     Token,
     /// The response is on the line. `None`: no response comes, and the line is silent until the
     /// controller gives up.
@@ -110,8 +110,8 @@ impl<I: Issued> CmdLine<I> {
         self.waiting = Some(issue);
     }
 
-    /// Sends the waiting command, because the clock runs. Returns the time in ns at which the
-    /// command ends on the line; `None` if no command waits.
+    /// Sends the waiting command; the caller has checked that the clock runs. Returns the time in
+    /// ns at which the command ends on the line; `None` if no command waits.
     pub fn go(&mut self, slot: &mut Slot, now_ns: u64) -> Option<u64> {
         let issue = self.waiting.take()?;
         let beat = slot.send(issue.token(), false, slot.beat(now_ns).not_before(self.free_ns));

@@ -60,8 +60,8 @@ impl Slot {
     }
 
     /// Returns the CRC status that the controller sees, and the end of busy in ns; `None` if it
-    /// sees no status. A fault may hide a status: then the card may have taken the block and be
-    /// busy.
+    /// sees no status. `reply` is what the card did with the block. A fault may hide the status of
+    /// a block that the card has taken; the card may then be busy.
     pub fn seen_status(&mut self, reply: Option<WriteBlock>, strike: Option<Strike>) -> Option<(bool, u64)> {
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let seen = seen.and_then(|reply| Some((reply.status?, reply.busy_until_ns)));
@@ -117,8 +117,8 @@ impl Slot {
         (bytes as u64 * 8).div_ceil(bits_a_clock)
     }
 
-    /// Returns the time in ns at which a timeout of `clocks` clocks after `from_ns` expires;
-    /// [`NEVER`] if the awaited event at `until_ns` comes first.
+    /// Returns the time in ns at which a timeout expires, `clocks` clocks after `from_ns`. Returns
+    /// [`NEVER`] if the event that the controller waits for comes before, at `until_ns`.
     pub fn limit_ns(&self, clocks: u64, from_ns: u64, until_ns: u64) -> u64 {
         let limit_ns = from_ns.saturating_add(self.beat(0).plus(clocks).ns());
         if limit_ns < until_ns { limit_ns } else { NEVER }

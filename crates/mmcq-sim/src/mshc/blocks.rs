@@ -29,8 +29,8 @@ impl Mshc {
         }
     }
 
-    /// Continues what has waited for the FIFO, after the CPU or the internal DMA has read data from
-    /// the FIFO or written data to it.
+    /// Continues what has waited for room or data in the FIFO. The CPU or the internal DMA has just
+    /// read from the FIFO or written to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::Drain if self.fifo.is_empty() => self.abort_is_over(now),

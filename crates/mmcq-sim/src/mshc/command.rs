@@ -75,7 +75,7 @@ impl Mshc {
         }
     }
 
-    /// Tries again to take a command that could not be taken before.
+    /// Tries again to take the command from its register, if it could not be taken before.
     pub(super) fn command_waits(&mut self, now: u64) {
         let runs = self.config.source_hz != 0 && !self.clock.hangs;
         if runs && self.command_is_set() && self.timer_ns(Timer::Take) == NEVER && self.may_take(now) {
@@ -143,7 +143,7 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Sends the command that waits for the clock, as soon as the clock runs.
+    /// Sends the command that waits for the clock, if the clock runs now.
     pub(super) fn command_may_go(&mut self, now: u64) {
         let early = self.timer_ns(Timer::Go);
         if self.slot.bus.clock_hz == 0 || self.dat.held() || early != NEVER && early > now {
@@ -201,8 +201,8 @@ impl Mshc {
         }
     }
 
-    /// Returns the flow of a command's data. A command without data of its own may carry data of
-    /// the write that the card has open.
+    /// Returns the data that a command transfers. A command that has no data itself may carry
+    /// further blocks of the write that the card has open.
     fn carried(&self, flow: Flow) -> Flow {
         match self.dat.carried {
             Some(open) if flow == Flow::None && !self.config.carries_nothing => open,

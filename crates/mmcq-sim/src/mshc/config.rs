@@ -27,7 +27,7 @@ pub struct MshcConfig {
     pub fifo_offset: u16,
     /// Value of the version register VERID; SMHC does not have this register.
     pub version: u32,
-    /// Number of bits of the length in a DMA descriptor: 13, or 16 on most SMHC.
+    /// Number of bits of the length in a DMA descriptor: 13, or 16 on most SMHC controllers.
     pub size_bits: u8,
     /// Number of bits by which addresses of DMA descriptors and buffers are shifted right: 0 or 2.
     pub address_shift: u8,
@@ -61,8 +61,8 @@ pub struct MshcConfig {
     /// Fault: whether a write to the poll demand register has no effect, so that a suspended DMA
     /// stays suspended.
     pub ignores_poll: bool,
-    /// Fault: whether a command without data of its own (such as CMD13) never carries data, even
-    /// while the card has a write open.
+    /// Fault: whether a command that has no data itself (such as CMD13) never carries data. Without
+    /// the fault such a command can carry further blocks of a write that the card has open.
     pub carries_nothing: bool,
 }
 

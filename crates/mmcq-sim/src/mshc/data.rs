@@ -57,10 +57,10 @@ pub(super) struct DatLines {
     pub(super) left: Option<usize>,
     /// Number of bytes that the CPU or memory still has to write to the FIFO.
     pub to_give: usize,
-    /// Time in ns at which the data timeout began to count.
+    /// Time in ns from which the data timeout counts.
     pub(super) waits_since: u64,
-    /// Flow of the write that the card had open before this command; `None`: no write was open. A
-    /// command without data of its own may carry more data of this write.
+    /// Data of the write that the card had open before this command; `None`: no write was open. A
+    /// command that has no data itself may carry further blocks of this write.
     pub(super) carried: Option<Flow>,
     /// Whether the data are a tuning block.
     pub(super) tunes: bool,
@@ -80,7 +80,7 @@ impl DatLines {
         matches!(self.state, State::ReadHeld | State::ReadWaits | State::WriteHeld)
     }
 
-    /// Returns whether the data path only waits for the card to release DAT0.
+    /// Returns whether the data path waits for nothing but the card to release DAT0.
     pub fn waits_for_card(&self) -> bool {
         self.state == State::Busy
     }
@@ -333,8 +333,8 @@ impl Mshc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
-    /// end.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
+    /// event that the controller waits for comes in time, at `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = u64::from(self.regs.timeout >> 8).max(1);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);

@@ -44,9 +44,10 @@ pub(super) struct Idmac {
     at: u64,
     state: State,
     current: Option<Descriptor>,
-    /// Whether the DMA has not used a descriptor yet since the data began.
+    /// Whether the DMA has not used any descriptor since the data of the command began.
     fresh: bool,
-    /// Whether the DMA has fetched a descriptor since its reset, or since the end of a list.
+    /// Whether the DMA is inside a list: it has fetched a descriptor since its reset, or since the
+    /// end of the last list.
     in_list: bool,
 }
 

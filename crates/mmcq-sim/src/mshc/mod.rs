@@ -4,11 +4,19 @@
 //! Both are one core with two register layouts. The model was written from register tables,
 //! sequences and the experience of drivers of both, without reading this project's driver. [`Mshc`]
 //! is passive: each call gives it the time, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
-//! event. Its parts: `map.rs` (register offsets of each layout), `registers.rs` (reads and writes),
-//! `clock.rs` (clock, bus, voltage switch), `command.rs` (the command path), `data.rs` (the data
-//! path from start to end), `blocks.rs` (its blocks), `fifo.rs`, `idmac.rs` (the internal DMA),
-//! `config.rs`.
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
+//! event inside the model.
+//!
+//! Its parts:
+//! - `map.rs`: register offsets of each layout;
+//! - `registers.rs`: reads and writes;
+//! - `clock.rs`: clock, bus, voltage switch;
+//! - `command.rs`: the command path;
+//! - `data.rs`: the data path from start to end;
+//! - `blocks.rs`: the blocks of the data path;
+//! - `fifo.rs`: the FIFO;
+//! - `idmac.rs`: the internal DMA;
+//! - `config.rs`: parameters of a controller.
 //!
 //! Functions of the board are methods of the model: the card's supply on an SMHC
 //! ([`set_supply`](Mshc::set_supply)), the level shifter ([`set_signal18`](Mshc::set_signal18)) and
@@ -40,7 +48,7 @@
 //!   by SMHC's delay line. Above this clock a block is lost if the clock stops inside it.
 //! - A reset of a DesignWare stops the card's clock until the next update.
 //!
-//! # Where nothing is written down
+//! # Where the manuals leave a choice
 //! The model chooses the strict behaviour. It ignores and counts what a driver must not do
 //! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a data
 //! command during data, a command without a clock, FIFO accesses without data or room, data with a
@@ -119,8 +127,8 @@ pub struct Mshc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idmac: idmac::Idmac,
-    /// Interrupt causes that were present and enabled when the interrupt line was last updated: of
-    /// the controller, and of the internal DMA.
+    /// Interrupt causes that were set and enabled when the interrupt line was last updated: first
+    /// those of the controller, then those of the internal DMA.
     pending: [u32; 2],
 }
 

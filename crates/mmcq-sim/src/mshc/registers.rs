@@ -233,7 +233,8 @@ impl Mshc {
         }
     }
 
-    /// Returns whether this register is locked: it belongs to a command that waits to be taken.
+    /// Returns whether a write to this register is dropped, because a command waits to be taken
+    /// from the registers.
     fn is_locked(&self, reg: Reg) -> bool {
         let part = matches!(
             reg,
@@ -357,8 +358,8 @@ impl Mshc {
         self.fifo_moved(now);
     }
 
-    /// Requests that the CPU moves data: in a read while the FIFO holds more words than the
-    /// threshold, in a write while it holds no more than the threshold.
+    /// Sets the interrupt bits that ask the CPU to move data: in a read while the FIFO holds more
+    /// words than the threshold, in a write while it holds no more than the threshold.
     pub(super) fn fifo_asks(&mut self) {
         if !self.by_cpu() {
             return;

@@ -1,15 +1,16 @@
-//! A wish to end early, which all threads of one piece of work hear.
+//! A request to stop work before its end, which all threads of one piece of work can check.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
-    /// Wish that the work of this thread hears; `None`: the work always comes to its end.
+    /// Request to stop that the work of this thread obeys; `None`: the work always comes to its
+    /// end.
     static HEARD: RefCell<Option<Stop>> = const { RefCell::new(None) };
 }
 
-/// A wish to end early. Clones are the same wish.
+/// A request to stop work before its end. All clones are the same request.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -24,10 +25,10 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Does a piece of work that hears this wish, in this thread and in the threads that it starts
-    /// by [`super::in_order`].
+    /// Does a piece of work that can be stopped by this request: [`heard`](Self::heard) returns the
+    /// request in this thread, and in the threads that [`super::in_order`] starts for the work.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Restores the wish of before, also if the work panics.
+        /// Restores the former request of the thread, also if the work panics.
         struct Before(Option<Stop>);
         impl Drop for Before {
             fn drop(&mut self) {
@@ -38,7 +39,7 @@ impl Stop {
         work()
     }
 
-    /// Returns the wish that the work of this thread hears; `None`: it hears none.
+    /// Returns the request to stop that the work of this thread must obey; `None` if there is none.
     pub fn heard() -> Option<Stop> {
         HEARD.with_borrow(Clone::clone)
     }

@@ -2,8 +2,8 @@
 //! of eight words.
 //!
 //! [`Pl022`] is passive: each call gives it the time, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
-//! event. Its SPI bus with the card is a [`SpiSlot`].
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
+//! event inside the model. Its SPI bus with the card is a [`SpiSlot`].
 //!
 //! The board adds a GPIO block at 1000h, whose pin 0 is chip select. The block has the registers of
 //! a PL061 (masked data at 1000h to 13FCh, DIR at 1400h) and DEN at 151Ch. While the pin is not a

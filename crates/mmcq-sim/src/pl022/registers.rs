@@ -69,8 +69,8 @@ impl Registers {
         u64::from(self.control & 1 << 7 == 0)
     }
 
-    /// Returns whether the card understands the settings: master, mode 0 or 3 of Motorola's format,
-    /// frames of whole bytes.
+    /// Returns whether the controller's settings are such that the card understands the frames:
+    /// master, mode 0 or 3 of Motorola's format, frames of whole bytes.
     pub fn is_spoken(&self) -> bool {
         let motorola = self.control >> 4 & 3 == 0;
         let mode = self.control >> 6 & 3;

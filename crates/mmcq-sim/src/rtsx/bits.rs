@@ -172,14 +172,15 @@ pub mod phy {
     pub const DATA: u16 = 0xfe3d;
     pub const ADDRESS: u16 = 0xfe3f;
 
-    /// Register of the link with the voltage of the pads.
+    /// Register of the PCI Express link with the voltage of the pads.
     pub const TUNE: usize = 0x08;
     /// TUNE: mask of the voltage; all ones are 3.3 V, and all other values that drivers write are
     /// 1.8 V.
     pub const VOLTAGE: u16 = 0x03c0;
-    /// Register of the link with bits that drivers of the RTS5249 clear before a change to 1.8 V.
+    /// Register of the PCI Express link with bits that drivers of the RTS5249 clear before a change
+    /// to 1.8 V.
     pub const BACR: usize = 0x11;
-    /// BACR: mask of these bits.
+    /// BACR: mask of the bits to clear.
     pub const BASIC: u16 = 0x000c;
 }
 

@@ -65,8 +65,8 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// Returns whether the gates of the SD clock are open; the short stop by BUS_STAT does not
-    /// count.
+    /// Returns whether the clock gates let the SD clock through to the card. The bit of BUS_STAT
+    /// that stops the clock for a short time does not count.
     fn gates_open(&self) -> bool {
         self.regs.at(card::CLK_EN) & card::SD_CLK_EN != 0 && self.regs.at(clk::CLK_CTL) & clk::CHANGE_CLK == 0
     }
@@ -136,7 +136,8 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// Returns the SD clock in Hz while the gates are open.
+    /// Returns the frequency in Hz that the SD clock has when its gates are open; 0 while the PLL
+    /// is not locked.
     fn sd_hz(&self) -> u32 {
         let Some(n) = self.clock.n.filter(|_| self.clock.locked) else { return 0 };
         let divider = match self.regs.at(clk::CLK_DIV) >> 4 & 7 {

@@ -64,7 +64,7 @@ impl Rtsx {
         }
     }
 
-    /// Records what the card will do with its lines after its reply.
+    /// Records the busy and the data that the card's reply has announced.
     fn follow_card(&mut self, reply: &Reply) {
         if let Some(until) = reply.busy_until_ns {
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(until);

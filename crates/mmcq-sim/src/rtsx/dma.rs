@@ -43,7 +43,7 @@ struct Table {
     address: u64,
     left: u32,
     last: bool,
-    /// Fault: whether the DMA never begins with this table.
+    /// Fault: whether the DMA never begins to move data with this table.
     hangs: bool,
 }
 

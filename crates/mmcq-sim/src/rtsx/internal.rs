@@ -12,12 +12,12 @@ pub(super) const fn short(name: u16) -> u16 {
     name & 0x3fff
 }
 
-/// Values that the internal registers read as, except levels and states, and those of the link's
-/// registers.
+/// Stored values of the internal registers (bytes), and of the registers of the PCI Express link
+/// (16 bits). Levels and states are computed when the driver reads them.
 pub(super) struct Registers(Box<[u8; BYTES]>, Box<[u16; 256]>);
 
 impl Registers {
-    /// Makes the registers of a chip that no driver uses, as Linux's driver leaves them.
+    /// Makes the registers of a chip in the state in which Linux's driver leaves it.
     pub fn new(config: &RtsxConfig) -> Self {
         let mut registers = Registers(Box::new([0; BYTES]), Box::new([0; 256]));
         let left = as_linux_left_it(config.device);
@@ -30,7 +30,7 @@ impl Registers {
         registers
     }
 
-    /// Returns the value of a register of the link.
+    /// Returns the value of a register of the PCI Express link (PHY).
     pub fn link(&self, address: usize) -> u16 {
         self.1[address]
     }
@@ -54,8 +54,8 @@ impl Registers {
         u32::from(self.pair(name)) | u32::from(self.pair(name + 2)) << 16
     }
 
-    /// Executes an access to a register of the link. The link itself is not modelled: a register
-    /// keeps what was written.
+    /// Executes an access to a register of the PCI Express link. The link itself is not modelled: a
+    /// register reads as the value that was last written.
     fn access_link(&mut self, control: u8) {
         let address = usize::from(self.at(phy::ADDRESS));
         if control & phy::WRITE != 0 {

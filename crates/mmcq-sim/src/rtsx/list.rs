@@ -96,7 +96,7 @@ impl Rtsx {
         self.go_on(now);
     }
 
-    /// Schedules the next entry of the list, or its end.
+    /// Schedules the next entry of the list, or ends the list after its last entry.
     fn go_on(&mut self, now: u64) {
         let Some(list) = &self.list else { return };
         if list.next >= list.entries.len() {
@@ -176,7 +176,8 @@ impl Rtsx {
         }
     }
 
-    /// Handles a failed transfer: the present list fails; without a list only TRANS_FAIL is set.
+    /// Handles a failed transfer: the present list fails too. Without a list only the interrupt bit
+    /// TRANS_FAIL is set.
     pub(super) fn fail_list(&mut self, now: u64) {
         match self.list.as_ref().map(|list| list.stage) {
             Some(Stage::Fetch | Stage::Run | Stage::Check) => self.end_list(false, now),

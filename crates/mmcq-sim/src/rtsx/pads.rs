@@ -1,4 +1,4 @@
-//! Supply of the pads, their pull-ups, voltage and drive strength, which each chip sets in its own
+//! Supply, pull-ups, voltage and drive strength of the pads. Each chip sets them in other
 //! registers. The values are those that Linux's drivers write.
 
 use super::Rtsx;
@@ -7,12 +7,12 @@ use super::bits::{card, pads, phy, sd};
 /// Numbers of the chips that the model knows: their PCI device IDs.
 pub(super) const DEVICES: [u16; 7] = [0x5209, 0x5227, 0x522a, 0x5229, 0x5249, 0x524a, 0x525a];
 
-/// What a chip must be told before its card answers.
+/// Register values and times that a chip needs before its card answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// Value of the supply's bits in PWR_CTL while the weak switch charges the card's capacitors.
     pub partial: u8,
-    /// Shortest time in ns for which the weak switch must do so.
+    /// Shortest time in ns for which the weak switch must charge the capacitors.
     pub partial_ns: u64,
     /// Value of the pads' supply in the register GATE while it is on.
     gate_on: u8,
@@ -48,7 +48,8 @@ impl Needs {
     }
 }
 
-/// Values of registers, and of registers of the link.
+/// Values of internal registers and of registers of the PCI Express link, as (register, value)
+/// pairs.
 pub(super) struct Left {
     pub registers: [(u16, u8); 10],
     pub link: [(usize, u16); 2],
@@ -96,7 +97,7 @@ impl Rtsx {
         ready && self.regs.link(phy::TUNE) & phy::VOLTAGE != phy::VOLTAGE
     }
 
-    /// Returns whether the pads drive the lines as 1.8 V needs it.
+    /// Returns whether the drive strength of the pads is that for signalling at 1.8 V.
     pub(super) fn drive_fits(&self) -> bool {
         let drives = pads::DRIVE.into_iter().zip(self.needs.drive_18v);
         drives.into_iter().all(|(at, need)| need.is_none_or(|value| self.regs.at(at) == value))

@@ -42,7 +42,7 @@ pub(super) enum Step {
     Silence,
 }
 
-/// The transfer that is open on the card, as far as the chip can know it.
+/// The transfer that the card has open. The chip knows it from the card's replies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub flow: Flow,
@@ -58,8 +58,8 @@ pub(super) struct Transfer {
     pub config2: u8,
     /// Whether the block goes through the ping-pong buffer, not the ring buffer.
     pub ping_pong: bool,
-    /// Whether the card does not receive the command, because of a fault or because the slot is not
-    /// connected to it.
+    /// Whether the card does not receive the command: because of a fault, or because the slot's
+    /// pins are off or not assigned to it.
     pub deaf: bool,
     pub index: u8,
     pub arg: u32,

@@ -123,7 +123,7 @@ impl Rtsx {
         }
     }
 
-    /// Executes the immediate access at its end.
+    /// Executes the immediate register access when its time is over.
     pub(super) fn access_event(&mut self, now: u64) {
         let access = self.window.access;
         let register = (access >> 16) as u16 & 0x3fff;

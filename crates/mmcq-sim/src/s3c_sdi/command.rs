@@ -48,7 +48,7 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Sends the command that waits for the clock, as soon as the clock runs.
+    /// Sends the command that waits for the clock, if the clock runs now.
     pub(super) fn command_may_go(&mut self, now: u64) {
         if !self.clocked() || self.dat.held() {
             return;

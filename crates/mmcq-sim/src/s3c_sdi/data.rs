@@ -52,8 +52,8 @@ impl DatLines {
         self.state != State::Idle
     }
 
-    /// Returns whether data use the lines, or will use them. In this time the controller detects no
-    /// SDIO interrupt.
+    /// Returns whether data use the lines, or will use them after the command under way. In this
+    /// time the controller detects no SDIO interrupt.
     pub fn busy(&self) -> bool {
         !matches!(self.state, State::Idle | State::Armed)
     }
@@ -160,8 +160,8 @@ impl S3cSdi {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
-    /// end.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
+    /// event that the controller waits for comes in time, at `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let limit_ns = self.slot.limit_ns(self.regs.timer.into(), from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
@@ -193,8 +193,8 @@ impl S3cSdi {
         }
     }
 
-    /// Continues what has waited for the FIFO, after the CPU or the DMA has read words from the
-    /// FIFO or written words to it.
+    /// Continues what has waited for room or data in the FIFO. The CPU or the DMA has just read
+    /// words from the FIFO or written words to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),

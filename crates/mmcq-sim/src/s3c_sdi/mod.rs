@@ -2,10 +2,17 @@
 //!
 //! The SDI has a FIFO of 64 bytes and no further buffer. The bus clock stops while the FIFO has no
 //! room for received data, or no data to send. [`S3cSdi`] is passive: each call gives it the time,
-//! and [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next
-//! own event. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the
-//! CMD line), `data.rs` (a transfer from DCON to its end), `blocks.rs` (its blocks, word by word),
-//! `fifo.rs`, `dma.rs` (DMA of the board), `config.rs`.
+//! and [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
+//! event inside the model.
+//!
+//! Its parts:
+//! - `registers.rs`: reads, writes and their side effects;
+//! - `command.rs`: the CMD line;
+//! - `data.rs`: a transfer from DCON to its end;
+//! - `blocks.rs`: the blocks of a transfer, word by word;
+//! - `fifo.rs`: the FIFO;
+//! - `dma.rs`: the DMA of the board;
+//! - `config.rs`: parameters of a controller and its board.
 //!
 //! The board adds two groups of registers: DAT1 as a GPIO (100h), and the DMA (110h to 118h; bit 31
 //! of the length selects memory to card).
@@ -151,14 +158,14 @@ impl S3cSdi {
         self.lost_edges
     }
 
-    /// Sets a callback that gets the begin and the end of each stop of the bus clock because of the
-    /// FIFO.
+    /// Sets a callback that gets the begin and the end in ns of each time for which the FIFO has
+    /// stopped the bus clock; `None` removes it.
     pub fn set_hold_log(&mut self, log: Option<HoldLog>) {
         self.hold_log = log;
     }
 
     /// Sets a callback for the card interrupt: true when the card pulls DAT1 low for it, false when
-    /// the card releases DAT1.
+    /// the card releases DAT1. `None` removes it.
     pub fn set_dat1_log(&mut self, log: Option<Dat1Log>) {
         self.dat1_log = log;
     }
@@ -168,7 +175,8 @@ impl S3cSdi {
         self.slot.set_probe(probe);
     }
 
-    /// Returns whether the card pulls DAT1 low for an interrupt, and no data use DAT1.
+    /// Returns whether the GPIO shows DAT1 low: the card requests an interrupt, and no data use
+    /// DAT1.
     fn dat1_low(&self, now: u64) -> bool {
         let free = self.slot.bus.width == 1 || !self.dat.moving();
         self.config.dat1_gpio && free && self.card_low(now)

@@ -95,14 +95,15 @@ pub(super) struct CmdLine {
     free_ns: u64,
     /// A command of the driver that waits for the end of the automatic command on the line.
     waiting: Option<Issue>,
-    /// Whether the driver has reset the DAT circuit after the present command was written.
+    /// Whether the driver has reset the DAT circuit since it wrote the present command; the command
+    /// then has no effect on the DAT lines.
     detached: bool,
     /// An automatic CMD12 that waits for the end of the driver's command on the line.
     stop_due: Option<Beat>,
 }
 
 impl Issue {
-    /// Makes a command that the command queue engine sends.
+    /// Makes a command that the command queue engine sends. `data`: it uses the DAT lines.
     pub fn own(index: u8, arg: u32, expected: Expected, data: bool) -> Self {
         Issue {
             index,
@@ -123,7 +124,8 @@ impl CmdLine {
         self.active.is_some()
     }
 
-    /// Separates the command on the line from the DAT circuit, which the driver has reset.
+    /// Records that the driver has reset the DAT circuit: the command on the CMD line no longer
+    /// waits for data or busy.
     pub fn forget_data(&mut self) {
         self.stop_due = None;
         self.detached = true;
@@ -324,8 +326,9 @@ impl Sdhci {
         self.set_timer(Timer::Command, active.beat.ns());
     }
 
-    /// Returns the error bits (of register 30h) for a response, and its content in the order of the
-    /// response registers.
+    /// Compares a response with what the command expects. Returns the error bits (of register 30h),
+    /// and the content in the order of the response registers. `sent` is the index of the command
+    /// on the line.
     fn judge(issue: &Issue, sent: u8, answer: Answer, strike: Option<Strike>) -> (u32, [u32; 4]) {
         let mut errors = 0;
         let long = issue.expected == Expected::Long;
@@ -427,14 +430,15 @@ impl Sdhci {
         }
     }
 
-    /// Checks the R1 of an automatic command for error bits, if the R1 of its main command is to be
-    /// checked [SDHC 4.10, 2.2.24]. Returns all error bits.
+    /// Checks the R1 of an automatic command for error bits if `checked`, that is, if the
+    /// controller checks the R1 of its main command [SDHC 4.10, 2.2.24]. Returns `errors` with the
+    /// bit of a response error added.
     fn check_automatic(&self, checked: bool, errors: u32, content: u32) -> u32 {
         let found = errors == 0 && checked && self.config.spec >= 4 && content & R1_ERRORS != 0;
         errors | if found { int::RESPONSE } else { 0 }
     }
 
-    /// Ends an automatic CMD23. Its main command follows if there was no error.
+    /// Handles the end of an automatic CMD23: sends its main command if there was no error.
     fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
         self.regs.response[3] = content[0];
         let checked = issue.mode & mode::RESPONSE_CHECK != 0;

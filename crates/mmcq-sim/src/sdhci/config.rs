@@ -3,7 +3,7 @@
 use super::{CqhciConfig, Mistakes};
 use serde::{Deserialize, Serialize};
 
-/// What the controller does while a card holds DAT0 low.
+/// How the controller reports the end of an operation while a card holds DAT0 low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Busy {
@@ -72,7 +72,7 @@ pub struct SdhciConfig {
     pub untuned_sample_error: u8,
     /// Error of the sampling point after tuning: 0 (perfect) to 100 (wrong).
     pub tuned_sample_error: u8,
-    /// Growth of the sampling point's error per second since the last tuning, as a change of
+    /// Increase of the sampling point's error per second after the last tuning, such as a change of
     /// temperature causes it.
     pub drift_per_s: u8,
     /// Number of blocks that the controller's buffer holds.

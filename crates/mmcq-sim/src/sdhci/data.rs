@@ -70,8 +70,8 @@ pub(super) struct DatLines {
     /// Clock edge at which the lines were last in use.
     pub(super) beat: Option<Beat>,
     pub(super) bytes: Vec<u8>,
-    /// Number of bytes of the present block that were written to memory (read) or read from it
-    /// (write).
+    /// Number of bytes of the present block that DMA has already moved: to memory in a read, from
+    /// memory in a write.
     pub offset: usize,
     pub(super) good: bool,
     pub(super) start_ns: u64,
@@ -89,7 +89,7 @@ impl DatLines {
         matches!(self.state, State::ReadBlock | State::WriteBlock)
     }
 
-    /// Returns whether data are under way. Then DAT1 carries no card interrupt in 4-bit mode.
+    /// Returns whether data are under way, so that DAT1 carries no card interrupt in 4-bit mode.
     pub fn hides_interrupt(&self) -> bool {
         use State::{Busy, Cut, Drain, Failed, Idle, Reserved, Stop};
         !matches!(self.state, Idle | Reserved | Drain | Stop | Cut | Busy | Failed)
@@ -116,8 +116,8 @@ impl DatLines {
         &mut self.bytes[..n]
     }
 
-    /// Returns the bytes of the present block that really go over the lines. A card may send
-    /// another block length than the host expects.
+    /// Returns the bytes of the present block as they pass the lines. A card may send another block
+    /// length than the host expects.
     pub fn on_wire(&self) -> &[u8] {
         let n = match self.flow {
             Some(Flow::Read { block_size }) if self.read => usize::from(block_size),
@@ -126,14 +126,14 @@ impl DatLines {
         &self.bytes[..n.min(self.bytes.len())]
     }
 
-    /// Returns the number of bytes of the present block that are still to go to or from memory;
-    /// `None` if no byte is left.
+    /// Returns the number of bytes of the present block that DMA has not moved to or from memory
+    /// yet; `None` if it has moved all.
     pub fn rest(&self) -> Option<usize> {
         (self.offset < self.block).then(|| self.block - self.offset)
     }
 
-    /// Returns whether another block follows the one that goes to or from memory. In a write that
-    /// block is not counted yet, since it is prefetched.
+    /// Returns whether another block follows the one that DMA moves now. In a write the present
+    /// block is fetched before it is counted.
     pub fn more_blocks(&self) -> bool {
         self.left.is_none_or(|left| left > u32::from(!self.read))
     }
@@ -263,8 +263,8 @@ impl Sdhci {
         Beat::new(0, hz).plus(clocks).ns()
     }
 
-    /// Starts the data timeout at `from_ns`, if the awaited event at `until_ns` comes after its
-    /// end.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
+    /// event that the controller waits for comes in time, at `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns <= from_ns {
             return self.stop_timer(Timer::DataTimeout);
@@ -330,8 +330,8 @@ impl Sdhci {
         self.set_timer(Timer::Data, until);
     }
 
-    /// Completes a transfer that an abort command has cut off, at the response to this command. The
-    /// response has no busy (R1).
+    /// Completes a transfer that an abort command has cut off, if the response to the abort command
+    /// is an R1 (no busy).
     pub(super) fn abort_without_busy(&mut self, now: u64) {
         if self.dat.state == State::Cut {
             self.complete(now);

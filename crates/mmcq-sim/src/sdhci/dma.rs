@@ -34,7 +34,7 @@ const LINK: u32 = 0x30;
 enum Engine {
     #[default]
     Off,
-    /// The driver has selected a kind of DMA that this controller does not support.
+    /// The driver has selected a DMA engine that this controller does not have.
     Missing,
     Sdma,
     /// ADMA2; the value is the length of a descriptor in bytes: 8, 12 or 16.
@@ -51,10 +51,11 @@ pub(super) struct Dma {
     stuck: bool,
     /// Fault that strikes the present segment.
     strike: Option<Strike>,
-    /// Whether SDMA has begun the segment in use (the bytes up to the next SDMA boundary) and has
-    /// not ended it.
+    /// Whether SDMA has begun a segment (the bytes up to the next SDMA boundary) and has not
+    /// reached its end.
     begun: bool,
-    /// Mistake: the block before the stop of SDMA, while the first block after it is to come.
+    /// Mistake: data of the block before the last stop of SDMA; `None` after the first block that
+    /// follows has been moved.
     stopped_after: Option<Vec<u8>>,
     /// Address of the next descriptor in a task's list; `None`: register 58h has the address.
     list: Option<u64>,

@@ -23,12 +23,13 @@ pub(super) struct Hurt {
     pub clock_written: bool,
     /// Software reset bits that never clear themselves.
     pub resets: u8,
-    /// Number of status reads until an interrupt without a cause goes away.
+    /// Number of further reads of the interrupt status until an interrupt without a cause goes
+    /// away.
     pub spurious: u32,
     /// Earliest time in ns at which the interrupt line can rise; `None`: no delay.
     pub held_ns: Option<u64>,
-    /// Whether the present task of the command queue engine gets an error after it was reported
-    /// complete.
+    /// Whether a fault makes the present task of the command queue engine get a response error
+    /// after it was reported complete.
     pub red: bool,
     /// Bits of the interrupt status that a fault has delayed: the time in ns at which they are set,
     /// and the bits.

@@ -23,12 +23,13 @@ pub struct Mistakes {
     pub auto_count_missing: bool,
     /// The controller does not send a CMD23; only a reset of the CMD circuit ends the command.
     pub count_hangs: bool,
-    /// Delay in ns after which an abort command without busy raises a further Transfer Complete; 0:
-    /// none.
+    /// Delay in ns after which an abort command without busy raises a second Transfer Complete; 0:
+    /// no second one.
     pub stop_completes_after_ns: u64,
     /// With High Speed Enable set, the controller samples data at the wrong clock edge.
     pub high_speed_breaks_reads: bool,
-    /// The capabilities registers (40h and 44h) read as 0.
+    /// The capabilities registers (40h and 44h) read as 0, so that the driver cannot read what the
+    /// controller supports.
     pub capabilities_hidden: bool,
     /// The Present State register never shows a card, and no interrupt reports one. The controller
     /// supplies the card all the same.
@@ -44,18 +45,21 @@ pub struct Mistakes {
     pub sdma_address_ignored: bool,
     /// The controller ignores a request to stop at a block gap while the lines already wait at one.
     pub gap_unnoticed: bool,
-    /// The controller moves data only with commands that start a transfer on the card. Another data
-    /// command gets its response, and its data wait for ever.
+    /// The controller moves data only with commands that start a transfer on the card. Another
+    /// command with data (such as a CMD13 that carries blocks of an open write) gets its response,
+    /// but its data never move.
     pub carried_data_stay: bool,
-    /// Data of a command that starts no transfer on the card are reported as sent, and go nowhere,
-    /// as on QEMU.
+    /// Some commands with data start no transfer on the card, such as a CMD13 that carries blocks
+    /// of an open write. The controller reports such data as sent and drops them, as QEMU does.
     pub carried_data_lost: bool,
-    /// The first block after a stop of SDMA at a boundary is lost: a read leaves its memory as it
-    /// was, and a write sends the block after it in its place.
+    /// The first block after a stop of SDMA at a boundary is lost: in a read this block does not
+    /// reach memory, and in a write the block after it is sent in its place.
     pub boundary_block_lost: bool,
-    /// The first block after a stop of SDMA at a boundary has the data of the block before the stop.
+    /// The first block after a stop of SDMA at a boundary has the data of the block before the
+    /// stop.
     pub boundary_block_repeated: bool,
-    /// The DMA Interrupt of a read comes when the last block before the boundary has begun.
+    /// The DMA Interrupt of a read comes one block too early: when the last block before the
+    /// boundary is not in memory yet.
     pub boundary_told_early: bool,
 }
 

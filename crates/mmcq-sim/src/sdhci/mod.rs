@@ -2,19 +2,28 @@
 //! standard (SDHC).
 //!
 //! [`Sdhci`] is passive: each call gives it the time, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
-//! event. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the CMD
-//! line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning), `blocks.rs`
-//! (its blocks), `dma.rs` (SDMA, ADMA2), `adma3.rs` (lists of commands), `pio.rs` (the buffer
-//! port), `config.rs` (features and delays of a controller), `mistakes.rs` (its violations of the
-//! standard), `profile.rs` (controllers with known mistakes), `hurt.rs` (planned faults and their
-//! lasting effects), `cqhci/` (the command queue engine).
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of the next
+//! event inside the model.
+//!
+//! Its parts:
+//! - `registers.rs`: reads, writes and their side effects;
+//! - `command.rs`: the CMD line, automatic commands;
+//! - `data.rs`: a transfer from command to end, busy, tuning;
+//! - `blocks.rs`: the blocks of a transfer;
+//! - `dma.rs`: SDMA and ADMA2;
+//! - `adma3.rs`: lists of commands;
+//! - `pio.rs`: the buffer port;
+//! - `config.rs`: features and delays of a controller;
+//! - `mistakes.rs`: violations of the standard by a controller;
+//! - `profile.rs`: controllers with known mistakes;
+//! - `hurt.rs`: planned faults and their lasting effects;
+//! - `cqhci/`: the command queue engine.
 //!
 //! Where the standard leaves something open, the model chooses the strict behaviour, so that a
 //! driver that relies on luck fails here:
 //! - After a response timeout Command Inhibit (CMD) stays set until the driver resets the CMD
-//!   circuit. After an error of a command that uses the DAT lines, or of its data, Command Inhibit
-//!   (DAT) stays set until the driver resets the DAT circuit, and no more data are transferred.
+//!   circuit. If a command that uses the DAT lines or its data had an error, Command Inhibit (DAT)
+//!   stays set, and no more data are transferred until the driver resets the DAT circuit.
 //! - With a damaged response (CRC, end bit, index) Command Complete is set together with the error.
 //! - The lengths in an ADMA2 table must add up to exactly the length of the blocks, and the table
 //!   must have an end [SDHC 2.2.28].
@@ -214,7 +223,8 @@ impl Sdhci {
         }
     }
 
-    /// Raises or lowers the card interrupt (DAT1), for a card without a model.
+    /// Raises or lowers the card interrupt (DAT1), for a test without a model of the card that
+    /// interrupts.
     pub fn set_card_interrupt(&mut self, level: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.card_interrupt = level;
@@ -256,7 +266,8 @@ impl Sdhci {
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line to the level that status and signal enable bits give.
+    /// Sets the interrupt line: it is high while a status bit is set whose signal enable bit is set
+    /// too.
     fn update_irq(&mut self, now: u64) {
         // The card interrupt is a level: while it is enabled, its status bit follows the line.
         self.regs.status &= !int::CARD;

@@ -14,7 +14,7 @@ pub(super) struct Buffer {
     /// Number of bytes of the present block that the host has not accessed yet; 0: the host has no
     /// block to access.
     left: usize,
-    /// Number of blocks of a write that the host was not yet asked to write.
+    /// Number of blocks of a write for which Buffer Write Ready has not been raised yet.
     wanted: u64,
     write: bool,
     /// Time in ns from which the Present State register shows the ready bit of the present block.

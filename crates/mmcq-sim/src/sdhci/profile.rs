@@ -1,5 +1,5 @@
-//! Profiles of controllers that violate the standard in a known way: the mistake of the model, and
-//! the quirk by which a board tells the driver about it.
+//! Profiles of controllers that violate the standard in a known way. Each has the mistake of the
+//! model, and the quirk by which the board tells the driver about the mistake.
 
 use super::SdhciConfig;
 use mmcq::host::Width;
@@ -26,7 +26,7 @@ pub const PROFILES: [(&str, &str); 16] = [
     ("clock-before-reset", include_str!("../../controllers/clock-before-reset.toml")),
 ];
 
-/// A profile: a controller, and what its board tells the driver.
+/// A profile: a controller, and the settings that its board gives to the driver.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Name of the profile.

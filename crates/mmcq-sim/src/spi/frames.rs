@@ -19,11 +19,11 @@ const START_OF_MANY: u8 = 0xfc;
 /// Token that ends a CMD25 [SD 7.3.3.2].
 const STOP: u8 = 0xfd;
 
-/// Number of bytes after the card's last block until a read beyond the end fails. In this time the
+/// Number of bytes from the card's last block until a read beyond the end fails. Before that the
 /// master can send CMD12.
 const AT_END_BYTES: u8 = 16;
 
-/// Which part of the exchange a byte from the card is.
+/// Part of the exchange to which a byte from the card belongs, for the statistics.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Command,
@@ -58,14 +58,15 @@ struct Taking {
     inside: bool,
 }
 
-/// What the card sends and receives at the wire.
+/// State of the bytes that the card sends and receives.
 #[derive(Debug, Default)]
 pub(super) struct Front {
     frame: [u8; 6],
     have: usize,
     answer: VecDeque<u8>,
     answer_ns: u64,
-    /// Number of busy bytes after the response, during which the card ignores the master.
+    /// Number of busy bytes that the card still sends after its response. It ignores the master
+    /// meanwhile.
     busy_bytes: u8,
     /// Command index, and data that follow the response.
     flow: Option<(u8, Flow)>,
@@ -155,7 +156,7 @@ impl SpiSlot {
         self.go_on(now_ns);
     }
 
-    /// Continues after the end of a byte with what is due next, such as the next block of a read.
+    /// Prepares what follows the byte that has ended, such as the next block of a read.
     fn go_on(&mut self, now_ns: u64) {
         if !self.front.answer.is_empty() {
             return;
@@ -180,7 +181,7 @@ impl SpiSlot {
         }
     }
 
-    /// Prepares the next block of a read as soon as the bus is free.
+    /// Prepares the next block of a read, for the time at which the bus is free.
     fn next_block(&mut self, len: usize, now_ns: u64) {
         if self.card(now_ns, |card, _| card.spi_is_at_end()) == Some(true) {
             self.front.sending = Sending::AtEnd(0);
@@ -210,7 +211,8 @@ impl SpiSlot {
         };
     }
 
-    /// Applies faults to a block on its way to the master. Returns the extra delay in ns.
+    /// Applies faults to a block on its way to the master. If the block is not `whole`, a quirk or
+    /// a fault has damaged it, and a bit is flipped. Returns the extra delay in ns.
     fn hurt_read(&mut self, bytes: &mut [u8], whole: bool, now_ns: u64) -> u64 {
         if !whole {
             flip(&mut bytes[1..], 77);

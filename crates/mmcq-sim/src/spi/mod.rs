@@ -77,17 +77,17 @@ pub struct Habits {
     /// Byte that the card sends after a CMD12 between two blocks. After a CMD12 inside a block the
     /// card sends the next byte of the block.
     pub stuff: u8,
-    /// Whether the card misses a block whose token follows the response without a gap. Most cards
-    /// do (N_WR is at least 1).
+    /// Whether the card misses a block whose token follows the response without a gap. The standard
+    /// requires a gap of at least one byte (N_WR).
     pub needs_gap: bool,
-    /// Whether a high chip select ends an open transfer.
+    /// Whether the card ends an open transfer when chip select goes high.
     pub deselect_ends: bool,
-    /// Number of busy bytes after the response to CMD55.
+    /// Number of busy bytes (00h) that the card sends after the response to CMD55.
     pub busy_after_prefix: u8,
     /// Whether the card notices a high chip select only when the next clock comes.
     pub deselect_by_clock: bool,
-    /// Whether a selected card ignores everything if the last byte on the bus before its selection
-    /// was not FFh (a byte for another device).
+    /// Whether a selected card ignores all commands if the last byte on the bus before its
+    /// selection was not FFh, but a byte for another device.
     pub needs_ones: bool,
     /// Whether the card answers its first CMD59 with ILLEGAL_COMMAND.
     pub refuses_first_crc: bool,
@@ -115,8 +115,8 @@ impl Default for Habits {
     }
 }
 
-/// Bits of the byte that the card is receiving. After lost clocks, bytes of the card and of the
-/// master have different borders.
+/// Bits of the byte that the card is receiving and sending. If the card has missed clocks, its
+/// bytes begin at other clocks than the bytes of the master.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shift {
     bits: u8,
@@ -130,7 +130,7 @@ pub struct SpiSlot {
     habits: Habits,
     hz: u32,
     selected: bool,
-    /// Number of clocks since power-up.
+    /// Number of clocks since power-up with chip select and DI high.
     clocks: u32,
     shift: Shift,
     front: Front,
@@ -281,8 +281,8 @@ impl SpiSlot {
         self.selected
     }
 
-    /// Returns whether the card drives DO: while it is selected, and for one more byte after its
-    /// selection.
+    /// Returns whether the card drives DO: while it is selected, and for one more byte after chip
+    /// select went high.
     pub fn drives(&self) -> bool {
         self.selected || self.last.is_some()
     }
@@ -322,8 +322,8 @@ impl SpiSlot {
         self.drive_line(false, 0, false, now_ns);
     }
 
-    /// Exchanges a byte with the card between these two clock edges, for a controller model that
-    /// has its own clock.
+    /// Exchanges a byte with the card between these two clock edges. For a controller model that
+    /// counts the clocks itself.
     pub(crate) fn byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
         let back = match self.selected {
             true => self.selected_byte(out, start, end),

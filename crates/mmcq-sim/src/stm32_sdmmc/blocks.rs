@@ -29,8 +29,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Continues what has waited for the FIFO, after the CPU has read a word from it or written
-    /// one.
+    /// Continues what has waited for room or data in the FIFO. The CPU has just read a word from
+    /// the FIFO or written one.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if self.fifo.half_empty() => self.words_go_on(now),
@@ -47,7 +47,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Starts the next block of a read, or the state that must come before the block.
+    /// Starts the next block of a read, or begins a hold that must come before the block.
     pub(super) fn next_read(&mut self, now: u64) {
         self.watch(self.dat.waits_since, NEVER);
         if self.regs.command & cmd::HOLD != 0 {
@@ -177,8 +177,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles the state Wait_S: starts the next block, the end, or the state that must come before
-    /// them.
+    /// Handles the state Wait_S: starts the next block, ends the data, or begins a hold.
     pub(super) fn wait_to_send(&mut self, now: u64) {
         let hold = self.regs.command & cmd::HOLD != 0;
         if self.dat.left == 0 {

@@ -221,7 +221,8 @@ impl Stm32Sdmmc {
         self.refresh_bus(now);
     }
 
-    /// Returns whether the bit VSWITCHEN is set, so that the next good response stops the clock.
+    /// Returns whether the bit VSWITCHEN is set. Then the next good response begins the voltage
+    /// switch and stops the clock.
     pub(super) fn voltage_may_switch(&self) -> bool {
         self.regs.power & power::VSWITCHEN != 0
     }

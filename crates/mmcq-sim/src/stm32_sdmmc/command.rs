@@ -95,7 +95,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Sends the command that waits for the clock, as soon as the clock runs.
+    /// Sends the command that waits for the clock, if the clock runs now.
     pub(super) fn command_may_go(&mut self, now: u64) {
         if self.slot.bus.clock_hz == 0 || self.clock.forbids_commands() || self.dat.held() {
             return;

@@ -47,8 +47,8 @@ pub struct Stm32SdmmcConfig {
     /// Whether the registers get their clock. Without it each register reads as ones and ignores
     /// writes.
     pub bus_clock: bool,
-    /// Fault: whether a command without data of its own (such as CMD13) never carries data, even
-    /// while the card has a write open.
+    /// Fault: whether a command that has no data itself (such as CMD13) never carries data. Without
+    /// the fault such a command can carry further blocks of a write that the card has open.
     pub carries_nothing: bool,
 }
 

@@ -73,7 +73,7 @@ pub(super) struct DatLines {
     pub(super) left: usize,
     /// Number of bytes that the CPU still has to write to the FIFO.
     pub to_give: usize,
-    /// Time in ns at which the timer DTIMER began to count.
+    /// Time in ns from which the timer DTIMER counts.
     pub(super) waits_since: u64,
     /// Whether DTIMER has expired during busy after a response.
     timed_out: bool,
@@ -111,7 +111,7 @@ impl DatLines {
         self.moves_data() && self.state != State::ReadWait || self.stop_owed
     }
 
-    /// Returns whether the data path only waits for the card to release DAT0.
+    /// Returns whether the data path waits for nothing but the card to release DAT0.
     pub fn waits_for_card(&self) -> bool {
         matches!(self.state, State::Busy | State::Aborting)
     }
@@ -232,7 +232,8 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Fails the data: after an error of the IDMA the FIFO has run over, or has run empty.
+    /// Fails the data because of an error of the IDMA: the FIFO has run over, or has run empty.
+    /// `flag` reports this.
     pub(super) fn fail_by_idma(&mut self, flag: u32, now: u64) {
         // Version 3 shows neither the overrun nor the underrun. So it shows the IDMA's own flag
         // only at the end.
@@ -281,7 +282,8 @@ impl Stm32Sdmmc {
         self.finish(sta::ABORTED, now);
     }
 
-    /// Resets the FIFO after a write of the bit FIFORST, if data were aborted, failed or are held.
+    /// Resets the FIFO after a write of the bit FIFORST, if data were aborted or failed, or the
+    /// data path is held.
     pub(super) fn fifo_was_reset(&mut self, now: u64) {
         match self.dat.state {
             State::Aborting => {
@@ -317,7 +319,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Ends a held read when the FIFO is empty and the CPU has reset it.
+    /// Ends a held read, if the FIFO is empty and (without IDMA) the CPU has reset it.
     pub(super) fn hold_goes_on(&mut self, now: u64) {
         let reset = self.by_idma() || self.regs.dctrl & dctrl::FIFO_RESET != 0;
         if self.fifo.is_empty() && reset {
@@ -411,8 +413,8 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the data timeout by DTIMER at `from_ns`, if the awaited event at `until_ns` comes
-    /// after its end.
+    /// Sets the timer DTIMER of the data timeout, which counts from `from_ns`. The timer stays off
+    /// if the event that the controller waits for comes in time, at `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = TIMER_CLK + u64::from(self.regs.timer);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);

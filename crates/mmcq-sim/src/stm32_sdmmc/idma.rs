@@ -11,8 +11,8 @@ const ITEM_BYTES: usize = 12;
 #[derive(Debug, Default)]
 pub(super) struct Idma {
     at: u64,
-    /// Number of bytes of the buffer that the IDMA has not used yet; `None` for the last buffer,
-    /// which ends with the data (DLEN).
+    /// Number of bytes of the buffer in use that the IDMA has not moved yet. `None` for the last
+    /// buffer, whose end is the end of the data (DLEN).
     left: Option<u32>,
     /// Whether an error has stopped the IDMA.
     pub failed: bool,
@@ -57,7 +57,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Moves bytes of a block between memory and the FIFO.
+    /// Moves the bytes of a block by IDMA: from `bytes` to memory if `to_memory`, otherwise from
+    /// memory to `bytes`.
     pub(super) fn idma_moves(&mut self, bytes: &mut [u8], to_memory: bool, now: u64) -> Moved {
         let mut done = 0;
         while done < bytes.len() {
@@ -141,7 +142,8 @@ impl Stm32Sdmmc {
     }
 }
 
-/// Returns whether the IDMA can access all of these bytes.
+/// Returns whether the IDMA can access all of these bytes. `window`: first and last address that it
+/// can access; `None`: all.
 fn reaches(window: Option<[u32; 2]>, at: u64, bytes: usize) -> bool {
     let last = at + bytes as u64 - 1;
     window.is_none_or(|[from, to]| at >= from.into() && last <= to.into()) && last <= u32::MAX.into()

@@ -4,10 +4,17 @@
 //! The model was written from register descriptions and the reference manual of the H745 and H755
 //! (RM0399, chapter 58). Comments name the sections that decide. [`Stm32Sdmmc`] is passive: each
 //! call gives it the time, and [`Device::next_event_ns`](crate::world::Device::next_event_ns)
-//! returns the time of its next own event. Its parts: `registers.rs` (reads, writes, and refused
-//! writes), `clock.rs` (power states, clock, bus settings, voltage switch), `command.rs` (the
-//! command path), `data.rs` (the data path from start to end), `blocks.rs` (its blocks), `fifo.rs`,
-//! `idma.rs`, `config.rs`.
+//! returns the time of the next event inside the model.
+//!
+//! Its parts:
+//! - `registers.rs`: reads, writes, and refused writes;
+//! - `clock.rs`: power states, clock, bus settings, voltage switch;
+//! - `command.rs`: the command path;
+//! - `data.rs`: the data path from start to end;
+//! - `blocks.rs`: the blocks of the data path;
+//! - `fifo.rs`: the FIFO;
+//! - `idma.rs`: the internal DMA;
+//! - `config.rs`: parameters of a controller and its board.
 //!
 //! Functions of the board are methods of the model, and [`Board`] is a board that calls them: the
 //! reset line of the clock tree ([`reset`](Stm32Sdmmc::reset)), the card's supply
@@ -30,7 +37,7 @@
 //!   Fewer words than half a FIFO set no flag except that the FIFO is not empty [58.5.4].
 //! - DBCKEND comes only with a hold or a read wait [58.10.11].
 //!
-//! # Where nothing is written down
+//! # Where the manuals leave a choice
 //! The model chooses the strict behaviour. It ignores and counts what a driver must not do
 //! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a command
 //! during another one, writes to registers of an active path, a data command while data are active,

@@ -161,14 +161,16 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Returns whether, of two buffers, the one with the number `active` is in use now.
+    /// Returns whether two buffers are used in turn, and the bit that shows the buffer in use
+    /// (SECOND) has the value `active`.
     fn other_buffer(&self, active: u32) -> bool {
         let double = self.config.buffers == Buffers::Double && self.regs.idma_control & idma::MODE != 0;
         double && self.regs.idma_control & idma::SECOND == active
     }
 
     /// Writes `value` into the register that `place` selects. If the path that uses the register is
-    /// active (`free` is false), the write is refused and counted.
+    /// active (`free` is false), the register keeps its value, and a write of another value counts
+    /// as a mistake.
     fn allow(&mut self, free: bool, value: u32, place: impl Fn(&mut Registers) -> &mut u32) {
         let place = place(&mut self.regs);
         if free {

@@ -1,9 +1,9 @@
 //! The blocks of an eMMC's other partitions: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each piece of a read or write is one [`PartitionAccess`]: the queue drains, the card is switched
-//! to the partition and back again, and no other request runs in between. A read or write is sent
-//! in several pieces if it has more blocks than the host transfers at a time; other requests may
-//! run between two pieces.
+//! Each piece of a read or write is one [`PartitionAccess`]. The engine waits until all earlier
+//! requests have ended, switches the card to the partition, and switches it back after the piece.
+//! No other request runs in between. A read or write is sent in several pieces if it has more
+//! blocks than the host transfers at a time; other requests may run between two pieces.
 
 use super::{BlockDevice, BlockError};
 use crate::card::Card;

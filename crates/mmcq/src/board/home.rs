@@ -9,14 +9,15 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A `static` for a stack that is made at run time, with the calls for its interrupt handlers.
-/// Before [`put`](Self::put) those calls do nothing.
+/// A `static` place for a stack that is made at run time. It has the calls for interrupt handlers
+/// ([`on_irq`](Self::on_irq), [`poll`](Self::poll)). Before [`put`](Self::put) these calls do
+/// nothing.
 ///
 /// # Examples
 /// ```
 /// use mmcq::board::Home;
 /// use mmcq::task::Platform;
-/// /// What the vector table of a board names.
+/// /// The interrupt handler in a board's vector table.
 /// fn interrupt<B: Platform>(card: &'static Home<B, 8>) {
 ///     card.on_irq();
 /// }
@@ -69,7 +70,7 @@ impl<B: Platform, const N: usize> Home<B, N> {
         }
     }
 
-    /// Does all that is due; the alarm calls this.
+    /// Does all work of the stack that is due; the alarm calls this.
     #[inline]
     pub fn poll(&'static self) {
         if let Some(stack) = self.get() {

@@ -1,4 +1,4 @@
-//! The lock of a program with one context.
+//! The lock for a program that uses its stack from one context only.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -1,4 +1,4 @@
-//! Values in statics that are returned by one call only.
+//! Values in statics, each of which only the first call of `take` gets.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -36,8 +36,8 @@ impl First {
     }
 }
 
-/// A value in a `static` that the first call takes for ever: a driver's descriptor table, for
-/// example.
+/// A value in a `static`, such as a driver's descriptor table. The first call of
+/// [`take`](Self::take) gets a reference to it for ever, and no later call gets one.
 ///
 /// # Examples
 /// ```

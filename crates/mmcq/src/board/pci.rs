@@ -57,8 +57,9 @@ pub struct Address {
 pub trait ConfigSpace {
     /// Reads a register; all ones where there is no function.
     fn read(&self, at: Address, offset: u16) -> u32;
-    /// Writes a register. The value may move registers over memory, or let a device access memory:
-    /// the code that makes the space is responsible for that, as [`Ecam::new`] says.
+    /// Writes a register. A write may place a device's registers over memory, or let a device
+    /// access memory. The code that makes the configuration space is responsible for such writes
+    /// ([`Ecam::new`]).
     fn write(&self, at: Address, offset: u16, value: u32);
 }
 
@@ -73,10 +74,10 @@ impl Ecam {
     /// of a device tree).
     ///
     /// # Safety
-    /// - `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for
-    ///   each bus that is asked for.
-    /// - Code that has the space can move registers and let devices access memory by safe calls. So
-    ///   give it only to code that places the memory of a device where nothing else is
+    /// - `base` is the address of bus 0's configuration space, mapped as device memory. From there
+    ///   on 1 MiB is mapped for each bus that a call names.
+    /// - Code that has this value can place registers and let devices access memory by safe calls.
+    ///   So pass the value only to code that places a device's memory where nothing else is
     ///   ([`PciFunction::set_memory`]), enables no device that firmware left running, and sets up
     ///   no message-signalled interrupt that would write into other memory.
     pub const unsafe fn new(base: usize) -> Self {
@@ -116,7 +117,8 @@ pub struct PciFunction {
     pub class: u16,
 }
 
-/// Returns all functions on these buses. Bridges must have their bus numbers already.
+/// Returns all functions on these buses. Firmware must have assigned the bus numbers of bridges
+/// before.
 pub fn functions<S: ConfigSpace>(space: &S, buses: RangeInclusive<u8>) -> impl Iterator<Item = PciFunction> {
     buses.flat_map(move |bus| (0..32).flat_map(move |device| of_device(space, bus, device)))
 }
@@ -136,8 +138,8 @@ fn look<S: ConfigSpace>(space: &S, address: Address) -> Option<PciFunction> {
 }
 
 impl PciFunction {
-    /// Returns the address of the function's memory number `bar`, 0 to 5. `None`: the function has
-    /// no such memory, has I/O ports there, or has no address yet.
+    /// Returns the address of the function's memory in base address register (BAR) number `bar`, 0
+    /// to 5. `None`: this BAR does not exist, is for I/O ports, or has no address yet.
     pub fn memory<S: ConfigSpace>(&self, space: &S, bar: u8) -> Option<u64> {
         let offset = BAR + 4 * u16::from(bar);
         if bar >= BARS {
@@ -153,9 +155,9 @@ impl PciFunction {
         (low & 1 == 0 && address != 0).then_some(address)
     }
 
-    /// Sets the address of the function's memory number `bar`, where firmware has set none. The
-    /// caller makes sure that nothing else is at this address, nor within the memory's size after
-    /// it.
+    /// Sets the address in base address register (BAR) number `bar`, on a machine whose firmware
+    /// has set none. The caller makes sure that nothing else uses the addresses from there on, for
+    /// the size of the function's memory.
     pub fn set_memory<S: ConfigSpace>(&self, space: &S, bar: u8, address: u32) {
         if bar < BARS {
             space.write(self.address, BAR + 4 * u16::from(bar), address);

@@ -120,7 +120,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     }
     // Read EXT_CSD again after the changes; the caller finds it in the scratch memory.
     let last = Offered::read(session).await?;
-    // A refusal is no proof that the cache is off: the register says it.
+    // A refusal is no proof that the cache is off, so use the register's value.
     let cache_on = switched || last.cache_on;
     let small = csd.blocks().unwrap_or(0);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
@@ -146,7 +146,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, params: target })
 }
 
-/// The fields of EXT_CSD that bring-up needs.
+/// The fields of EXT_CSD that bring-up needs, decoded.
 pub(super) struct Offered {
     revision: u8,
     sectors: u64,
@@ -203,9 +203,9 @@ impl Offered {
     }
 }
 
-/// Sends CMD1 until the device has powered up, with no other command in between: CMD0 makes some
-/// devices inactive during their power-up [eMMC 6.4.3]. No CMD1 that only inquires is sent before:
-/// an inquiry makes some devices ready, and they then respond to no further CMD1.
+/// Sends CMD1 until the device has powered up, with no other command in between. A CMD0 during the
+/// power-up makes some devices inactive [eMMC 6.4.3]. No CMD1 that only inquires is sent before: an
+/// inquiry makes some devices ready, and they then respond to no further CMD1.
 async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
     let request = cmd::send_op_cond(Ocr::V27_36 | Ocr::V170_195, true);
     // No response to the first CMD1 means that no device is present. Later, one lost response is
@@ -237,8 +237,8 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     session.busy_command(cmd::switch(cmd::SwitchMode::WriteByte, index, value, 0), timeout_ns).await
 }
 
-/// Switches something on that a device can do without. Returns false if the device refuses, which
-/// no bring-up fails for.
+/// Sets byte `index` of EXT_CSD to 1, to enable a function that bring-up does not need. Returns
+/// false if the device refuses; bring-up then continues without the function.
 async fn optional_switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     index: u8,

@@ -228,8 +228,9 @@ pub(super) async fn retune<B: Platform, const N: usize>(
             session.bus(BusOp::Clock(high_speed)).await?;
             let strength = if let Family::Emmc(emmc) = card.family { emmc.strength } else { 0 };
             let value = hs_timing::HIGH_SPEED | strength << hs_timing::STRENGTH_SHIFT;
-            // The device stays in DDR until BUS_WIDTH is written. Only commands are sent until then,
-            // and they are the same in DDR, which a controller with HS400 need not have at this clock.
+            // The device stays in DDR until BUS_WIDTH is written. Until then only commands are
+            // sent, which are the same in DDR. So the controller is not set to DDR, which it need
+            // not support at this clock.
             switch_timing(session, value, Timing::HighSpeed, high_speed, switch_ns).await?;
             set_width(session, width, 0, switch_ns).await?;
             go_to(session, &bounds, Timing::Hs400, width, strength, switch_ns).await?;

@@ -27,11 +27,15 @@ const FIXED_SECURE_MS: u32 = 2_000;
 
 /// Enables erase, write-zeroes, durable writes and partition accesses for this card. Call it once
 /// after each bring-up. Bring-up does not call it, so that a program that only reads and writes
-/// does not contain the code. [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
+/// does not contain the code.
+///
+/// [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
 /// [`erase`](crate::block::BlockDevice::erase) need this call. After the call, a durable write is
 /// one reliable write if the card supports reliable writes, and zeroes are written by an erase if
 /// the erase clears exactly the requested blocks. Durable writes and zeroes also work without this
-/// call, in more steps. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
+/// call, in more steps.
+///
+/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
 pub async fn enable_extended_ops<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

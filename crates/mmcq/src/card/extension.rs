@@ -13,7 +13,8 @@ use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
 use crate::task::{Platform, Stack};
 
-/// Standard function codes of the register sets [SD 5.8].
+/// Standard function code of the power management set [SD 5.8]; the next constant is the code of
+/// the performance set.
 const POWER: u16 = 1;
 const PERFORMANCE: u16 = 2;
 /// Largest number of register sets in the general information: as many as fit on its page.
@@ -159,11 +160,12 @@ pub(super) async fn write<B: Platform, const N: usize>(
 /// `page` (512 bytes) to flush the cache, and returns the page that it had before (an empty one if
 /// it had none). If the card has no working cache ([`Error::Unsupported`]), or refuses, `page`
 /// itself is returned. After another error, or if this call is dropped, the cache may be enabled
-/// nevertheless: then each flush fails until a call has succeeded.
+/// nevertheless: then each flush fails until a call has succeeded. [`Error::Full`]: the engine uses
+/// its earlier page at this moment; call again later.
 ///
-/// Do not call it for a card that may be removed at any moment: from then on only a flush or a
-/// durable write makes data durable. If [`supervise`](super::supervise) has to initialise the card
-/// again, it enables the cache again.
+/// Do not call it for a card that may be removed at any moment: with the cache on, only a flush or
+/// a durable write makes data durable. If [`supervise`](super::supervise) has to initialise the
+/// card again, it enables the cache again.
 pub async fn enable_cache<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -229,7 +231,7 @@ pub(super) enum Cache {
     Unknown,
 }
 
-/// Largest number of reads of the state of a cache that may be enabled.
+/// Largest number of reads that ask a card whether its cache is enabled.
 const QUESTIONS: u32 = 3;
 
 /// Enables the cache that the register `flush` flushes. After any failure, reads from the card

@@ -41,7 +41,7 @@ pub(super) trait Families {
     /// The result of a successful bring-up.
     type Found;
 
-    /// Returns the card's parameters for the engine, if it can transfer blocks.
+    /// Returns the card's parameters for the engine; `None` if the card has no blocks.
     fn target(found: &Self::Found) -> Option<CardParams>;
 
     /// Returns a number that distinguishes the card from others, as far as possible.

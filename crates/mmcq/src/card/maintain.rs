@@ -50,7 +50,7 @@ impl Urgency {
 /// Longest time of background operations that the host has started, in nanoseconds; the standard
 /// has no limit.
 pub(super) const BKOPS_NS: u64 = 240_000_000_000;
-/// Longest time of a sanitize, in nanoseconds.
+/// Time limit of a sanitize, in nanoseconds: the stack gives up after it.
 const SANITIZE_NS: u64 = 900_000_000_000;
 
 async fn ext_csd<B: Platform, const N: usize, R>(
@@ -74,8 +74,9 @@ async fn ext_csd<B: Platform, const N: usize, R>(
     (result, session.into_scratch())
 }
 
-/// Reads an eMMC's register EXT_CSD into `scratch` (512 bytes), for a caller that wants all of it, a
-/// report say. Returns [`Error::Unsupported`] for SD cards, which have no such register.
+/// Reads an eMMC's register EXT_CSD into `scratch` (512 bytes), for a caller that needs the whole
+/// register, such as a report. Returns [`Error::Unsupported`] for SD cards, which have no such
+/// register.
 pub async fn read_ext_csd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -101,11 +102,14 @@ pub async fn health<B: Platform, const N: usize>(
     .await
 }
 
-/// Starts an eMMC's background operations, if they are at least as urgent as `from` and the device
-/// leaves their start to the host; waits until they end. Returns the urgency that was found.
-/// [`supervise`](super::supervise) also starts them when the card requests it, and a request can
-/// interrupt them there; the present call is for programs that know a better time. The call waits
-/// for its turn in the queue, so it never interrupts a write. Other requests wait until it ends.
+/// Starts an eMMC's background operations, and waits until they end. Does nothing if they are less
+/// urgent than `from`, or if the device does not leave their start to the host. Returns the urgency
+/// that was found.
+///
+/// [`supervise`](super::supervise) also starts background operations, when the card requests them;
+/// there a request can interrupt them. The present call is for programs that know a better time.
+/// The call waits for its turn in the queue, so it never interrupts a write. Other requests wait
+/// until it ends.
 pub async fn background_work<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -14,18 +14,21 @@ const PACKED_FAILURE: u8 = 1 << 3;
 /// Longest busy of the CMD6 that sets [`PACKED_FAILURE`], in nanoseconds.
 const SWITCH_NS: u64 = 2_550_000_000;
 
-/// Enables packed commands for this eMMC: reads, or writes to different addresses, are sent as one
-/// transfer if that is faster. Call it once after each bring-up. The call needs a profile with the
-/// lane of packed commands ([`Packed`](crate::sched::Packed)). The engine keeps `page` (512 bytes)
-/// for the headers, and returns the page that it had before (an empty one if it had none).
-/// [`Engine::pack_stats`](crate::engine::Engine::pack_stats) has the counters of the lane.
+/// Enables packed commands for this eMMC: several reads, or several writes, to different addresses
+/// are sent as one transfer if that is faster. Call it once after each bring-up. The stack's
+/// profile must be one that sends packed commands ([`Packed`](crate::sched::Packed)). The engine
+/// keeps `page` (512 bytes) for the headers, and returns the page that it had before (an empty one
+/// if it had none). [`Engine::pack_stats`](crate::engine::Engine::pack_stats) counts the packed
+/// commands.
 ///
-/// If the engine has stopped using packs on this card, a call enables them again.
+/// After failures the engine may have stopped using packed commands on this card. Then a call
+/// enables them again.
 ///
 /// # Errors
 /// Each error returns `page`. [`Error::Unsupported`]: the card has no packed commands, the
-/// controller cannot send them, or the profile has no lane for them. Other errors come from the
-/// commands.
+/// controller cannot send them, or the profile is not one that sends them. [`Error::Full`]: the
+/// engine uses the earlier page at this moment; try again later. [`Error::Changed`]: `card` is no
+/// longer in the slot. Other errors come from the commands that this call sends.
 pub async fn enable_packed<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -61,8 +64,8 @@ pub async fn enable_packed<B: Platform, const N: usize>(
     })
 }
 
-/// Sets the device to report failures. Then returns the largest number of entries in a packed
-/// write, and in a packed read.
+/// Sets the device to report failures of packed commands. Then returns the largest number of
+/// entries in a packed write, and in a packed read.
 async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<(u8, u8), Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {

@@ -3,8 +3,8 @@
 //! Data of these partitions are read and written by
 //! [`PartitionAccess`](crate::engine::PartitionAccess): the engine waits until its queue is empty,
 //! and then switches the card to the partition and back. No other request is executed in between.
-//! RPMB is a partition as well, with rules of its own: see the module `rpmb` (feature of the same
-//! name).
+//! RPMB is a partition as well, but cannot be read and written as blocks: see the module `rpmb`
+//! (feature of the same name).
 
 use super::session::Session;
 use super::{Card, Family};

@@ -13,7 +13,7 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// The time that the card has before its power goes off.
+/// How much time the card has before its power goes off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
     /// Little time, for example because the battery is low: the card does only what is necessary.
@@ -22,24 +22,26 @@ pub enum Off {
     Long,
 }
 
-/// Values that CMD6 writes to POWER_OFF_NOTIFICATION [eMMC 7.4.88].
+/// Value of POWER_OFF_NOTIFICATION, which CMD6 writes [eMMC 7.4.88]: the device is powered on. The
+/// next two constants are its values for a power-off.
 const POWERED_ON: u8 = 1;
 const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;
 /// EXT_CSD_REV of eMMC version 4.5, the first with power-off notification.
 const REVISION_NOTIFIES: u8 = 6;
-/// Largest number of flushes while other clients still write.
+/// Largest number of flushes before sleep or power-off, if other clients write in between.
 const ROUNDS: u32 = 16;
 
-/// Flushes the cache, notifies the card of power-off, and switches its supply off. The supply is
-/// off when the call returns, even after an error. An error comes from the flush (data may be lost)
-/// or from the notification. [`Error::CacheLost`]: other clients wrote all the time, and their last
-/// writes are lost; the next flush reports that too.
+/// Flushes the cache, notifies the card of power-off, and switches its supply off.
 ///
 /// # Errors
+/// After these errors nothing was done, and the supply is still on. [`Error::Full`],
+/// [`Error::Suspended`] and [`Error::Reentered`]: the engine has refused the flush.
+/// [`Error::Changed`]: `card` is no longer in the slot.
 ///
-/// [`Error::Full`], [`Error::Suspended`] and [`Error::Reentered`]: the engine has refused the
-/// flush. Then nothing was done, and the supply is still on.
+/// After any other error the supply is off. The error comes from the flush (data may be lost), from
+/// the notification, or from the switch of the supply. [`Error::CacheLost`]: writes are lost, for
+/// example because other clients wrote all the time; the next flush reports that too.
 pub async fn power_off<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -158,6 +160,12 @@ fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, ab
 
 /// Flushes the cache, and puts an eMMC to sleep. The eMMC keeps its address, width and timing, and
 /// its supply VCC may be switched off.
+///
+/// # Errors
+/// [`Error::Unsupported`]: the card is not an eMMC. [`Error::Changed`]: `card` is no longer in the
+/// slot. [`Error::Protocol`] with [`Breach::WrittenWithoutPause`]: other clients wrote all the
+/// time. After an error the engine uses the eMMC as before. If CMD5 has failed, the call has tried
+/// to wake the eMMC.
 pub async fn sleep<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -207,7 +215,8 @@ pub(super) async fn fall_asleep<B: Platform, const N: usize>(
 /// Shortest time limit for CMD5, even if the device declares less, in nanoseconds.
 const SLEEP_NS_MIN: u64 = 10_000_000;
 
-/// Wakes a sleeping eMMC. Afterwards the engine accepts requests again.
+/// Wakes a sleeping eMMC. Afterwards the engine accepts requests again. After an error the engine
+/// has no card: call [`bring_up`](super::bring_up).
 pub async fn awake<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -67,7 +67,8 @@ pub async fn protect_boot<B: Platform, const N: usize>(
 }
 
 /// Protects the group of blocks that contains `lba` on this card, or removes its protection
-/// [SD 4.3.6], [eMMC 6.6.15]. On an eMMC USER_WP sets the kind of protection; the default kind can be removed.
+/// [SD 4.3.6], [eMMC 6.6.15]. On an eMMC the register USER_WP sets the kind of protection; a
+/// protection of the default kind can be removed.
 pub async fn protect_group<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -45,8 +45,9 @@ impl Rest {
     }
 }
 
-/// Guard of a rest that has begun. If the guard is dropped while the card goes to rest or wakes,
-/// either the card stays usable or the guard removes the card from the engine.
+/// Guard of a rest that has begun, for a future that is dropped while the card goes to rest or
+/// wakes. The drop of the guard then makes the card usable again, or removes the card from the
+/// engine.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     clock_hz: u32,

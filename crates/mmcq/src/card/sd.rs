@@ -97,7 +97,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     };
 
     let cid = session.command(command::all_send_cid()).await?.words;
-    // A card may once publish RCA 0, which is no valid address.
+    // A card may first publish RCA 0, which is not a valid address.
     for _ in 0..3 {
         session.rca = session.command(cmd::send_relative_addr()).await?.r6().rca();
         if session.rca != 0 {

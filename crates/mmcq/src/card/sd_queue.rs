@@ -49,19 +49,24 @@ pub struct SdQueue {
 setters!(SdQueue { any: bool, sequential: bool, writes: u8, self_test: u16 });
 
 impl SdQueue {
-    /// Settings for cards whose entry says that the queue works: the card chooses the order, one
-    /// write at a time, no test.
+    /// Settings for cards whose entry in the table of quirks says that the queue works: the card
+    /// chooses the order, one write at a time, no test.
     pub const DEFAULT: SdQueue = SdQueue { any: false, sequential: false, writes: 1, self_test: 0 };
 }
 
 /// Enables the command queue of this SD card for reads and writes. Call it once after each
 /// bring-up, before other code uses the card, and after
-/// [`extension::enable_cache`](super::extension::enable_cache). The call needs a profile with the
-/// lane of tasks ([`Queued`](crate::sched::Queued)). Returns the number of tasks that the card's
-/// queue can hold. 0 means that the queue is not used: the card has no queue or no power-off
-/// notification, its cache is off, `how` does not allow the card ([`SdQueue::any`]), the card's
-/// addresses have 38 bits, or the profile has no lane of tasks. Then requests work as before.
-/// [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
+/// [`extension::enable_cache`](super::extension::enable_cache). The stack's profile must be one
+/// that uses a card's queue ([`Queued`](crate::sched::Queued)).
+///
+/// Returns the number of tasks that the card's queue can hold. 0 means that the queue is not used,
+/// and requests work as before. The reasons for 0 are:
+/// - the card has no queue or no power-off notification, or its cache is off;
+/// - `how` does not allow the card ([`SdQueue::any`]);
+/// - the card's addresses have 38 bits (SDUC);
+/// - the profile uses no queue.
+///
+/// [`Engine::task_stats`](crate::engine::Engine::task_stats) counts the tasks.
 ///
 /// `scratch` (at least [`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned. With 4096 bytes the
 /// test reads tasks of 4 KiB, otherwise single blocks. If this call is dropped during the test, the

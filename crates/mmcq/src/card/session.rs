@@ -1,7 +1,8 @@
 //! The exchange of commands between bring-up and a card, one at a time.
 //!
-//! Bring-up has about eighty waits. Each wait uses the same small future. The session stores an
-//! error, and `?` returns only a marker without a size, which halves the code of bring-up.
+//! Bring-up waits for a card at about eighty places in its code, each time by the same small future
+//! ([`Exchange`]). If a step fails, the session stores the error, and `?` returns only a marker
+//! without a size. This halves the code of bring-up.
 
 use super::Card;
 use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};
@@ -80,7 +81,7 @@ impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed;
 
-/// An exchange of commands with the card on this bus.
+/// The exchange of commands with one card, one command at a time.
 pub(super) struct Session<'a, B: Platform, const N: usize> {
     pub stack: &'a Stack<B, N>,
     /// Memory for register data; empty while a request uses it.
@@ -94,11 +95,12 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     op: Option<RequestFuture<'a, B, N>>,
     /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
-    /// Whether the card's busy may last longer than the exchange.
+    /// Whether the exchange may end while the card is still busy; then the caller polls the card.
     patient: bool,
-    /// Whether the card's busy has lasted longer than the exchange.
+    /// Whether the last exchange has ended while the card was still busy.
     late: bool,
-    /// Whether the last exchange completed tuning.
+    /// Whether the last exchange was a tuning command with which the controller has found its
+    /// sampling point.
     tuned: bool,
     /// Number of restarts of this bring-up; after several restarts, bring-up leaves out steps that
     /// are not required.
@@ -188,8 +190,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
     }
 
-    /// Returns whether the last failed step may succeed the next time; false if its error did not
-    /// come from the bus.
+    /// Returns whether another try may succeed after the last failed step. False: there is no card,
+    /// the card is locked, the step is not supported, or the memory for registers is too small.
     pub fn is_passing(&self) -> bool {
         !matches!(
             self.error,
@@ -301,8 +303,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Returns what `question` reads from the host. If the call comes from inside another call of
-    /// the stack, returns `nested` instead. All values share one copy of the code, to save code
-    /// size.
+    /// the stack, returns `nested` instead. One function serves all such reads, to save code size.
     #[inline(never)]
     pub fn asked(&self, nested: u32, question: fn(&B::Host) -> u32) -> u32 {
         self.stack.enter(nested, |engine| question(engine.host()))
@@ -341,7 +342,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Returns whether CMD13 is sent again after this failure: the bus has lost or damaged the
-    /// response, and not too often. `missed`: the number of such responses so far.
+    /// response, at most [`MISSED_MAX`] times. `missed`: the number of such responses so far.
     #[inline(never)]
     pub fn asks_again(&self, missed: &mut u8) -> bool {
         *missed = missed.saturating_add(1);
@@ -349,7 +350,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         on_bus && *missed <= MISSED_MAX
     }
 
-    /// Returns whether the card holds DAT0 low, or shows busy in the way of its bus.
+    /// Returns whether the host sees that the card holds DAT0 low. On an SPI bus the result is
+    /// always false.
     pub fn dat0_busy(&self) -> bool {
         self.asked(0, |host| host.dat0_busy().into()) != 0
     }

@@ -47,7 +47,7 @@ pub(super) struct Bounds {
     pub timings: u16,
     /// Whether 1.8 V signaling is allowed.
     pub signal18: bool,
-    /// Whether 1.8 V is the only signaling voltage.
+    /// Whether the signal lines always have 1.8 V and cannot be switched to 3.3 V.
     pub fixed18: bool,
 }
 

@@ -76,11 +76,12 @@ pub enum Event {
 /// card: the supervisor uses it only until the next card is inserted. After
 /// [`Dismissed`](Event::Dismissed) do not call it again. `scratch` ([`SCRATCH_BYTES`]) is returned.
 /// The engine must have at least two slots. Only one supervisor may run at a time: drop the earlier
-/// supervisor before you poll the next one, which continues the work of the earlier one.
+/// supervisor before you poll the next one. The next one continues its work.
 ///
-/// Only the supervisor tells a program about cards: it detects a card, brings it up, and returns
-/// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to
-/// time, until it no longer returns [`Error::NoCard`].
+/// A program learns of inserted and removed cards only from the supervisor: it detects a card,
+/// brings it up, and returns the event. A program without a supervisor calls
+/// [`bring_up`](super::bring_up) again from time to time, until it no longer returns
+/// [`Error::NoCard`].
 ///
 /// The supervisor is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub fn supervise<B: Platform, const N: usize>(
@@ -92,7 +93,8 @@ pub fn supervise<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a slot that accepts only SD memory cards.
+/// Supervises the card like [`supervise`], for a slot that accepts only SD memory cards; no code
+/// for eMMC is linked.
 pub fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -102,7 +104,7 @@ pub fn supervise_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card)
 }
 
-/// Supervises like [`supervise`], for a soldered eMMC.
+/// Supervises the card like [`supervise`], for a soldered eMMC; no code for SD cards is linked.
 pub fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -137,8 +139,8 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// Tells the engine how its request for help ended. Returns false if the engine no longer waits
-    /// for it.
+    /// Passes the result of the requested help to the engine. Returns false if the engine no longer
+    /// waits for this result.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
         let heard = self.0.with(|engine| engine.service_done(result, now_ns));
@@ -196,9 +198,9 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     }
                     let mut result = retune(&mut session, slower, &card).await;
                     if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
-                        // One lost response does not prove that the card or the bus has failed. But a
-                        // card that has not received its CMD12 sends no tuning block, so send CMD12
-                        // before the tuning.
+                        // One lost response does not prove that the card or the bus has failed. But
+                        // a card that has not received its CMD12 sends no tuning block, so send
+                        // CMD12 before the tuning.
                         session.stop().await;
                         result = retune(&mut session, slower, &card).await;
                     }
@@ -252,7 +254,8 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         helper.service_done(Err(Error::Unsupported));
                         continue;
                     }
-                    // Data that cannot be flushed any more are lost, and the next flush reports that.
+                    // Data that cannot be flushed any more are lost, and the next flush reports
+                    // that.
                     let _ = flush(&mut session, emmc::FLUSH_LAST_NS).await;
                     slower = slower_than(slower, &card);
                     From::Cold
@@ -288,7 +291,8 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                         .await
                         .map_err(|Failed| session.error);
                     let Err(error) = &found else { break };
-                    // No card responds, but the slot is not empty: the supply may be off for a moment.
+                    // No card responds, but the slot is not empty: the supply may be off for a
+                    // moment.
                     let silent = (*error == Error::NoCard || session.unanswered())
                         && stack.with(|engine| engine.present());
                     if !core::mem::take(&mut again) || !silent || session.pause(SUPPLY_NS).await.is_err() {
@@ -331,13 +335,13 @@ fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     }
 }
 
-/// Returns the parameters that the engine has for the card now. They have what the supervisor has
-/// learned or switched on for the engine's request.
+/// Returns the parameters that the engine has for the card now. They include all changes that the
+/// supervisor has made since the engine requested help.
 fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardParams, Error> {
     stack.with(|engine| engine.card_params().copied()).ok_or(Error::NoCard)
 }
 
-/// Tells the engine that the supervisor is still working.
+/// Tells the engine that the supervisor is still working, so that the engine waits longer.
 fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.extend_help(now_ns));
@@ -366,9 +370,10 @@ fn slower_than(options: Options, card: &Card) -> Options {
 }
 
 /// Returns whether the card gives no response at all, even at a clock that needs no sampling point.
-/// Then the card was reset or has lost its power: in `idle` it knows neither its address nor a
-/// tuning block, and the engine would wait for each of them [SD 4.2.4.5]. A damaged response counts
-/// as a response.
+///
+/// Such a card was reset or has lost its power. In `idle` it responds neither to its address nor to
+/// the command for a tuning block, and the engine would wait for each of these responses [SD
+/// 4.2.4.5]. A damaged response counts as a response.
 async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> bool {
     let (clock_hz, slowest_hz) =
         session.stack.with(|engine| (engine.bus().clock_hz, engine.caps().clock_hz.0));
@@ -407,8 +412,8 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
     true
 }
 
-/// Flushes an eMMC's cache within `limit_ns`, if the device still responds. After an error the cache may still have
-/// data.
+/// Flushes an eMMC's cache within `limit_ns`, if the device still responds. After an error the
+/// cache may still have data.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     limit_ns: u64,

@@ -12,13 +12,14 @@ const REV_5_1: u8 = 8;
 
 /// Enables the command queue of this eMMC for reads and writes (for an SD card, call
 /// [`enable_sd_task_queue`](super::enable_sd_task_queue)). Call it once after each bring-up. The
-/// call needs a profile with the lane of tasks ([`Queued`](crate::sched::Queued)). Returns the
-/// number of tasks that the card's queue can hold. 0 means that the card has no queue, that its
-/// queue holds fewer than two tasks, or that the profile has no lane of tasks; then requests work
-/// as before. [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the
-/// lane. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
+/// stack's profile must be one that uses a card's queue ([`Queued`](crate::sched::Queued)). Returns
+/// the number of tasks that the card's queue can hold. 0 means that the queue is not used, and
+/// requests work as without it: the card has no queue, its queue holds fewer than two tasks, or the
+/// profile uses no queue. [`Engine::task_stats`](crate::engine::Engine::task_stats) counts the
+/// tasks. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES) bytes) is returned.
 ///
-/// If the engine has stopped using the queue of this card, a call enables it again.
+/// After failures the engine may have stopped using the queue of this card. Then a call enables the
+/// queue again.
 ///
 /// # Errors
 /// An error is returned if EXT_CSD cannot be read.

@@ -64,8 +64,8 @@ pub enum Worker {
     Supervisor,
     /// The device itself (AUTO_EN), in moments in which no request uses it.
     Device,
-    /// Nobody: neither mode is enabled, or the operations could not be interrupted and are not
-    /// critical yet.
+    /// Neither supervisor nor device: no mode is enabled, or the operations could not be
+    /// interrupted and are not critical yet.
     None,
 }
 
@@ -107,7 +107,8 @@ const HPI_NS_MIN: u64 = 50_000_000;
 /// Value of EXCEPTION_EVENTS_CTRL for [`Upkeep::exceptions`].
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
-/// Sets the engine's chores, when the supervisor begins, or continues after an initialisation.
+/// Sets when the engine requests upkeep of the card: tuning, the exception bit, and rest. Called
+/// when the supervisor begins, and after each new initialisation of the card.
 pub(super) fn begin<B: Platform, const N: usize>(
     session: &Session<'_, B, N>,
     options: &Options,
@@ -126,7 +127,7 @@ pub(super) fn begin<B: Platform, const N: usize>(
         let rest_after_ns = options.upkeep.rest.after_ns();
         engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);
     });
-    // The time of the next chore may have changed, so set the engine's timer again.
+    // The time of the next upkeep may have changed, so set the engine's timer again.
     stack.poll();
 }
 
@@ -223,7 +224,9 @@ pub(super) async fn work<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Starts the background operations, and waits for their end.
+/// Starts the background operations by the command `start`, and waits for their end. If a request
+/// waits, the command `hpi` interrupts them, but not before `least_ns`. After it the device may be
+/// busy for `let_go_ns`.
 async fn worked<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     start: Command,

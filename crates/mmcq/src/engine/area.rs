@@ -1,11 +1,11 @@
 //! Which partition of an eMMC the card's block commands reach [eMMC 6.2].
 //!
-//! The engine either knows the partition for certain or marks it as unknown: from CMD6 until the
-//! card's status shows that the switch was made, the card may be in either partition. Requests for
-//! blocks of the user area start in the user area only. The switch back to the user area belongs to
-//! no request. The engine sends that switch before anything else except another partition access,
-//! and before recovery's commands to a card that has no fault. After two failures in a row the card
-//! is initialised again.
+//! The engine either knows the partition for certain, or marks it as unknown. It is unknown from
+//! CMD6 until the card's status shows that the switch was made: the card may then be in either
+//! partition. Requests for blocks of the user area start in the user area only. The switch back to
+//! the user area belongs to no request. The engine sends that switch before anything else except
+//! another partition access, and before recovery's commands to a card that has no fault. After two
+//! failures in a row the card is initialised again.
 
 use super::card::Card;
 use super::extras::{Memory, Next, Place};
@@ -24,7 +24,7 @@ const TRIES_MAX: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     User,
-    /// The card is surely in the partition with these access bits.
+    /// The card is certainly in the partition with these access bits.
     In(u8),
     /// A switch has begun, and its end has not been seen.
     Unknown,
@@ -37,8 +37,8 @@ pub(super) struct Area {
     /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
     /// has not written it.
     config: Option<u8>,
-    /// Whether a long command has changed the other bits of PARTITION_CONFIG, so that their values
-    /// are not known. Then the engine does not write these bits.
+    /// Whether a long command may have changed the bits of PARTITION_CONFIG other than the access
+    /// bits, so that their values are not known. Then the engine does not write these bits.
     doubt: bool,
     /// The access bits that the switch under way writes.
     going: u8,
@@ -55,7 +55,7 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
-    /// Forgets which partition the card is in, for another card or none.
+    /// Forgets which partition is in use: another card, or no card, may be in the card slot.
     pub fn forget(&mut self) {
         *self = Area::USER;
     }
@@ -65,7 +65,8 @@ impl Area {
         (self.at, self.returning, self.tries) = (At::User, false, 0);
     }
 
-    /// Returns whether a block command surely reaches the user area.
+    /// Returns whether block commands certainly reach the user area; false also if the partition is
+    /// not known.
     pub fn is_user(&self) -> bool {
         matches!(self.at, At::User)
     }
@@ -80,12 +81,13 @@ impl Area {
         self.returning = false;
     }
 
-    /// Returns whether the other bits of PARTITION_CONFIG are not known.
+    /// Returns whether the bits of PARTITION_CONFIG other than the access bits are not known.
     pub fn is_doubted(&self) -> bool {
         self.doubt
     }
 
-    /// Returns whether a block command surely reaches this partition.
+    /// Returns whether block commands certainly reach this partition; false also if the partition
+    /// is not known.
     pub fn is_in(&self, access: u8) -> bool {
         self.at == At::In(access)
     }
@@ -134,10 +136,10 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
     (switch && there).then_some((command.arg >> 8) as u8)
 }
 
-/// Returns whether this request would change, without the engine's knowledge, which partition the
-/// card is in, or whether its cache is on. Only partition accesses may switch the partition (a long
-/// command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache: if
-/// the engine did not know that the cache is on, a flush would succeed with data still in the
+/// Returns whether this request would change, without the engine's knowledge, the partition that
+/// the card is in, or whether its cache is on. Only partition accesses may switch the partition (a
+/// long command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache:
+/// if the engine did not know that the cache is on, a flush would succeed with data still in the
 /// cache.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
@@ -166,7 +168,7 @@ fn switches_cache(command: &Command) -> bool {
 
 impl Card {
     /// Checks a raw phase or a phase of an I/O function, and returns the reason if it cannot be
-    /// accepted.
+    /// accepted. `urgent`: the request comes from bring-up.
     #[cold]
     pub fn admit_phase<P: Profile>(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Without a card, and in urgent requests, the sender is bring-up: it knows which partition
@@ -188,7 +190,8 @@ impl Memory {
 }
 
 impl Area {
-    /// Sends CMD6 that switches to the partition of this partition access.
+    /// Returns the next step of this partition access (`visit`): the CMD6 that switches the card to
+    /// the partition.
     pub fn go_to(&mut self, visit: PartitionAccess) -> Next {
         self.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         if self.doubt {
@@ -206,7 +209,7 @@ impl Area {
         Next::Order(place, switch, self.switch_ns.into())
     }
 
-    /// Switches the card back to the user area.
+    /// Returns the next step: the CMD6 that switches the card back to the user area.
     pub fn return_to_user(&mut self) -> Next {
         self.returning = true;
         let switch = match self.config.filter(|_| !self.doubt) {

@@ -33,8 +33,8 @@ pub(super) struct Limits {
     pub blocks: u32,
     /// Most blocks of a transfer of several requests.
     pub merged_blocks: u32,
-    /// Most blocks of a transfer, together with a request that would join it, if an older request
-    /// still waits and is not in the transfer.
+    /// Most blocks of a transfer while an older request waits that is not in the transfer. A
+    /// request joins only if the transfer then has no more blocks than this.
     pub fair_blocks: u32,
     pub segments: u16,
     /// The block before which no request may be added, because the transfer continues an open one;
@@ -109,7 +109,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Returns the number of members.
+    /// Returns the number of members, that is, requests in the batch.
     #[inline(always)]
     pub fn count(&self) -> u8 {
         self.count
@@ -119,13 +119,14 @@ impl<const N: usize> Batch<N> {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }
 
-    /// Returns the first member. The caller knows that the batch has one.
+    /// Returns the slot of the first member. The caller knows that the batch has one.
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.members.first().copied().unwrap_or(NONE)
     }
 
-    /// Forgets the members. No transfer is in progress, so other requests may use their slots.
+    /// Removes all requests from the batch: no transfer is in progress, and other requests may use
+    /// the slots.
     pub fn forget(&mut self) {
         self.count = 0;
     }
@@ -165,9 +166,9 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Drops requests at the end, so that the transfer ends at a page boundary of the card, or at a
-    /// multiple of the largest power of two in its length if that is less. Returns true if requests
-    /// were dropped.
+    /// Drops requests at the end, so that the transfer ends at a multiple of a unit. The unit is a
+    /// page of the card, or a smaller power of two: the largest that divides the number of blocks.
+    /// Returns true if requests were dropped.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
         let end = self.end() & !u64::from(unit - 1);
@@ -180,7 +181,7 @@ impl<const N: usize> Batch<N> {
         true
     }
 
-    /// Makes a batch of a piece of one request, without any other request.
+    /// Makes a batch of one piece of a long request, without any other request.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }
@@ -219,7 +220,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Drops the pack's header again.
+    /// Removes the memory of the pack's header from the segments.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);
@@ -259,8 +260,8 @@ impl<const N: usize> Batch<N> {
 
 impl<const N: usize> Batch<N> {
     /// Finds a request of `left` that begins where the transfer ends, or ends where it begins, and
-    /// that may join the transfer. Of several, returns the one with the smallest `Slots::apart` from
-    /// the member with the highest blocks.
+    /// that may join the transfer. Of several, returns the one that fits best behind the last
+    /// member, by [`Slots::apart`].
     fn neighbour(
         &self,
         slots: &Slots<N>,
@@ -279,8 +280,8 @@ impl<const N: usize> Batch<N> {
                 continue;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
-            // A write of which a piece is sent may have to be sent again as a whole. So nothing joins
-            // that covers blocks of that piece.
+            // A write of which a piece is sent may have to be sent again as a whole. So nothing
+            // joins that covers blocks of that piece.
             let behind = if span.start == end { index } else { head };
             let joins = blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo()

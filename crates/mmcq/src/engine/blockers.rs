@@ -4,16 +4,16 @@
 //! The blockers are one word with one bit for each cause. While the word is 0 an ordinary read or
 //! write takes the [fast path](super::fast); nearly every request does.
 //!
-//! - The causes of the *gate* are set and cleared by the code that begins and ends them: the
-//!   platform (suspend, halt), the recovery ladder (dead), the recovery's help, the card (a quirk).
-//!   Which requests come in ([`gate`](super::gate)) and whether anything starts is read from these
-//!   bits alone, so two answers cannot contradict each other.
+//! - The *gate* is the check that decides which requests come in ([`gate`](super::gate)), and
+//!   whether any request starts. Five causes belong to it: suspended, halted, waiting for help,
+//!   card given up, card with a quirk. The code that begins or ends such a cause sets or clears its
+//!   bit. The gate reads only these bits, so two answers cannot contradict each other.
 //! - All other causes are states of a part of the engine. Only [`causes`](Engine::causes) reads
 //!   these parts; the word stores the result. Code that makes such a cause true calls
 //!   [`close_fast`](Blockers::close_fast), which sets [`UNREAD`] until the parts are read again.
 //!
-//! Not every cause stops every lane. The masks [`SHORT`], [`TASKS`] and [`COLLECTIONS`] name the
-//! causes that stop each.
+//! Some causes stop only some ways of sending requests. The masks name the causes that stop the
+//! fast path ([`SHORT`]), the card's queue ([`TASKS`]), and packs and chains ([`COLLECTIONS`]).
 
 use super::order::Order;
 use super::{Engine, fast::FastKind};
@@ -25,7 +25,7 @@ use core::marker::PhantomData;
 const SUSPENDED: u32 = 1;
 /// The platform has halted the engine: nothing starts; new requests are accepted.
 const HALTED: u32 = 1 << 1;
-/// Only urgent requests start: the engine waits for help, or it is not sure that the card is
+/// Only urgent requests start: the engine waits for help, or does not know yet whether the card is
 /// present.
 pub(super) const HELP: u32 = 1 << 2;
 /// Recovery has given the card up.
@@ -65,8 +65,9 @@ const QUEUE: u32 = 1 << 18;
 const PACKS: u32 = 1 << 19;
 /// Chains of transfers may be used.
 const CHAINS: u32 = 1 << 20;
-/// Sequential clients are watched for the tail of a batch (`tail.rs`). The next request takes the
-/// general path; a request that has to wait comes in as usual.
+/// The engine watches clients that read or write sequentially, to learn whether more of their
+/// requests are about to come (`tail.rs`). The next request that starts takes the general path. A
+/// request that only has to wait may still come in by the fast path.
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
@@ -75,7 +76,9 @@ const UNREAD: u32 = 1 << 31;
 
 /// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
-/// The lanes other than the single one, which have rules of their own.
+/// Causes: transfers may be sent as tasks of the card's queue, as packs or as chains, and not only
+/// one by one. These ways have rules of their own, so the fast path leaves the request to the
+/// general path.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
@@ -93,7 +96,7 @@ pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 #[repr(C)]
 pub(super) struct Blockers<H, P> {
     word: u32,
-    /// Requests that may be in the engine at a time.
+    /// Most requests that may be in the engine at a time.
     queue_limit: u8,
     /// How the fast path may end the phase that the controller has.
     fast_kind: FastKind,
@@ -127,13 +130,13 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word = if holds { self.word | cause } else { self.word & !cause };
     }
 
-    /// Refuses new requests. The platform suspends, halts or resumes; each call replaces the one
-    /// before.
+    /// Refuses new requests. The platform suspends, halts or resumes the engine; each such call
+    /// replaces the one before.
     pub fn suspend(&mut self) {
         self.word = self.word & !HALTED | SUSPENDED;
     }
 
-    /// Lets nothing start; new requests are accepted.
+    /// Stops all starts; new requests are accepted.
     pub fn halt(&mut self) {
         self.word = self.word & !SUSPENDED | HALTED;
     }
@@ -143,14 +146,15 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word &= !(SUSPENDED | HALTED);
     }
 
-    /// Marks the card as given up by the ladder. Returns false if it was marked before.
+    /// Marks the card as given up by recovery. Returns false if it was marked before.
     pub fn mark_dead(&mut self) -> bool {
         let first = self.word & DEAD == 0;
         self.word |= DEAD;
         first
     }
 
-    /// Clears the mark that the card is given up, for another card or a new start.
+    /// Clears the mark that recovery has given the card up: another card is in the card slot, or
+    /// the card is brought up again.
     pub fn clear_card_faults(&mut self) {
         self.word &= !DEAD;
     }
@@ -193,13 +197,14 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.word & DEAD != 0
     }
 
-    /// Returns whether nothing stops an ordinary read or write.
+    /// Returns whether no cause stops an ordinary read or write.
     #[inline(always)]
     pub fn are_none(&self) -> bool {
         self.word == 0
     }
 
-    /// Stores the causes that were found in the parts of the engine.
+    /// Replaces all causes except those of the gate by `found`, the causes that the parts of the
+    /// engine show.
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
@@ -214,7 +219,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Lets the transfer under way end by the general path.
+    /// Makes the end of the transfer in progress take the general path.
     #[inline(always)]
     pub fn forget_fast(&mut self) {
         if Self::FAST {
@@ -222,7 +227,8 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         }
     }
 
-    /// Returns whether the word shows that neither card nor recovery needs attention.
+    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
+    /// [`DRIVEN`], which do not concern the card or recovery.
     #[inline(always)]
     pub fn is_fast(&self) -> bool {
         Self::FAST && self.word & !(WATCHED | DRIVEN) == 0
@@ -270,7 +276,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Returns whether any of these causes, or a chore that is due, stops a lane now.
+    /// Returns whether any of these causes, or a chore of the card that is due, keeps the card's
+    /// queue, packs or chains from being used now.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
@@ -281,7 +288,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Returns whether the word shows that neither card nor recovery needs attention.
+    /// Returns whether there is a fast path, and no blocker is set except [`WATCHED`] and
+    /// [`DRIVEN`], which do not concern the card or recovery.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         self.blockers.is_fast()

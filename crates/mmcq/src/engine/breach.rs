@@ -48,7 +48,7 @@ pub enum Breach {
     FunctionsLost,
     /// The I/O card refuses an access to one of its registers.
     Access,
-    /// A function's tuples do not give its largest block.
+    /// The card information (CIS) of an I/O function does not give its largest block size.
     NoBlockSize,
     /// The scratch memory, into which a register of the card was to be read, is missing or too
     /// short.

@@ -1,15 +1,16 @@
 //! When to poll a busy card on hosts that have no interrupt for the end of busy.
 //!
 //! The engine learns how long writes keep the card busy, by size, and polls for the first time
-//! after that. After an answer "busy" it polls at intervals that begin with a small share of the
-//! time waited and double up to a larger share: close together while the card is a little late, far
-//! apart when it does something else (garbage collection, say).
+//! after that. After an answer "busy" the engine polls again. The first interval is a small share
+//! of the time waited so far; each further one is twice as long, up to a larger share. So polls are
+//! close together while the card is a little late, and far apart when it does other work (garbage
+//! collection, say).
 //!
 //! A first poll that finds the card ready shows only that the poll was not too early. So the
 //! learned time decreases by itself, faster with each such poll in a row. The learned time
-//! increases much only if two writes in a row took longer. *Written bound: the time that all writes
-//! wait beyond their busy is at most six times the busy of those that had to be polled again, and 5
-//! us for each write.*
+//! increases much only if two writes in a row took longer. *Guarantee: the time
+//! that writes wait beyond their busy, summed over all writes, is at most six times the busy of
+//! the writes that had to be polled again, plus 5 us for each write.*
 
 use super::Error;
 use super::area::Area;
@@ -51,8 +52,8 @@ impl Busy {
         }
     }
 
-    /// Begins to watch a busy after this many blocks. Returns after which time the card is polled
-    /// first.
+    /// Begins to watch the busy after a write of this many blocks. Returns after how many ns the
+    /// card is polled first.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) -> u64 {
         (self.since_ns, self.questions) = (now_ns, 0);
         self.times.first_ns(blocks)
@@ -81,7 +82,8 @@ impl Busy {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// Learns the length of a busy that was found over now, after this many blocks.
+    /// Learns the length of the present busy: it came after `blocks` written blocks, and was found
+    /// over at `now_ns`.
     #[inline(always)]
     pub fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
@@ -99,30 +101,33 @@ impl Busy {
     }
 }
 
-/// Learned lengths of busy, in one class for each power of two of blocks, up to 2^10.
+/// Learned lengths of busy after writes. Writes of 2^n to 2^(n + 1) - 1 blocks are one class; all
+/// writes from 2^10 blocks on are the last class.
 #[derive(Debug)]
 struct BusyTimes {
     // Separate arrays, since an array of structures would take a third more memory.
     estimates_ns: [u32; CLASSES],
-    /// The busy of the write before, if it was an outlier; else 0.
+    /// For each class: the busy of the last write in ns, if it was much longer than the learned
+    /// one; else 0.
     outliers_ns: [u32; CLASSES],
-    /// First polls in a row that found the card ready.
+    /// For each class: how many writes in a row were found ready at their first poll.
     hits: [u8; CLASSES],
 }
 
 const CLASSES: usize = 11;
 /// Shortest time between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
-/// Divisor of the time waited: the first interval between polls is this share of it, and each
+/// Divisor: the first interval between polls is the time waited so far divided by this. Each
 /// further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
-/// Divisor of the time waited: no interval between polls is longer than this share of it.
+/// Divisor: no interval between polls is longer than the time waited so far divided by this.
 const INTERVAL_SHARE: u64 = 8;
-/// How fast a learned time decreases: by 1 / 2^n after the nth first poll in a row that finds the
-/// card ready.
+/// Exponents n for the decrease of a learned time. Each write that is found ready at its first poll
+/// decreases the time by the fraction 1/2^n. The entries are for the first, second, ... such write
+/// in a row; from the sixth on n is 1.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
-/// Divisor: the first write of a size that keeps the card busy sets the learned time to this share
-/// of its busy.
+/// Divisor: after the first write of a size that keeps the card busy, the learned time is its busy
+/// divided by this.
 const FIRST_SHARE: u32 = 8;
 
 fn class(blocks: u32) -> usize {
@@ -139,15 +144,16 @@ impl BusyTimes {
         u64::from(self.estimates_ns[class(blocks)])
     }
 
-    /// Returns how long to wait after the nth answer "busy", `waited_ns` after the end of the data.
+    /// Returns how long to wait, in ns, between the answer "busy" number `answers` and the next
+    /// poll. The answer came `waited_ns` after the end of the data.
     fn again_ns(waited_ns: u64, answers: u32) -> u64 {
         let first_ns = waited_ns / INTERVAL_SHARE_FIRST;
         let doubled_ns = first_ns << answers.saturating_sub(1).min(3);
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
-    /// Learns that the card was found ready `waited_ns` after the end of the data, at the first
-    /// poll or a later one.
+    /// Learns that a poll found the card ready `waited_ns` after the end of the data.
+    /// `first_question`: it was the first poll for this busy.
     fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
         let class = class(blocks);
         let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);
@@ -180,8 +186,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.has_control() || P::RECOVERS && area.is_returning()
     }
 
-    /// Returns the size, in blocks, of the busy time that is watched. A flush has no size and uses
-    /// the largest.
+    /// Returns the number of blocks before the busy that is watched: busy times are learned by this
+    /// size. A flush or another control request counts as the largest size.
     pub fn busy_blocks<const N: usize, P: Profile>(&self, area: &Area, batch: &Batch<N>) -> u32 {
         if self.is_control_busy::<P>(area) { u32::MAX } else { batch.blocks() }
     }
@@ -303,8 +309,8 @@ mod tests {
         }
     }
 
-    /// Returns sums over writes with these busy times: the time that they lose, their polls, the
-    /// busy of those that had to be polled again, and their number.
+    /// Returns four values for writes with these busy times: the time that the writes lose, their
+    /// polls, the busy of the writes that had to be polled again, and the number of all writes.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);
@@ -322,7 +328,8 @@ mod tests {
         assert!(lost < 250_000_000, "500 writes of 1 ms were made to wait {} ms more", lost / 1_000_000);
     }
 
-    /// Tests the written bound on lost time, and a bound on polls, for any sequence of busy times.
+    /// Tests the guaranteed bound on lost time, and a bound on polls, for any sequence of busy
+    /// times.
     #[test]
     fn the_regret_is_bounded_for_any_sequence() {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64;

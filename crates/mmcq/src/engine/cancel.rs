@@ -7,9 +7,8 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether the request waits and nothing of it was done. A write of which a part was
-    /// sent, or that is repeated because it failed or its result is not known, may have changed
-    /// blocks.
+    /// Returns whether the request waits, and none of its blocks can have changed on the card. A
+    /// write of which a part was sent, or that must be repeated, may have changed blocks.
     fn is_untouched(&self, index: u8) -> bool {
         let slot = self.at(index);
         slot.state() == State::Queued && slot.moved_blocks() == 0 && !slot.redone() && !slot.tried()
@@ -42,8 +41,9 @@ impl<const N: usize> Slots<N> {
 }
 
 impl Durability {
-    /// Called for a request whose result no client will read. If the result is that the card's cache
-    /// was lost, or the late error that a flush reports, keeps it, so that the next flush reports it.
+    /// Handles the result of a request whose client has gone. If the result is the loss of the
+    /// card's cache, or a late error that a flush has found, the next flush reports it to its
+    /// client.
     #[cold]
     pub fn owe_untold(&mut self, slot: &Slot) {
         match (slot.kind(), slot.result()) {
@@ -56,9 +56,10 @@ impl Durability {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes back a request of which the controller has got nothing yet: it is never sent, and its
-    /// memory returns unchanged. Returns `None` and changes nothing if the request has begun or is
-    /// over, or if there is no such request; its completion then comes as usual. Only the slot's
-    /// number is checked: the caller makes sure that the request is its own.
+    /// memory returns unchanged. Returns `None` and changes nothing if the request has begun, is
+    /// over, or does not exist. The completion of a request that has begun comes as usual. Only the
+    /// slot and its use are checked, not the client: the caller makes sure that the request is its
+    /// own.
     pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
         if slot.generation() != id.generation || slot.orphan() || !self.slots.is_untouched(id.index) {
@@ -71,8 +72,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Cancels a request whose client has gone. If the request has not been sent to the controller,
     /// it leaves the queue. Otherwise it ends by itself, and [`reclaim`](Self::reclaim) returns its
-    /// buffer. Returns the buffer if it is free at once. A second call does nothing. Only the
-    /// slot's number is checked: the caller makes sure that the request is its own.
+    /// buffer. Returns the buffer if it is free at once. A second call does nothing. Only the slot
+    /// and its use are checked, not the client: the caller makes sure that the request is its own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
         // A request that was cancelled before is not changed: it may be queued again by now, and
@@ -122,8 +123,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Lets a request without memory run to its end although its owner is gone; its result is
-    /// dropped.
+    /// Lets a request without memory run to its end, and drops its result: no client waits for it.
     pub(crate) fn detach(&mut self, id: SlotId) {
         let slot = self.slots.at_mut(id.index);
         if slot.generation() != id.generation {
@@ -152,10 +152,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.id_of(only.into())
     }
 
-    /// Returns the buffer of this claim, if its request was cancelled while the controller had it,
-    /// or was abandoned, and has ended. A client gets only its own buffer. The buffer waits until a
-    /// request finds no other free slot: then it is lost for ever, and
-    /// [`Stats::leaked`](super::Stats::leaked) counts it.
+    /// Returns the buffer that this claim was made from, if its request was cancelled or abandoned
+    /// and has ended. A client gets only its own buffer. The buffer waits until a request finds no
+    /// other free slot: then it is lost for ever, and [`Stats::leaked`](super::Stats::leaked)
+    /// counts it.
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
         let own = |&index: &u8| self.slots.at(index).buf().claim() == claim;
         let index = self.slots.with_state(State::Lost).find(own)?;

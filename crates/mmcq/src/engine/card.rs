@@ -40,7 +40,8 @@ pub(super) struct Card {
     functions: Functions,
     abilities: Abilities,
     number: CardNumber,
-    /// Identity of the card that was seen last.
+    /// Number that stands for the card that was seen last, made from its registers; `None`: no card
+    /// was seen.
     identity: Option<u32>,
     /// Whether the card that was seen last has been taken out since.
     left: bool,

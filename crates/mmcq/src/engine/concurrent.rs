@@ -1,12 +1,14 @@
 //! Commands during a data transfer: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
-//! DAT lines [SDIO 6.9]. Where the host can send it
-//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase
-//! of an I/O function goes to the CMD line at once if it is such a CMD52. This command has a slot
-//! and a deadline of its own. Data and command end independently. Nothing new begins until both are
-//! over. A failure of the data ends the command too, since the lines are reset then. A failure of
-//! the command does not affect the data.
+//! DAT lines [SDIO 6.9]. The engine uses this on hosts that can send a command during data
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)). If the oldest waiting
+//! phase of an I/O function is such a CMD52, the engine does not wait for the end of the data
+//! before it sends the command.
+//!
+//! This command has a slot and a deadline of its own. Data and command end independently. Nothing
+//! new begins until both are over. A failure of the data ends the command too, since the lines are
+//! reset then. A failure of the command does not affect the data.
 //!
 //! Where the card has a command queue, its tasks are sent during data transfers: see
 //! `tasks/beside.rs`.
@@ -54,8 +56,8 @@ pub(super) enum OnLine {
 /// Why the code for commands during data is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while something is in progress. Returns true if it is sent
-    /// now.
+    /// A phase of an I/O function waits while another phase is in progress. Returns true if the
+    /// waiting phase is sent now.
     Begin,
     /// The controller's events are about to be read. Returns true if the command is over.
     Ack,
@@ -64,7 +66,8 @@ pub(super) enum Turn {
     /// Another try of a refused command is due, or the deadline of the command on the line has
     /// passed.
     Due,
-    /// The lines are about to be reset: the result of the command will not be known.
+    /// The lines are about to be reset: the result of the command will not be known. `removed`: the
+    /// reason is that the card is gone.
     Lost { removed: bool },
 }
 
@@ -89,14 +92,16 @@ impl<E> Concurrent<E> {
         Some(step)
     }
 
-    /// Forbids commands during data: the card does not answer them, or it is another card.
+    /// Forbids commands during data: the card does not answer them, or another card may be in the
+    /// slot.
     #[inline(always)]
     pub fn forbid(&mut self) {
         self.allowed = false;
     }
 }
 
-/// Returns whether this phase may be sent during data: CMD52 that does not disturb the bus.
+/// Returns whether this phase may be sent during data: it is a CMD52 that does not abort, reset or
+/// change the bus.
 fn suits(phase: &Phase) -> bool {
     let command = &phase.command;
     let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);
@@ -112,7 +117,8 @@ fn failed(cause: Cause) -> Error {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a command is on the line during data, or has outlasted them.
+    /// Returns whether a command for an I/O function or for the queue is on the CMD line that was
+    /// sent during data, also if the data have ended before it.
     pub fn is_concurrent<H: Host, P: Profile>(&self) -> bool {
         H::CONCURRENT && P::RECOVERS && self.concurrent().line != OnLine::Nothing
     }

@@ -103,7 +103,7 @@ impl CardParams {
     };
 }
 
-/// Operations of a card other than reads and writes.
+/// Abilities of a card in addition to reads and writes: reliable writes, and erases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abilities {
@@ -150,22 +150,25 @@ pub enum Acknowledge {
     #[default]
     Programmed,
     /// A write is complete when the card has taken its data with a good CRC. The card may still be
-    /// busy with them, and no status is requested for this write. The response of the next command
-    /// shows it. If no command follows, CMD13 reads the status: before a flush, a barrier and a
-    /// rest, or when no command has been sent for a millisecond.
+    /// busy with them. The engine sends no CMD13 for this write: the response of the next command
+    /// shows its status. If no command follows, CMD13 reads the status before a flush, before a
+    /// barrier, before the card is put to [rest](crate::card::Rest), and when no command has been
+    /// sent for a millisecond.
     ///
     /// *The cost:* a write that the card could not program is reported as done. Its client has its
-    /// memory back, so nothing can be written again. The error is not lost: the next flush fails
-    /// with it ([`Error::Program`](super::Error::Program)), once, and [`Stats::unowned`] counts it.
-    /// If the card loses power before the status came, the next flush or durable write fails with
-    /// [`Error::CacheLost`](super::Error::CacheLost). So a client that needs its data must flush,
-    /// or write durably, as with a volatile cache. After a flush that went well, all writes before
-    /// it are on the medium.
+    /// memory back, so the engine cannot write the data again. The error is not lost: the next
+    /// flush fails with it ([`Error::Program`](super::Error::Program)), once, and
+    /// [`Stats::unowned`] counts it. If the card loses power before the status came, the next flush
+    /// or durable write fails with [`Error::CacheLost`](super::Error::CacheLost). So a client that
+    /// needs its data must flush, or write durably, as with a volatile cache. After a flush that
+    /// went well, all writes before it are on the medium.
     ///
     /// *Unchanged:* flush, barriers, durable writes, erase, other partitions, and the order of
-    /// requests on the same blocks. Hosts that do not signal the end of busy gain most: the next
-    /// request is on its way while the card programs. Linux's software queue reports all writes in
-    /// this way.
+    /// requests on the same blocks.
+    ///
+    /// *The gain:* it is largest on hosts that do not signal the end of busy, since the next
+    /// request comes while the card programs. Linux's software queue reports all writes in this
+    /// way.
     ///
     /// Firmware whose profile [does not recover](crate::sched::Profile::RECOVERS) has no flush that
     /// could report the error. Such firmware always uses `Programmed`.
@@ -177,13 +180,13 @@ pub enum Acknowledge {
 pub enum StaysOpen {
     /// Never: each transfer is closed.
     Never,
-    /// A transfer stays open while a request that continues it is queued. The transfer also stays
-    /// open in a pause, if after earlier pauses the next request has continued the transfer so
-    /// often that keeping it open has saved more time than it has cost.
+    /// A transfer stays open while a request that continues it is queued. It also stays open during
+    /// a pause, if that has saved more time than it has cost in earlier pauses: the engine measures
+    /// both.
     #[default]
     WherePays,
-    /// A transfer stays open in each pause, whatever request comes after it: for sequential runs
-    /// only, and for measurements.
+    /// A transfer stays open in each pause, also if later requests do not continue it. For purely
+    /// sequential loads, and for measurements.
     Always,
 }
 
@@ -197,34 +200,36 @@ pub struct Config {
     pub prepared: u8,
     /// Most blocks of a merged transfer; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
-    /// Most blocks of a merged transfer into which a younger request is taken while an older
-    /// request stays behind. So this limits how much longer the oldest request waits because of
-    /// later ones. Longer runs that start before the oldest request have fewer blocks than this
-    /// together; requests that continue an open transfer have fewer than four times this.
+    /// Most blocks of a merged transfer if it contains a younger request while an older one stays
+    /// behind. So this limits how much longer the oldest request waits because of younger ones.
+    ///
+    /// On a host that can continue a transfer, a longer run may also start before the oldest
+    /// request. All such runs together have fewer blocks than this, or than four times this if one
+    /// of them continues an open transfer.
     pub fair_blocks: u32,
-    /// Longest next transfer, in blocks, before which no extra CMD13 is sent. A write is complete
-    /// when the card's next status shows that it was programmed. If the next transfer is longer
-    /// than this, CMD13 reads the status first, so that the client of a short write does not wait
-    /// for a long read.
+    /// Longest transfer, in blocks, that may start while the status of earlier writes is not known.
+    /// A write is complete when the card's next status shows that it was programmed. If the next
+    /// transfer is longer than this, an extra CMD13 reads the status first, so that the client of a
+    /// short write does not wait for a long read.
     pub settle_blocks: u32,
     /// When a write is complete: when it is programmed, or when its data are transferred.
     pub acknowledge: Acknowledge,
     /// When a transfer stays open for the next request; hosts that can
     /// [continue](crate::host::Caps::continue_data) only.
     pub stays_open: StaysOpen,
-    /// Longest time that a transfer stays open while nothing waits, in nanoseconds. Any request
-    /// ends that time at once. 0: a transfer stays open only while a request that continues it is
-    /// queued.
+    /// Longest time that a transfer stays open while no request waits, in nanoseconds. Any request
+    /// ends that time at once, either by continuing the transfer or by closing it. 0: a transfer
+    /// stays open only while a request that continues it is queued.
     pub hold_ns: u64,
     /// Longest time from the first write in an open transfer until the transfer is closed and the
     /// card's status is read, in nanoseconds. Writes in an open transfer are complete before that
     /// status is known. The transfer is closed then even if requests would continue it. A loss of
     /// power loses no writes that are older than this time.
     pub owed_ns: u64,
-    /// Longest delay of a transfer's start for requests that are about to continue it, in
-    /// nanoseconds. The engine learns when a delay pays ([`Engine::holds`](super::Engine::holds)).
-    /// 0: no start is delayed. The profile ([`Profile::Tails`](crate::sched::Profile::Tails)) may
-    /// leave this code out of the firmware.
+    /// Longest time, in nanoseconds, by which the start of a transfer is delayed so that requests
+    /// that are about to come can join it. The engine learns when a delay pays
+    /// ([`Engine::holds`](super::Engine::holds)). 0: no start is delayed. The profile
+    /// ([`Profile::Tails`](crate::sched::Profile::Tails)) may leave this code out of the firmware.
     pub tail_ns: u32,
     /// Most phases of I/O functions in a row while memory requests wait; then one memory request
     /// gets its turn.
@@ -237,10 +242,10 @@ pub struct Config {
     pub erase_budget_ns: u64,
     /// The shortest and the longest time between two polls for the card's interrupt, in
     /// nanoseconds, with an I/O card on a host [without a card
-    /// interrupt](crate::host::Host::CARD_IRQ). The time is halved when a function requests
-    /// attention, and grows by [`CARD_IRQ_STEP_NS`] when none does. The rule and the 10 ms come
-    /// from Linux's `sdio_irq_thread`. Linux has no shortest time; the one here leaves 98 % of the
-    /// bus free (a CMD52 takes 5 us at 25 MHz).
+    /// interrupt](crate::host::Host::CARD_IRQ). The time is halved when a poll finds that a
+    /// function requests attention, and grows by [`CARD_IRQ_STEP_NS`] when it finds none. This rule
+    /// and the longest time of 10 ms come from Linux's `sdio_irq_thread`. Linux has no shortest
+    /// time. The default of 250 us leaves 98 % of the bus free: a CMD52 takes 5 us at 25 MHz.
     pub card_irq_looks_ns: (u64, u64),
 }
 
@@ -266,7 +271,7 @@ setters!(Config {
 pub const CARD_IRQ_STEP_NS: u64 = 1_000_000;
 
 impl Config {
-    /// Settings that use everything that the host can do.
+    /// Default settings: they use everything that the host can do.
     pub const DEFAULT: Config = Config {
         admitted: u8::MAX,
         prepared: u8::MAX,
@@ -320,12 +325,12 @@ pub struct Stats {
     pub faults: Count,
     /// Polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,
-    /// Writes whose status was read by an extra CMD13.
+    /// Writes after which the engine sent an extra CMD13, only to read their status.
     pub status_asked: Count,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: Count,
-    /// Late errors that came when no write was waiting for its status: there was none, or it was
-    /// already complete ([`Acknowledge::Transferred`], open transfers).
+    /// Late errors that came when no write was waiting for its status. No write had been sent, or
+    /// the writes were already complete ([`Acknowledge::Transferred`], open transfers).
     pub unowned: Count,
     /// Buffers that were lost because they were not taken back before their slot was needed.
     pub leaked: Count,
@@ -345,7 +350,8 @@ pub struct Stats {
     pub erase_pieces: Count,
     /// Durable writes that needed a flush of their own.
     pub durable_flushes: Count,
-    /// Tunings that were due by time, and not because of damage.
+    /// Tunings that were made because the last one was too long ago, and not because of damaged
+    /// data.
     pub tunings: Count,
     /// Background operations that a card requested and that were run to their end.
     pub background_works: Count,

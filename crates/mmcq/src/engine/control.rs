@@ -19,16 +19,17 @@ use crate::spec::response::{R1, State as CardState};
 const FLUSH_CACHE: u8 = 32;
 
 impl<H: Host> Bus<H> {
-    /// Returns whether the phase of a command with busy (R1b) ends with the end of busy.
+    /// Returns whether the controller reports the end of a command with busy (R1b) only when the
+    /// busy is over. If not, the engine polls the card for the end of busy.
     pub fn shows_busy(&self) -> bool {
         matches!(self.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
     }
 }
 
 impl Durability {
-    /// Stores an error of any response while complete writes may be lost. The card reports only one
-    /// time, in the next response, what its cache could not write, and no host knows whose block it
-    /// was. So the next flush reports the error.
+    /// Stores a write error that the response of any command shows, if complete writes are in the
+    /// card's cache. The card reports only one time, in the next response, that its cache could not
+    /// write, and does not name the block. So the next flush reports the error.
     #[cold]
     pub fn owe_late_status<const N: usize, P: Profile>(
         &mut self,
@@ -45,8 +46,8 @@ impl Durability {
         }
     }
 
-    /// Returns the result of a flush. An error that came after its write was complete is reported
-    /// by one flush only, and only one time.
+    /// Returns the result of a flush. If a write failed after it was complete, only the next flush
+    /// reports that, and only one time.
     pub fn flushed<P: Profile>(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.take_loss() {
             return Err(Error::CacheLost);
@@ -146,8 +147,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Continues a flush after the response of CMD6. The card reports only one time what its cache
-    /// could not write earlier. If this response has that error, it is the result of the flush.
+    /// Continues a flush after the response of CMD6. The card reports an earlier write error of its
+    /// cache only one time. If this response shows it, that error is the result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
         if status & R1::OWN != 0 {
@@ -170,8 +171,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts a command with busy. Where the controller does not see the end of busy, the deadline
-    /// is that of the response, whose interrupt may get lost.
+    /// Starts a command after which the card is busy. `timer_ns`: the time limit of the controller.
+    /// If the controller does not see the end of busy, the deadline covers only the response.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.bus.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));
@@ -217,7 +218,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the result of a flush that went well.
+    /// Ends a flush that the card has executed without an error, and completes the other requests
+    /// that the flush has served. Returns its result: for a flush request this is an error if an
+    /// earlier loss or late error has still to be reported.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
         self.durability.clear_dirty();
         self.incident.close::<P>(&mut self.card);

@@ -10,8 +10,9 @@ use crate::host::Host;
 use crate::sched::{Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns how long the transfer of reads or writes in progress may take; `None`: what is in
-    /// progress is not polled before its deadline.
+    /// Returns how long the transfer of reads or writes in progress may take, in nanoseconds.
+    /// `None`: something else is in progress, which the controller is not polled for before its
+    /// deadline.
     pub fn patience_ns<H, const N: usize, P: Profile>(
         &self,
         bus: &Bus<H>,
@@ -26,7 +27,8 @@ impl<E, T: Lanes> Lane<E, T> {
         transfers.then(|| card.plan().times_ns(direction, blocks, bus.wire().data_ns(blocks)).1)
     }
 
-    /// Polls the controller during a transfer of reads or writes, long before the card has had its
+    /// Plans the next poll of the controller during a transfer of reads or writes, after a poll
+    /// that has found that the transfer goes on. Such polls begin long before the card has had its
     /// whole time: perhaps only the interrupt was lost. The next poll comes when twice as much time
     /// has passed. Returns false if the card has had its time, or never got the command.
     pub fn postpone_deadline<H: Host, const N: usize, P: Profile>(
@@ -48,9 +50,9 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 }
 
-/// Returns when the controller is first polled for a transfer that takes `wire_ns` on the wire,
-/// and at most `patience_ns` with the card's own time. A profile without recovery polls only
-/// one time, at the end.
+/// Returns after how many nanoseconds the controller is first polled for a transfer. `wire_ns`: its
+/// time on the wire. `patience_ns`: its longest time, with the card's own time. A profile without
+/// recovery polls only one time, at the end.
 #[inline(always)]
 pub(super) const fn first_look_ns<P: Profile>(wire_ns: u64, patience_ns: u64) -> u64 {
     if P::RECOVERS { wire_ns } else { patience_ns }

@@ -1,5 +1,6 @@
-//! Debts of the engine for writes that are complete: a status that has not come, a flush that has
-//! not been made, an error or a loss that no flush has reported.
+//! What the engine still owes for writes that are complete (its *debts*). There are three: a status
+//! that has not come, a flush that has not been made, and an error or loss that no flush has
+//! reported.
 //!
 //! A write whose slot is still in use has its result in the slot
 //! ([`State::Settling`](super::slot::State)). The debts in this module belong to no slot any more:
@@ -25,7 +26,7 @@ const HOLDS: u8 = 1 << 2;
 /// Flag: a piece of a write that goes on is transferred, and no status has come since.
 const PIECE: u8 = 1 << 3;
 
-/// The debts of the engine for complete writes.
+/// Answers that the engine still owes for complete writes; the module describes them.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`], [`PIECE`].
@@ -34,15 +35,15 @@ pub(super) struct Durability {
     lost: bool,
     /// The status of a late error that no flush has reported; 0: there is none.
     late: u32,
-    /// The low bits of the number of losses and late errors so far.
+    /// Number of losses and late errors so far, of which only the low eight bits are stored.
     losses: u8,
 }
 
 impl Durability {
     pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// Notes a request that goes to the card, by any lane. `changes`: it changes blocks in the
-    /// card's cache. Writes past the cache do not count.
+    /// Notes a request that is sent to the card, in whatever form. `changes`: the request changes
+    /// blocks in the card's cache. Writes past the cache do not count.
     #[inline(always)]
     pub fn note_change(&mut self, changes: bool) {
         self.flags |= u8::from(changes) * DIRTY;
@@ -69,13 +70,15 @@ impl Durability {
         self.flags &= !(DIRTY | HOLDS);
     }
 
-    /// Notes that a change is complete.
+    /// Notes that the changes of the card so far (writes, erases) are complete, so that a later
+    /// error may belong to them.
     #[inline(always)]
     pub fn complete(&mut self) {
         self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
-    /// Notes, if `written`, that writes are complete while their status is still to come.
+    /// Notes, if `written` is true, that writes are complete although their status is still to
+    /// come.
     pub fn mark_unsettled(&mut self, written: bool) {
         self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
@@ -85,34 +88,37 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// Clears the debt of a status: it has come, or another part of the engine waits for it.
-    /// Returns true if one was owed.
+    /// Clears the note that the status of complete writes is still to come: it has come, or another
+    /// part of the engine waits for it. Returns true if there was such a note.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
         owed
     }
 
-    /// Notes that a piece of a write has been transferred, while the status that judges it is still
-    /// to come. The rest of the write waits in the queue.
+    /// Notes that a piece of a write has been transferred, while the status that shows its result
+    /// is still to come. The rest of the write waits in the queue.
     pub fn mark_piece(&mut self) {
         self.flags |= PIECE;
     }
 
-    /// Clears the debt of a status of pieces. Returns true if one was owed.
+    /// Clears the note that the status of transferred pieces is still to come. Returns true if
+    /// there was such a note.
     pub fn take_piece(&mut self) -> bool {
         let owed = self.flags & PIECE != 0;
         self.flags &= !PIECE;
         owed
     }
 
-    /// Notes that a status has come, which judges all writes and pieces before it.
+    /// Notes that a status of the card has come: it shows the result of all writes and pieces
+    /// before it.
     #[inline(always)]
     pub fn note_status(&mut self) {
         self.flags &= !(UNSETTLED | PIECE);
     }
 
-    /// Returns whether a status is owed that no slot waits for.
+    /// Returns whether the status of complete writes or of transferred pieces is still to come, and
+    /// no slot waits for it.
     pub fn owes_without_slot(&self) -> bool {
         self.flags & (UNSETTLED | PIECE) != 0
     }
@@ -123,12 +129,14 @@ impl Durability {
         self.owe_again(status);
     }
 
-    /// Keeps a late error whose flush was given up: the next flush reports it.
+    /// Stores the status of a late error, without counting the error again: the next flush reports
+    /// it.
     pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }
 
-    /// Keeps a loss whose flush was given up: the next flush reports it.
+    /// Stores a loss again, since the client whose request reported it has gone: the next flush
+    /// reports it.
     pub fn owe_loss(&mut self) {
         self.lost = true;
     }
@@ -152,7 +160,8 @@ impl Durability {
     }
 
     /// Notes that the card has lost power, and a volatile cache with it. Returns true if data were
-    /// lost.
+    /// lost. `cached`: the card has a volatile cache. `streamed`: a transfer was open whose
+    /// complete writes had no status yet.
     pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
         self.clear_dirty();
@@ -181,7 +190,8 @@ impl Durability {
         self.losses
     }
 
-    /// Clears all debts: lean firmware reports no losses.
+    /// Forgets the status that is owed and the late error: firmware whose profile does not recover
+    /// reports no losses.
     pub fn forget(&mut self) {
         self.note_status();
         self.late = 0;
@@ -222,9 +232,9 @@ impl Durability {
         blockers.close_fast();
     }
 
-    /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
-    /// for are complete ([`Acknowledge::Transferred`]), the next command's response is early
-    /// enough.
+    /// Returns whether the status is read as soon as no other command is sent. If all writes that
+    /// it would judge are complete already ([`Acknowledge::Transferred`]), the response of the next
+    /// command is early enough.
     #[inline(always)]
     pub fn asks_soon<const N: usize, P: Profile>(&self, slots: &Slots<N>, config: &Config) -> bool {
         slots.is_settling() || self.is_unsettled() && !config.tells_transferred::<P>()
@@ -232,8 +242,8 @@ impl Durability {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether this write may be complete with its data: it is not durable, and has not
-    /// failed before.
+    /// Returns whether the write in slot `index` may be complete as soon as its data are over. That
+    /// holds if the settings allow it, and the write is not durable and has not failed before.
     pub fn is_told_early<P: Profile>(&self, config: &Config, index: u8) -> bool {
         let slot = self.at(index);
         config.tells_transferred::<P>()

@@ -1,19 +1,23 @@
 //! The R1 of a transfer, read before the end of its data.
 //!
 //! A write is complete when the card's next status shows that it was programmed: usually the R1 of
-//! the next transfer. The controller receives that R1 long before the transfer's end. Two cases
-//! make it worth an interrupt. First, a write waits for it and nothing else is queued: its
-//! submitter may be waiting too, and the next request would come too late to follow the running
-//! transfer at once. Second, few requests are in the engine: a write would then complete one
-//! transfer later than a read, which with four requests is a quarter more time. In these cases the
-//! engine asks the host for the R1 ([`Host::early_r1`](crate::host::Host::early_r1)); a host
-//! without it delivers the R1 at the end, as usual.
+//! the next transfer. The controller receives that R1 long before the transfer's end. In two cases
+//! the engine asks the host for that R1 early, at the cost of an interrupt
+//! ([`Host::early_r1`](crate::host::Host::early_r1)):
+//!
+//! - A write waits for the R1, and no request is queued. Its client may wait for the result before
+//!   it submits the next request, which would then come too late to follow the running transfer at
+//!   once.
+//! - Few requests are in the engine. A write would then complete one transfer later than a read;
+//!   with four requests that is a quarter more time.
+//!
+//! A host without this ability delivers the R1 at the end, as usual.
 
 use super::slot::Slots;
 use crate::spec::response::R1;
 
-/// Factor: requests in the engine count as few up to this many for each request of the transfer in
-/// progress.
+/// Factor: the engine has few requests if it has at most this many for each request of the transfer
+/// in progress.
 const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports only one time.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
@@ -27,7 +31,7 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Clears the bits: another phase begins.
+    /// Clears the record of handled bits, since another phase begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }

@@ -9,7 +9,8 @@ use crate::host::Direction;
 use crate::sched::{Policy, Profile, Waiting};
 
 impl<P: Profile> Order<P> {
-    /// Returns a request as the policy sees it; `None`: requests are not reported to the policy.
+    /// Returns the request in slot `index` as the policy sees it; `None`: the policy gets no
+    /// reports of requests, because it always picks the oldest.
     pub fn view<const N: usize>(&self, slots: &Slots<N>, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { slots.waiting(index) }
     }
@@ -36,9 +37,9 @@ impl<P: Profile> Order<P> {
         self.note_arrived(slots, index, now_ns);
     }
 
-    /// Takes a request back that the card or the controller had, and has not begun: it waits again
-    /// with its age, or ends with the result that is known. `gone`: the error if there is no card
-    /// any more.
+    /// Takes a request back from the card or the controller, which has not begun it. The request
+    /// waits again with its age, or ends with the result that is known. `gone`: the error if there
+    /// is no card any more.
     pub fn take_back<const N: usize>(
         &mut self,
         slots: &mut Slots<N>,

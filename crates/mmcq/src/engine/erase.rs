@@ -42,7 +42,7 @@ pub enum Erase {
     Erase,
     /// Only eMMC: any blocks; they read as erased blocks afterwards.
     Trim,
-    /// The blocks read as before, or as erased; the card chooses.
+    /// Afterwards the blocks read as their old content or as erased blocks; the card chooses.
     Discard,
     /// Only eMMC: erases whole erase groups, and all copies of them, before the command ends.
     SecureErase(Irreversible),
@@ -62,7 +62,7 @@ impl Erase {
         }
     }
 
-    /// Returns the longest time of an erase on a card that reports busy when it is polled.
+    /// Returns for how long recovery polls a card that is still busy with an erase.
     pub(super) const fn longest_ns(self) -> u64 {
         match self {
             Erase::SecureErase(_) | Erase::SecureTrim(_) => SECURE_NS_MAX,
@@ -83,7 +83,8 @@ pub struct Erasing {
     pub unit_blocks: u32,
     /// Blocks of a group, for [`Erase::Erase`], which erases whole groups.
     pub group_blocks: u32,
-    /// Whether erased blocks read as zeros (otherwise as ones, or the card does not declare it).
+    /// Whether erased blocks read as zeros. If false, they read as ones, or the card does not
+    /// declare how they read.
     pub zeros: bool,
     /// Byte of EXT_CSD from which CMD38 takes its argument as well (iNAND); 0: CMD38 uses its own
     /// argument only.
@@ -163,8 +164,9 @@ impl Erasing {
         }
     }
 
-    /// Returns the erase after which no copy of exactly these blocks is left; `None`: there is none.
-    /// Whole groups are erased in one step, other blocks in two.
+    /// Returns the erase after which no copy of exactly these blocks is left; `None`: the card has
+    /// none. Whole groups are erased in one step, other blocks in two. `leave`: the permission for
+    /// it.
     pub fn securing(&self, lba: u64, blocks: u32, leave: Irreversible) -> Option<Erase> {
         let (erase, trim) = (Erase::SecureErase(leave), Erase::SecureTrim(leave));
         match self.whole(lba, blocks) {
@@ -207,8 +209,8 @@ impl Erasing {
         }
     }
 
-    /// Returns the delay in ns before the first poll of an erase of this many units. It is what the
-    /// card declares, within fixed bounds.
+    /// Returns how long an erase of this many units may take, in ns, before recovery takes over and
+    /// polls the card. It is the time that the card declares, within fixed bounds.
     fn limit_ns(&self, how: Erase, units: u32) -> u64 {
         let declared_ms = u64::from(self.unit_ms(how)) * u64::from(units) + u64::from(self.offset_ms);
         declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, how.longest_ns())
@@ -222,9 +224,10 @@ impl Erasing {
     }
 }
 
-/// Shortest time before an erase is polled: the limit catches a dead card, not a slow one.
+/// Shortest time limit of an erase, before recovery takes over: the limit catches a dead card, not
+/// a slow one.
 const LIMIT_NS_MIN: u64 = 1_000_000_000;
-/// Longest time before an erase is polled, however much the card declares.
+/// Longest time limit of an erase, however much the card declares.
 const LIMIT_NS_MAX: u64 = 60_000_000_000;
 const SECURE_NS_MAX: u64 = 600_000_000_000;
 /// Longest time of the CMD6 that sets the argument in EXT_CSD.
@@ -237,9 +240,10 @@ const UNITS_MAX: u32 = 1 << 16;
 pub(super) struct Round {
     /// Blocks of the piece in progress.
     piece_blocks: u32,
-    /// Whether this is the second round of a secure trim.
+    /// Whether the piece in progress is in the second of the two steps of a secure trim.
     second: bool,
-    /// Whether [`Self::units`] has limited the piece in progress.
+    /// Whether the piece in progress does not reach the end of the erase, because [`Self::units`]
+    /// has limited it.
     full: bool,
     /// Kind of the erase that [`Self::units`] was learned from.
     how: Erase,
@@ -365,9 +369,9 @@ impl Round {
         }
     }
 
-    /// Learns how many units a piece has from the time that the last one took. The time of a piece
-    /// with fewer units does not tell whether more of them would take too long. Returns the blocks of
-    /// that piece.
+    /// Learns, from the time that a piece took, how many units the next pieces have. The number
+    /// grows only after a piece that had this number of units: a smaller piece does not show
+    /// whether a larger one would take too long. Returns the blocks of the piece that has ended.
     pub fn learn(&mut self, took_ns: u64, budget_ns: u64) -> u32 {
         if self.full && took_ns < budget_ns / 4 {
             self.units = self.units.saturating_mul(2).min(UNITS_MAX);
@@ -387,8 +391,8 @@ struct Piece {
 }
 
 impl Piece {
-    /// Sends the address of the first block. Where the address has more than 32 bits, CMD22 sends
-    /// the upper bits first.
+    /// Returns the step that sends the address of the first block. Where addresses have more than
+    /// 32 bits, CMD22 sends the upper bits first.
     fn begin_address(self, card: &Card) -> Next {
         if card.target().is_some_and(|target| target.extended_address) {
             Next::Command(Place::EraseStartUpper, sd::address_extension((self.first >> 32) as u8))
@@ -413,9 +417,9 @@ impl Piece {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the card has accepted the erase, and only its end was not seen in time. After
-    /// the last piece it has: the flush of a durable erase is no erase. With
-    /// `surely`, returns true only if the card or the controller has reported this.
+    /// Returns whether an erase is in progress that the card has accepted, and only its end was not
+    /// seen in time. The flush after a durable erase does not count as an erase. `surely`: returns
+    /// true only if the card or the controller has reported that the card was busy.
     pub fn awaits_end_of_erase<const N: usize, P: Profile>(
         &self,
         incident: &Incident,

@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.
     Begin,
-    /// A write with rules of its own, in this slot, is next. It is still queued.
+    /// A write with special rules, in this slot, is next. It is still queued.
     Write(u8),
     /// A step has ended with this status.
     Done(u32),
@@ -98,7 +98,8 @@ pub(super) enum Event {
     Failed(Error),
     /// The card is in another partition, and a request needs its user area.
     Return,
-    /// The control request was cancelled between its steps, or is about to begin again.
+    /// Recovery takes the control request from the controller between its steps: to repeat it
+    /// later, or because the card is given up.
     BreaksOff,
 }
 
@@ -115,7 +116,7 @@ pub(super) struct Memory {
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
-    /// The partition in which the card is.
+    /// The partition that the card's block commands reach now, as far as the engine knows.
     area: Area,
     /// Number of transfers that the partition access has done.
     moves: u8,
@@ -150,12 +151,13 @@ impl Memory {
         }
     }
 
-    /// Takes the error bits that were seen so far of the command with busy in progress.
+    /// Returns the error bits that the card has sent so far during the command with busy in
+    /// progress, and clears them.
     pub fn take_told(&mut self) -> u32 {
         core::mem::take(&mut self.status)
     }
 
-    /// Returns the partition in which the card is.
+    /// Returns which partition the card's block commands reach now.
     #[inline(always)]
     pub fn area(&self) -> &Area {
         &self.area
@@ -176,7 +178,7 @@ impl Memory {
         self.began_ns = now_ns;
     }
 
-    /// Returns the time since the measurement started.
+    /// Returns the time in ns since [`start_timing`](Self::start_timing).
     pub fn took_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.began_ns)
     }
@@ -190,7 +192,8 @@ impl Memory {
         &mut self.page
     }
 
-    /// Gives up the engine's own block: a controller that nothing stops may use it for ever.
+    /// Gives up the engine's own block of memory, because a controller that no reset has stopped
+    /// may use it for ever.
     pub fn lose_page(&mut self) {
         self.page = DmaBuf::EMPTY;
     }
@@ -240,13 +243,13 @@ impl Memory {
         self.pieces
     }
 
-    /// Sets the result of the earlier pieces.
+    /// Sets the result of the earlier pieces of the write in progress.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
 
-    /// Returns whether this is a partition access of which only the switch to its partition, or the
-    /// count of its first blocks, has been sent.
+    /// Returns whether this is a partition access that has not transferred data yet: at most the
+    /// switch to its partition, and the count of its first blocks, have been sent.
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
@@ -314,8 +317,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
-    /// Passes an event to the extras, if they are enabled; without them no request that needs them
-    /// was accepted.
+    /// Passes an event to the part that handles it: the card's queue, the packs, or the extras if
+    /// they are enabled. While they are not enabled, no request that needs them is accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.lane.has_task_step() {
             return self.task_event(event, now_ns);
@@ -371,7 +374,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the control request from the controller before its end.
+    /// Clears what the steps of the control request have left: recovery will repeat the request, or
+    /// has given the card up.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);

@@ -5,8 +5,9 @@
 //! state; only checks between them are skipped. For a request with anything special a test here
 //! fails, and the request takes the general path. `tests/fast_path.rs` compares the two paths.
 //!
-//! There are three shortcuts: from `submit` to the controller without the queue, from the end of a
-//! transfer to its result, and from there to the next request in the queue.
+//! There are three shortcuts. A request goes from `submit` to the controller without the queue. At
+//! the end of a transfer, the request gets its result directly. Then the next request of the queue
+//! starts directly.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::order::Order;
@@ -25,19 +26,19 @@ pub(super) enum FastKind {
     Nothing,
     Read,
     Write,
-    /// CMD13 after writes.
+    /// CMD13, which reads the status of written data.
     Status,
 }
 
-/// Bits of an R1 that show more than success.
+/// Bits of an R1 that show an error or an exception event.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
-/// Bit of a status after 1 was added to CURRENT_STATE: set from state 7 (programming) on. No
-/// transfer leaves a card in a later state.
+/// Bit that is set in a status to which 1 was added in the field CURRENT_STATE, if the state is 7
+/// (programming) or later. So one test finds whether a card still programs.
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<P: Profile> Order<P> {
-    /// Notes for the watched sequential clients that a request has come, perhaps because its client
-    /// has a result.
+    /// Reports to the part that delays starts ([`Hold`](crate::sched::Hold)) that a request has
+    /// come: its client may have got a result of an earlier write.
     #[cold]
     #[inline(never)]
     pub fn note_what_came<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
@@ -46,7 +47,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Accepts an ordinary request, with its memory mapped. `None`: nothing was done.
+    /// Accepts an ordinary request, and maps its memory. `None`: nothing was done, because no slot
+    /// is free, the buffer is too short, or the memory cannot be mapped.
     #[inline(always)]
     pub fn take_in_mapped<H: Host>(
         &mut self,
@@ -145,8 +147,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Lets a transfer that the general path has begun end by the fast path, if it is an ordinary
-    /// one.
+    /// Lets the fast path handle the end of a transfer that the general path has begun, if it is an
+    /// ordinary transfer of one request.
     #[inline(always)]
     pub(super) fn claim_fast_end(&mut self) {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.bus.is_blocked() {
@@ -207,8 +209,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the transfer of one request. Called separately for each direction: much of what
-    /// follows is then known at compile time.
+    /// Starts the transfer of one request. The inner function is compiled once for each direction,
+    /// with shorter code for each.
     #[inline(always)]
     fn start_alone(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;

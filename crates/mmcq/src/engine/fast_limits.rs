@@ -5,7 +5,7 @@
 use super::fast::FastKind;
 use crate::host::Direction;
 
-/// The limits of the fast path, as far as they are known before a request comes.
+/// The limits of the fast path that do not depend on the state of the engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastLimits {
     /// The block number after the card's last block.

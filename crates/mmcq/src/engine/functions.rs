@@ -8,7 +8,8 @@ use core::task::Waker;
 pub(super) struct Functions {
     /// Whether a function requests attention, and no task has noted it yet.
     asks: bool,
-    /// Whether the card interrupt is enabled, or waits to be enabled again.
+    /// Whether a task wants to hear of the card interrupt. The controller's card interrupt is then
+    /// enabled, or will be enabled again when the task has served the last one.
     heard: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
@@ -39,8 +40,8 @@ impl Functions {
         self.heard
     }
 
-    /// Wakes the task that waits for the card, now or when it begins to wait: the card is gone, and
-    /// the task's next command will show it.
+    /// Notes that the card is gone: the task that waits for its interrupt is woken, now or when it
+    /// begins to wait. The task's next command then fails.
     pub fn note_card_gone(&mut self) {
         self.asks |= self.waker.is_some() | self.heard;
     }
@@ -56,14 +57,16 @@ impl Functions {
         core::mem::take(&mut self.asks)
     }
 
-    /// Sets the waker of the task that waits for the card interrupt. Returns the waker before.
+    /// Sets the waker of the task that waits for the card interrupt. Returns the waker that was set
+    /// before.
     #[must_use = "to be dropped outside of any lock"]
     #[inline(always)]
     pub fn set_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         core::mem::replace(&mut self.waker, waker)
     }
 
-    /// Takes the waker, if a function requests attention.
+    /// Takes the waker of the task that waits for the card interrupt, if a function requests
+    /// attention; otherwise `None`, and the waker stays.
     #[inline(always)]
     pub fn take_waker(&mut self) -> Option<Waker> {
         if self.asks { self.waker.take() } else { None }
@@ -82,13 +85,14 @@ impl Functions {
         self.run < in_a_row_max
     }
 
-    /// Counts a phase of a function that is sent.
+    /// Counts a phase of a function that is sent while a memory request waits (`memory_waits`).
+    /// Otherwise clears the count.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Clears the count: a memory request is sent.
+    /// Clears the count of phases of functions in a row, since a memory request is sent.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

@@ -14,8 +14,9 @@ use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
 impl<H: Host, P: Profile> Blockers<H, P> {
-    /// Returns an error if no request is accepted now, of whatever kind. `helps`: the request comes
-    /// from the supervisor, and is part of the recovery that the engine waits for.
+    /// Returns an error if no request of any kind is accepted now. `urgent`: a suspended engine
+    /// accepts the request. `helps`: the request comes from the supervisor, and is part of the
+    /// recovery that the engine waits for.
     fn refuses(&self, urgent: bool, helps: bool) -> Result<(), Error> {
         if self.is_dead() && !helps {
             return Err(Error::Dead);
@@ -26,7 +27,9 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         Ok(())
     }
 
-    /// Returns whether a slot is free, even if some are reserved for urgent requests.
+    /// Returns whether the limit of the queue allows one more request, so that the slots for urgent
+    /// requests stay free. If all slots are for ordinary requests, returns true without a look at
+    /// the free ones.
     #[inline(always)]
     pub fn has_room<const N: usize>(&self, slots: &Slots<N>) -> bool {
         // Free slots are not counted where none or one must stay free, as it is nearly everywhere.
@@ -43,7 +46,7 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         self.close_fast();
     }
 
-    /// Updates the blocker of quirks from the card's quirks. The caller may have set some of them.
+    /// Updates the blocker [`QUIRK`] from the quirks in the card's parameters.
     pub fn refresh_quirks(&mut self, card: &Card) {
         if P::RECOVERS {
             const ALONE: Quirks = Quirks::LAST_BLOCK_ALONE.and(Quirks::NO_MULTIPLE_WRITE);
@@ -71,8 +74,10 @@ impl<H: Host, P: Profile> Blockers<H, P> {
         slots.allocate()
     }
 
-    /// Checks whether a request is refused. Marks reads up to the end of a card whose last block
-    /// must be read alone: the path of all other requests does not handle such cards.
+    /// Checks whether a request is refused because the engine is suspended, the card is given up,
+    /// or a quirk of the card makes the request special. If the card's last block must be read
+    /// alone, a read up to that block is marked as `durable`, although it is a read: so it takes
+    /// the path of requests with special rules.
     #[cold]
     pub fn bar(&mut self, card: &Card, helping: &Helping, request: &mut Request) -> Result<(), Error> {
         if !P::RECOVERS {

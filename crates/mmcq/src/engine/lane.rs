@@ -12,13 +12,13 @@ use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
 
-/// Failures of what is in progress that recovery has not handled yet.
+/// Whether the transfer or request in progress has failed, and recovery has not handled that yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
-    /// A failure, whose error is in the incident.
+    /// A failure with an error, which is stored in the incident.
     Error,
-    /// The deadline has passed without an answer.
+    /// The deadline has passed, and the controller has not reported the end of the phase.
     Silence,
 }
 
@@ -32,8 +32,8 @@ pub(super) struct Lane<E, T> {
     control: u8,
     /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// Whether the bus may be free, or the transfer has failed, and the loop has not handled that
-    /// yet.
+    /// Whether the bus may be free, or the transfer has failed, and the loop (`turn.rs`) has not
+    /// handled that yet.
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
@@ -47,8 +47,8 @@ pub(super) struct Lane<E, T> {
     concurrent: Concurrent<E>,
     /// The bits of R1 that were handled before the end of the running transfer.
     early: Early,
-    /// The lanes in addition to the single lane: the card's queue, packs and chains, as the profile
-    /// has them.
+    /// State of the additional ways to send transfers: the card's queue, packs and chains, as far
+    /// as the profile has them.
     tasks: T,
 }
 
@@ -69,7 +69,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the state of the card's queue; `None`: the profile has no such lane.
+    /// Returns the state of the card's queue; `None`: the profile does not use a card's queue.
     #[inline(always)]
     pub fn tasks(&self) -> Option<&Tasks> {
         self.tasks.get()
@@ -80,8 +80,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.get_mut()
     }
 
-    /// Returns the state of the controller's command queue engine; `None`: the profile has no such
-    /// lane.
+    /// Returns the state of the controller's command queue engine; `None`: the profile does not use
+    /// it.
     #[inline(always)]
     pub fn hosted(&self) -> Option<&Hosted> {
         self.tasks.hosted()
@@ -92,7 +92,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Returns the state of packs; `None`: the profile has no such lane.
+    /// Returns the state of packs; `None`: the profile sends no packs.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -103,7 +103,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Returns the state of chains; `None`: the profile has no such lane.
+    /// Returns the state of chains; `None`: the profile sends no chains.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()
@@ -129,7 +129,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.stage = stage;
     }
 
-    /// Ends what was in progress: the bus is free.
+    /// Notes that nothing is in progress any more: the bus is free.
     #[inline(always)]
     pub fn set_idle(&mut self) {
         self.enter(Stage::Idle);
@@ -142,8 +142,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news = true;
     }
 
-    /// Notes that what is in progress has failed; the loop passes it to recovery. Returns true if
-    /// it is the first failure, which counts.
+    /// Notes that the transfer or request in progress has failed; the loop passes the failure to
+    /// recovery. Only the first failure counts: returns true if this is the first.
     #[inline(always)]
     pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;
@@ -160,7 +160,8 @@ impl<E, T: Lanes> Lane<E, T> {
         core::mem::replace(&mut self.failure, Failure::Nothing)
     }
 
-    /// Returns whether what is in progress has failed, and recovery has not handled that yet.
+    /// Returns whether the transfer or request in progress has failed, and recovery has not handled
+    /// that yet.
     #[inline(always)]
     pub fn has_failed(&self) -> bool {
         self.failure != Failure::Nothing
@@ -173,7 +174,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Clears the note that the loop has something to handle. Returns true if there was one.
+    /// Clears the note that the loop has something to handle. Returns true if there was such a
+    /// note.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
@@ -202,20 +204,21 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = NONE;
     }
 
-    /// Takes the control request that was in progress.
+    /// Takes the slot of the control request that was in progress; [`NONE`] if there was none.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)
     }
 
-    /// Notes that a bus operation begins: the driver gets it at once, or after the card's last
-    /// clocks.
+    /// Notes that a bus operation begins. `at_once`: the driver gets the operation now; otherwise
+    /// it gets the operation after the clocks that the card still needs.
     #[inline(always)]
     pub fn give_bus(&mut self, at_once: bool) {
         self.bus_given = at_once;
     }
 
-    /// Gives the driver a turn of the bus operation. Returns true if it has had one before.
+    /// Notes that the driver is called for the bus operation. Returns true if the driver was
+    /// already called for the same operation.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)

@@ -8,7 +8,8 @@ use super::{BLOCK_BYTES, Config};
 use crate::host::Host;
 
 impl<H: Host> Bus<H> {
-    /// Returns the limits of the next transfer, by host, configuration and engine together.
+    /// Returns the limits of the next transfer: those of the host and the settings, of an open
+    /// transfer that it would continue, and of the search for a bad block.
     pub fn limits(&self, config: &Config, incident: &Incident, streams: &Streams) -> Limits {
         let caps = self.host().caps();
         // The count of CMD23 has 16 bits on eMMC, and so have the counters of most controllers.

@@ -1,12 +1,13 @@
 //! Mappings of memory for the controller: waiting requests are mapped ahead, and lose the mapping
 //! to the request whose turn it is.
 //!
-//! There may be fewer mappings (bounce memory, addresses of an IOMMU) than the queue wants. Then
-//! waiting requests may use all of them, and a part of the recovery that every request waits for
-//! gets none. A request that is mapped before its turn may therefore lose the mapping again. A
-//! request whose turn it is, and which finds no mapping, asks for a `poll`. In `poll`, a context
-//! that may unmap, all queued requests lose their mappings, and the request is mapped. Requests
-//! that have ended are unmapped first.
+//! There may be fewer mappings (bounce memory, addresses of an IOMMU) than requests. Waiting
+//! requests may then use all of them, so that a request of the recovery, which all others wait for,
+//! gets none. A request that is mapped before its turn may therefore lose the mapping again.
+//!
+//! If a request has its turn and finds no free mapping, the engine requests a call of `poll`, in
+//! which memory may be unmapped. There the requests that have ended are unmapped first. Then all
+//! queued requests lose their mappings, and the request whose turn it is gets one.
 
 use super::Error;
 use super::slot::{Slots, State};

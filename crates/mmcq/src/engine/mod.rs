@@ -1,5 +1,6 @@
-//! The engine: slots, order, look-ahead, phases, deadlines. The engine calls no waker, takes no
-//! lock and reads no clock.
+//! The engine: it holds requests in slots, chooses their order, maps their memory ahead of their
+//! turn, sends them to the controller phase by phase, and watches deadlines. The engine calls no
+//! waker, takes no lock and reads no clock.
 //!
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and
 //! [`Engine::poll`] advance the phases: each acknowledges events, decides, starts the next phase,
@@ -107,7 +108,7 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers<H, P>,
     durability: Durability,
-    /// The transfer or request in progress, and the state of the lanes.
+    /// The transfer or request in progress, and the state of the card's queue, packs and chains.
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
     /// The driver, with the phase in progress.
@@ -117,8 +118,8 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     incident: Incident,
     card: Card,
     config: Config,
-    /// Requests for help to the supervisor (the task that carries out recovery): the present one,
-    /// and those that follow.
+    /// The present request for help to the supervisor (the task that carries out recovery), and the
+    /// chores that it will be asked for later.
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
@@ -179,8 +180,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Completes requests that have ended and may be unmapped in any context. Returns true if some
-    /// are left for a thread.
+    /// Completes the requests that have ended and may be unmapped in any context. Returns true if
+    /// work is left for a thread: requests to unmap, or waiting requests to map.
     pub fn complete_prompt<H: Host, P: Profile>(&mut self, host: &mut H, ledger: &mut Durability) -> bool {
         for index in bits(self.take_ended()) {
             let direction = self.at(index).direction();
@@ -209,8 +210,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Makes an idle engine without a card, which uses the scheduler `policy`. An inlined call would
-    /// copy the engine field by field from place to place.
+    /// Makes an idle engine without a card, which uses the scheduler `policy`. An inlined call
+    /// would copy the engine field by field from place to place.
     #[inline(never)]
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
@@ -271,8 +272,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.alarm_ns()
     }
 
-    /// Notes the alarm that the stack has set. At the end of each call the alarm is no later than
-    /// the next deadline.
+    /// Notes the alarm that the stack has set; `None`: it has removed the alarm. At the end of each
+    /// call the alarm is no later than the next deadline.
     #[inline(always)]
     pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
         self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));
@@ -284,7 +285,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.next_ns()
     }
 
-    /// Returns the next deadline; this version is inlined.
+    /// Returns the time of the next [`poll`](Self::poll), as
+    /// [`next_deadline_ns`](Self::next_deadline_ns) does; this version is inlined.
     #[inline(always)]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         if self.slots.have_unreported() || self.slots.have_ended() {
@@ -313,8 +315,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Takes a completion. `None`: the request is not finished, or its completion was taken
-    /// already. Only the slot's number is checked: the caller makes sure that the request is its
-    /// own.
+    /// already. Only the slot and its use are checked, not the client: the caller makes sure that
+    /// the request is its own.
     pub fn take(&mut self, id: SlotId) -> Option<Completion> {
         let slot = self.slots.at_mut(id.index);
         if slot.generation() != id.generation || slot.state() != State::Done {
@@ -332,8 +334,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(completion)
     }
 
-    /// Returns the slots whose completion can be [taken](Self::take), one bit each: for platforms
-    /// that have their own table by slot index, and look at it after each event.
+    /// Returns the slots whose completion can be [taken](Self::take), one bit each. For platforms
+    /// that have a table of their own by slot index, and look through it after each event.
     pub fn finished(&self) -> SlotSet {
         self.slots.finished()
     }
@@ -359,8 +361,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_supply_loss();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
-                // Writes in doubt go back to the queue here, since perhaps nothing else follows
-                // that does it.
+                // Writes that must be sent once more go back to the queue here: perhaps no later
+                // event does that.
                 self.incident.write_again(&mut self.slots, &mut self.order, self.bus.began_ns());
                 self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
@@ -396,7 +398,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.is_meant(card)
     }
 
-    /// Returns the number of the card with this identity.
+    /// Returns the number of the card with this identity (a number made from its registers), if
+    /// that card is in the card slot; otherwise a number that no card has.
     pub(crate) fn number_of(&self, identity: u32) -> CardNumber {
         self.card.number_of(identity)
     }
@@ -453,7 +456,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.stats()
     }
 
-    /// Sets the limits by the card's parameters.
+    /// Stores the card's parameters, and computes the limits of the fast path from them.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
         self.card.set_target(target, self.bus.host().caps());
         if !Self::FAST {
@@ -476,9 +479,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         *self.lane.fast_limits_mut() = FastLimits::new(sectors, blocks, writes_end);
     }
 
-    /// Returns the low bits of the number of times that complete writes were lost, or failed after
-    /// they were complete. Each is reported by the next flush only. A client that shares the card
-    /// compares this number with the one at its own last flush.
+    /// Returns a count (its low 8 bits) of the events by which complete writes were lost or failed.
+    /// Each event is reported by the next flush only. A client that shares the card compares this
+    /// number with the one at its own last flush.
     pub fn losses(&self) -> u8 {
         self.durability.losses()
     }

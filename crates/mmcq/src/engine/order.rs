@@ -2,16 +2,16 @@
 //!
 //! The policy picks a pending request ([`sched`](crate::sched); without a policy it is the oldest).
 //! Pending requests of the same direction that continue it on either side join it in one transfer,
-//! within the limits of host and configuration. At its end a transfer leaves out a request that
-//! another request of the same client continues: those two go together. A request of more blocks
-//! than the limits allow goes in pieces, with no request in between.
+//! within the limits of host and configuration. A short read at the end of the transfer is left out
+//! if it continues another waiting read of its client: those two go together later. A request of
+//! more blocks than the limits allow goes in pieces, with no request in between.
 //!
 //! Without a policy, and while nothing fails, a request therefore waits for at most the pieces of
 //! the requests before it. `b` blocks go in `ceil(b / m)` pieces, where `m` is the least of
 //! [`Caps::max_blocks`](crate::host::Caps::max_blocks),
-//! [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535. If an erase is before it,
-//! the request waits for one piece of the erase. Under any policy nothing passes a barrier, an
-//! overlapping write, or (if it is a write) an overlapping read that is older than it.
+//! [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535. A request behind an erase
+//! waits for one piece of the erase. Under any policy nothing passes a barrier, an overlapping
+//! write, or (if it is a write) an overlapping read that is older than it.
 //!
 //! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All other
 //! conditions are checked for a neighbour only, against the spans of the at most 64 waiting
@@ -23,8 +23,8 @@ use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Choice, Hold, Policy, Profile, Tails};
 
-/// The order of requests: the scheduler, and the state of streams (whether the next start is
-/// delayed).
+/// The order of requests: the scheduler, and the part that decides whether the next start is
+/// delayed ([`Hold`]).
 #[derive(Debug)]
 pub(super) struct Order<P: Profile> {
     profile: P,
@@ -79,7 +79,8 @@ impl<P: Profile> Order<P> {
     }
 
     /// Returns which read or write is next; `None`: the policy wants to wait, and the engine sets a
-    /// deadline for it.
+    /// deadline for it. `recovers`: a recovery is in progress, and the oldest request (`head`) is
+    /// next.
     pub fn pick<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -138,16 +139,16 @@ pub(super) fn may_lead<const N: usize>(slots: &Slots<N>, index: u8) -> bool {
     not_before(slots, index) == index
 }
 
-/// Returns whether `index`, sent now with the `taken` ones, would overtake an older request that
-/// stays behind.
+/// Returns whether the request `index`, sent now in one transfer with the requests `taken`, would
+/// overtake an older request that stays in the queue.
 pub(super) fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: SlotSet) -> bool {
     let age = slots.span(index).age;
     let others = (slots.queued_reads() | slots.queued_writes()) & !taken & !(1 << index);
     bits(others).any(|other| (slots.span(other).age.wrapping_sub(age) as i32) < 0)
 }
 
-/// Returns whether `index`, sent now, would overtake an older request on the same blocks where one
-/// of the two writes. `left`: the requests of its direction that stay behind.
+/// Returns whether the request `index`, sent now, would overtake an older request on the same
+/// blocks, and one of the two writes. `left`: the requests of its direction that stay in the queue.
 pub(super) fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: SlotSet) -> bool {
     let span = slots.span(index);
     let rivals = match span.direction {

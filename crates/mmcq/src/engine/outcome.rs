@@ -17,19 +17,21 @@ pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
-/// Returns the bit of R1 that is no error after data of this direction: a card that reads ahead
+/// Returns the bit of R1 that is no error after data of this direction. A card that reads ahead
 /// beyond its last block reports OUT_OF_RANGE in the response to CMD12, or in the next one [SD
-/// 4.3.3]. A request is inside the card, and for a read that is refused no block comes.
+/// 4.3.3]. Ignoring the bit is safe: every request is inside the card, and a refused read gets no
+/// block.
 #[inline]
 pub(super) fn past_end(direction: Direction) -> u32 {
     if direction == Direction::Read { R1::OUT_OF_RANGE } else { 0 }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether the engine asks hosts for early R1 responses.
+    /// Whether the engine asks the host for the R1 of a transfer before its data end.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 
-    /// Reads the controller's events and continues. Returns false if there was none.
+    /// Reads the controller's events, and continues the work that waited for them. Returns false if
+    /// there was no event.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         if self.lane.engine_has_lines() {
             return self.engine_interrupts(now_ns);
@@ -236,7 +238,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the response of CMD12.
+    /// Handles the response of CMD12, which the engine has sent after the data of a transfer.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let bad = status & (R1::OWN | R1::DEFERRED) & !past_end(self.batch.direction());
         let by_us = matches!(self.lane.stage(), Stage::Stop);
@@ -267,8 +269,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the end of data that the card has accepted. A write still programs, unless the host
-    /// has seen the end of busy.
+    /// Handles the end of data that the card has accepted. After a write the card still programs,
+    /// unless the host has seen the end of busy.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
         if self.batch.direction() == Direction::Write && self.bus.host().caps().busy != BusyDetect::Interrupt
         {
@@ -282,8 +284,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends the transfer. `status`: the result of its writes, if known already. Starts the next
-    /// request before anything is completed.
+    /// Ends the transfer. `status`: the card's status after its writes, if it is known already. The
+    /// requests get their results here; they are completed only after the next transfer has been
+    /// started.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.lane.streams_mut().note_ended::<H>(now_ns);
         self.lane.set_idle();
@@ -296,8 +299,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Asks the host for the R1 of the transfer in progress, if earlier writes wait for it and few
-    /// or no other requests wait to be sent.
+    /// Asks the host for the R1 of the transfer in progress, if earlier writes wait for it and
+    /// either no request is queued or few requests are in the engine.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
@@ -306,7 +309,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the early R1. Returns true if it was there.
+    /// Reads the R1 of the transfer in progress before its data end, and gives earlier writes their
+    /// results by it. Returns false if the host does not have that R1, or no write waits for it.
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
         let moving = self.lane.moves_data(&self.bus);
@@ -350,7 +354,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         );
     }
 
-    /// Handles a status that shows more than success.
+    /// Handles a status that shows an exception event or a late error.
     #[cold]
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {
@@ -362,8 +366,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Finds the requests that a late programming error belongs to: those of the last transfer that
-    /// are not complete. A request of which a part is still to be sent is one of them.
+    /// Finds the requests that a late programming error may belong to, and gives them the error.
+    /// They are the requests of the last transfer that are not complete, also if a part of them is
+    /// still to be sent. If there is no such request, the next flush reports the error.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();
@@ -388,8 +393,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Completes the writes of a transfer whose data are over while the card programs, if all of
-    /// them may be complete now. Returns false if one has to wait.
+    /// Completes the writes of a transfer while the card still programs their data, if all of them
+    /// may be complete now. Returns false if one has to wait.
     pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
         if !self.batch.are_told_early::<P>(&self.slots, &self.config) {
             return false;

@@ -30,8 +30,8 @@ pub struct PartitionAccess {
     pub out: u16,
     /// Whether the written blocks are a reliable write.
     pub reliable: bool,
-    /// Whether one more block is written after the others, in a write of its own: RPMB's result
-    /// request.
+    /// Whether one more block, RPMB's request for the result, is written after the blocks of `out`,
+    /// in a write of its own.
     pub ask: bool,
     /// Number of blocks to read.
     pub back: u16,

@@ -2,19 +2,22 @@
 //! longer run.
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
-//! by age, a run has the length that it had when its oldest request became the oldest of all, and
-//! stays that short: its client submits as many requests again as were completed. If runs are
-//! picked by length, runs that stay behind grow until they are whole. A run needs free slots to
-//! grow; where few slots are free, age decides.
+//! by age, short runs stay short. A run is sent when its oldest request becomes the oldest of all,
+//! with the length that it has then. Its client then submits one new request for each that was
+//! completed, so its next run is as short. If runs are picked by length, the runs that wait
+//! meanwhile grow until they have all requests of their clients. A run needs free slots to grow;
+//! where few slots are free, age decides.
 //!
-//! *Written bound: a request is overtaken in this way by at most [`PASSES`] younger ones, all of
-//! its own direction. After it became the oldest, they transfer fewer blocks together than
+//! *Guarantee: a request is overtaken in this way by at most [`PASSES`] younger ones, all of its
+//! own direction. After it became the oldest, they transfer fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if one of them
 //! continues an open transfer. No request overtakes in this way while requests of the other
 //! direction or a barrier wait. A run does not overtake because of its length while fewer than a
-//! quarter of the slots are free.* The engine does this only with a policy that
-//! [yields](Policy::yields), and only on a host that can continue a transfer: on other hosts it
-//! slows as many cases of the laboratory's sweep as it speeds up.
+//! quarter of the slots are free.*
+//!
+//! The engine lets requests overtake in this way only with a policy that [yields](Policy::yields),
+//! and only on a host that can continue a transfer. On other hosts overtaking slows as many cases
+//! of the laboratory's sweep as it speeds up.
 
 use super::Engine;
 use super::order::may_lead;
@@ -25,8 +28,9 @@ use crate::sched::{Policy, Profile};
 
 /// A younger request may overtake if it came at most this many requests later.
 const PASSES: u32 = 64;
-/// Factor on the blocks that may overtake, if the younger request continues an open transfer: that
-/// saves the end of one transfer and the start of another.
+/// Factor on [`Config::fair_blocks`](super::Config::fair_blocks) for younger requests that continue
+/// an open transfer. They may overtake with more blocks, since they save the end of one transfer
+/// and the start of another.
 const ON: u32 = 4;
 
 impl<const N: usize> Slots<N> {
@@ -38,7 +42,7 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the request that was picked, or one whose run may go before it.
+    /// Returns the request that starts next: `picked`, or a younger one whose run may go before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
         if H::CONTINUES && self.bus.host().caps().continue_data { self.passed_by(picked) } else { picked }

@@ -1,8 +1,9 @@
 //! The phases of a transfer: each phase is started by the event that ended the phase before.
 //!
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else shows the
-//! status, [CMD13]. Commands that the controller adds by itself (automatic CMD12 or CMD23), and a
-//! busy that it waits for after a write, are not phases of the engine.
+//! status, [CMD13]. Some steps are not phases of the engine: commands that the controller adds by
+//! itself (automatic CMD12 or CMD23), and a busy after a write for which the controller itself
+//! waits.
 
 use super::bus::{Bus, COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
 use super::card::Card;
@@ -43,15 +44,15 @@ pub(super) enum Stage {
     BusyPause,
     /// CMD13 to a busy card.
     BusyStatus,
-    /// CMD13 for writes whose status is unknown.
+    /// CMD13 that reads the status of earlier writes, which are transferred and not complete yet.
     Status,
     /// CMD6 that flushes the card's cache.
     Flush,
-    /// CMD13 after the flush.
+    /// CMD13 that reads the result of the flush.
     FlushStatus,
     /// The bus operation of the control request.
     Bus,
-    /// A pause, for a pause request.
+    /// The waiting time of a request of the kind [`Pause`](super::Kind::Pause).
     Pause,
     /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
     Extra,
@@ -88,7 +89,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.busy_mut().not_asked();
     }
 
-    /// Returns whether the controller transfers the data of a transfer.
+    /// Returns whether the controller is transferring data of reads or writes now.
     #[inline(always)]
     pub fn moves_data<H>(&self, bus: &Bus<H>) -> bool {
         self.stage() == Stage::Main && bus.moves_data() && !self.has_failed()
@@ -104,8 +105,9 @@ impl<H: Host> Bus<H> {
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
 
-    /// Prepares the phase with the data of a transfer. Returns how long the controller waits for
-    /// the card, and when the engine polls for its end.
+    /// Prepares the phase with the data of a transfer. `single`: it uses the command for one block.
+    /// `cached`: written data may stay in the card's cache. Returns two times in ns: how long the
+    /// controller waits for the card, and after how long the engine polls for the end.
     #[inline(always)]
     pub fn prepare_main<P: Profile>(
         &mut self,
@@ -234,7 +236,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ///
     /// A closed-ended transfer with automatic CMD23 is the cheapest: the card ends by itself and
     /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one
-    /// interrupt more; of the two, CMD23 does not make the card drop what it has read ahead.
+    /// interrupt more. CMD23 is the better of the two: after a CMD12 the card drops what it has
+    /// read ahead.
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.bus.host().caps();
@@ -299,15 +302,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
-    /// Starts the prepared phase on the controller. `limit_ns`: time after which the engine itself
-    /// gives up, without the slack.
+    /// Starts the prepared phase on the controller. `timeout_ns`: how long the controller waits for
+    /// the card. `limit_ns`: after this time, plus [`SLACK_NS`], the engine polls the controller
+    /// itself, or gives up.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.enter_phase(FastKind::Nothing, stage, limit_ns, now_ns);
         self.timers.wake_never();
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// Makes the prepared phase the one in progress.
+    /// Makes the prepared phase the one in progress: sets its stage, its deadlines, and how the
+    /// fast path may end it.
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
@@ -380,9 +385,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Finds a mapping that becomes free without this request, and begins what is needed for that:
-    /// the next `poll`, or a read of the status that writes wait for. Returns false if there is
-    /// none.
+    /// Begins to free a mapping that another request uses: by the next `poll`, or by reading the
+    /// status that writes wait for. Returns false if no other request has a mapping that can be
+    /// freed.
     #[cold]
     #[inline(never)]
     pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {
@@ -402,8 +407,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         cramped
     }
 
-    /// Starts watching for the end of the card's busy, which no interrupt shows: by the level of DAT0
-    /// or by CMD13.
+    /// Starts watching for the end of the card's busy, which no interrupt shows: by the level of
+    /// DAT0 or by CMD13.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);
         self.incident.failed_mut().forget_status();

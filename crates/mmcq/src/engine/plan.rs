@@ -9,8 +9,7 @@ use crate::spec::command::{self, Command};
 
 /// A transfer may take the card's longest wait once more for each group of this many blocks.
 const BLOCKS_PER_TIMEOUT: u64 = 64;
-/// Longest wait of a controller in nanoseconds: three days. So sums of such waits stay below 2^64
-/// ns.
+/// Longest wait of a controller in nanoseconds: 78 hours. So sums of such waits stay below 2^64 ns.
 const TIMEOUT_NS_MAX: u64 = 1 << 48;
 /// Most times that the card's time limit for a read or a write is doubled.
 const DOUBLED_MAX: u8 = 2;
@@ -20,7 +19,7 @@ const DOUBLED_MAX: u8 = 2;
 pub(super) struct Plan {
     /// Longest wait of the controller in nanoseconds, for a read and for a write.
     timeout_ns: [u64; 2],
-    /// How many times the two waits are doubled now.
+    /// How many times both waits in `timeout_ns` are doubled now.
     doubled: u8,
     rca: u16,
     /// Left shift that makes a block number the card's address.
@@ -44,9 +43,9 @@ enum Ends {
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub phase: Phase,
-    /// How long the controller waits for the card.
+    /// How long the controller waits for the card, in ns.
     pub timeout_ns: u64,
-    /// Time after which the engine itself gives up, without the slack.
+    /// Time after which the engine itself gives up, without [`SLACK_NS`](super::bus::SLACK_NS).
     pub patience_ns: u64,
 }
 
@@ -128,13 +127,14 @@ impl Plan {
         (timeout_ns, timeout_ns * pauses + wire_ns)
     }
 
-    /// Returns how long a controller waits that has one timeout for reads and writes.
+    /// Returns the timeout, in ns, for a controller that has only one for reads and writes.
     pub fn longest_ns(&self) -> u64 {
         let [read_ns, write_ns] = self.timeout_ns;
         read_ns.max(write_ns)
     }
 
-    /// Returns after how long the engine gives up a transfer on a controller with one timeout.
+    /// Returns after how long, in ns, the engine gives up a transfer on a controller that has only
+    /// one timeout for reads and writes.
     #[inline(always)]
     pub fn longest_times_ns(&self, blocks: u32, wire_ns: u64) -> u64 {
         self.longest_ns() * (1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT) + wire_ns

@@ -12,7 +12,7 @@ pub(super) struct Record {
     trace: Trace,
 }
 
-/// Makes a method for each event that only raises its counter.
+/// Macro that makes a method for each kind of event; the method adds 1 to the counter of that kind.
 macro_rules! counted {
     ($($doc:literal $event:ident: $counter:ident;)*) => {
         impl Record {
@@ -69,7 +69,7 @@ impl Record {
         self.stats.transfers
     }
 
-    /// Counts requests that were merged into another's transfer.
+    /// Counts requests that were sent in another request's transfer.
     #[inline(always)]
     pub fn merged(&mut self, requests: Count) {
         self.stats.merged = self.stats.merged.wrapping_add(requests);

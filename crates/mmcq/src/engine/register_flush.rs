@@ -34,7 +34,7 @@ impl Memory {
         self.transfer_page(Place::FlushStart, sd::write_extr_single(at, 1), Direction::Write)
     }
 
-    /// Transfers one block to or from the engine's page.
+    /// Returns the step that transfers one block to or from the engine's page.
     fn transfer_page(&self, place: Place, command: Command, direction: Direction) -> Next {
         let given = self.page().len_bytes();
         if given < BLOCK_BYTES {
@@ -64,7 +64,7 @@ impl Memory {
         }
     }
 
-    /// Reads the register, which shows whether the flush is over.
+    /// Returns the step that reads the register, which shows whether the flush is over.
     pub fn ask_flushed(&self, card: &Card) -> Next {
         let Some(FlushBy::SdCache { at, .. }) = card.target().map(|t| t.flush) else {
             return Next::fail(Error::NoCard);

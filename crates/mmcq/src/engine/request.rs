@@ -82,9 +82,9 @@ pub enum Kind {
         /// The kind of erase.
         how: Erase,
     },
-    /// Makes blocks read as zeros: by an erase where the card's erased blocks are zeros and no
-    /// other blocks are erased, otherwise by writing the request's buffer as many times as needed.
-    /// The buffer holds zeros, at least one block; a longer one is faster. Needs
+    /// Makes blocks read as zeros. Where the card's erased blocks are zeros, and exactly these
+    /// blocks can be erased, they are erased. Otherwise the request's buffer is written as many
+    /// times as needed. The buffer holds zeros, at least one block; a longer one is faster. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Zero {
         /// First block.
@@ -121,13 +121,14 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request may be urgent: a step of the supervisor, which need not wait for
-    /// the queue.
+    /// Returns whether this kind of request may be urgent, that is, a step of the supervisor that
+    /// does not wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
 
-    /// Returns whether the request makes the card lose what is in its cache.
+    /// Returns whether the request resets the card or switches its power off, so that the data in
+    /// its cache are lost.
     pub(super) const fn resets_card(&self) -> bool {
         match self {
             Kind::Raw { phase, .. } => phase.command.index == 0,
@@ -136,8 +137,9 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request must not be repeated, since the card would do something else. A
-    /// long command may count or be final, and each authenticated write has its own counter.
+    /// Returns whether the request must not be sent twice: the card would do something else the
+    /// second time. A long command may count or be final, and each authenticated write has its own
+    /// counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,
@@ -209,8 +211,8 @@ impl Request {
     }
 
     /// Makes the request a part of the recovery that all others wait for. The request starts before
-    /// all that are queued, so only a raw phase, a change of the bus and a pause can be urgent;
-    /// other kinds are refused with [`Error::Unsupported`].
+    /// all queued ones. Only a raw phase, a change of the bus and a pause can be urgent; other
+    /// kinds are refused with [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
@@ -223,7 +225,8 @@ impl Request {
     }
 }
 
-/// Identifies a request, from submit until its completion is taken: its slot and the slot's use.
+/// Identifies a request, from submit until its completion is taken: the number of its slot, and how
+/// many requests had that slot before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotId {
     pub(super) index: u8,
@@ -321,7 +324,7 @@ pub enum Error {
     /// Written data did not reach the medium. The value is the status (R1) that showed this after
     /// the transfer.
     Program(u32),
-    /// The controller did not answer before any deadline.
+    /// The controller reported no end of a phase before its deadline, in any try.
     Silent,
     /// A bus operation failed.
     Bus(BusOp),
@@ -350,14 +353,16 @@ pub enum Error {
     /// The card is locked by a password, and accepts only the commands of its lock [SD 4.3.7],
     /// [eMMC 6.6.19]: see [`Options::unlock`](crate::card::Options::unlock).
     Locked,
-    /// The call came from inside another call of the same stack (a timer's function, a lock,
-    /// memory, registers, a policy, or a closure of [`Stack::with`](crate::task::Stack::with)).
+    /// The call came from inside another call of the same stack: from a closure of
+    /// [`Stack::with`](crate::task::Stack::with), or from code that the stack calls (its clock, its
+    /// lock, its scheduler, or the driver's access to memory and registers).
     Reentered,
 }
 
 impl Error {
-    /// Returns whether earlier writes may have failed too. A late error may belong to any piece,
-    /// and a card that is gone has sent no status for its last writes.
+    /// Returns whether, with this error, blocks of the request that were written before may have
+    /// failed too. A late error may belong to any earlier piece, and a card that is gone has sent
+    /// no status for its last writes.
     pub(super) fn leaves_doubt(self) -> bool {
         let late = matches!(self, Error::Program(_) | Error::Protected);
         late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)

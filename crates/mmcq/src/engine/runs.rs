@@ -1,5 +1,5 @@
-//! State of sequential runs: the transfer that is left open, how the one in progress ends, and the
-//! run of each direction.
+//! State of sequential runs: the transfer that is left open, how the transfer in progress ends, and
+//! the runs of each direction.
 
 use super::timers::{NEVER, later};
 use super::worth::{Case, Worth};
@@ -25,8 +25,8 @@ impl Open {
         self.told_ns.is_some()
     }
 
-    /// Returns by when an open transfer is closed, so that the status of its writes comes.
-    /// `owed_ns`: the longest time that a status is owed.
+    /// Returns the time at which an open transfer must be closed, so that the status of its
+    /// complete writes comes. `owed_ns`: how long such a status may be missing.
     pub fn owed_by_ns(&self, owed_ns: u64) -> u64 {
         self.told_ns.map_or(NEVER, |told_ns| later(told_ns, owed_ns))
     }
@@ -54,9 +54,10 @@ pub(super) enum End {
 struct Run {
     /// The block after the last one that was sent.
     next: u64,
-    /// Whether the last request continued the one before.
+    /// Whether the last request began at the block where the one before ended.
     on: bool,
-    /// Learned pause between the end of the data and the next request; 0: not known.
+    /// Learned pause, in ns, from the end of a request's data until the next request comes; 0: not
+    /// known.
     think_ns: u32,
     ended_ns: u64,
 }
@@ -119,7 +120,8 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// Learns, from what came after a pause, whether keeping the transfer open was right.
+    /// Learns from the request after a pause whether keeping the transfer open is right. `went_on`:
+    /// the request continued the transfer. `limit_ns`: longer pauses do not count.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
@@ -135,8 +137,9 @@ impl Runs {
         }
     }
 
-    /// Returns how long a transfer is kept open, at most `limit_ns`; 0: not at all. The engine does
-    /// not wait for a run whose usual pause is much longer.
+    /// Returns how long a transfer is kept open while no request waits, in ns and at most
+    /// `limit_ns`; 0: not at all. The engine does not wait for a run whose usual pause is more than
+    /// twice that time.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
@@ -149,7 +152,7 @@ impl Runs {
     }
 }
 
-/// Number of failed continuations in a row after which the engine stops using the host's ability.
+/// Number of failed continuations in a row after which the engine leaves no transfer open any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
 /// The state of open transfers, and of the runs of both directions.
@@ -163,7 +166,7 @@ pub(super) struct Streams {
     /// complete.
     closing: bool,
     runs: [Runs; 2],
-    /// Direction whose data are over, while no request has begun since.
+    /// Direction of the last transfer, if its data are over and no request has begun since.
     paused: Option<Direction>,
     /// When the transfer in progress began, until its data are over.
     began_ns: Option<u64>,
@@ -266,8 +269,8 @@ impl Streams {
         }
     }
 
-    /// Returns how long a transfer of this direction is kept open, at most `limit_ns`; 0: not at
-    /// all.
+    /// Returns how long a transfer of this direction is kept open while no request waits, in ns and
+    /// at most `limit_ns`; 0: not at all.
     #[inline]
     pub fn hold_ns(&self, direction: Direction, limit_ns: u64) -> u64 {
         let [reads, writes] = &self.runs;
@@ -320,7 +323,7 @@ impl Streams {
         }
     }
 
-    /// Clears the runs, for another card.
+    /// Clears what is known of the runs: another card may be in the card slot.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
@@ -331,20 +334,22 @@ impl Streams {
         (self.began_ns, self.ending) = (None, None);
     }
 
-    /// Returns whether the host still counts as able to continue a transfer.
+    /// Returns whether the host still counts as able to continue a transfer: too many failures in a
+    /// row end that.
     #[inline(always)]
     pub fn may_continue(&self) -> bool {
         !self.lost
     }
 
-    /// Notes that the host has continued a transfer.
+    /// Notes that the host has continued a transfer, so that no failure in a row is counted any
+    /// more.
     #[inline(always)]
     pub fn continued(&mut self) {
         self.faults = 0;
     }
 
-    /// Counts a transfer that the card has not continued. `unsupported`: the host has reported that
-    /// it never can.
+    /// Counts a transfer that should have continued an open one, and failed. `unsupported`: the
+    /// host has reported that it can never continue one.
     #[inline(always)]
     pub fn failed_to_continue(&mut self, unsupported: bool) {
         self.faults += 1;

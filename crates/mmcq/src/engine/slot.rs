@@ -25,11 +25,13 @@ pub(super) enum State {
     Queued,
     /// The request's transfer is with the controller.
     Active,
-    /// The request's transfer is with a controller that cannot be stopped, and its memory was lent.
+    /// The request's transfer is with a controller that cannot be stopped. The memory of the
+    /// request is lent, so it stays in the slot.
     Kept,
     /// The data are written; the card's next status shows whether they were programmed.
     Settling,
-    /// The result is known and the controller has stopped using the memory, which is still mapped.
+    /// The result is known, and the controller does not use the memory any more. The memory is
+    /// still mapped.
     Ended,
     /// The completion can be taken.
     Done,
@@ -44,8 +46,8 @@ pub(super) struct Slot {
     orphan: bool,
     /// Whether the request is never merged again: it failed with others, and is now tried alone.
     solo: bool,
-    /// Whether the request must be or was written a second time, for example because the result of
-    /// the first write was lost.
+    /// Whether the request is marked to be written a second time, or was; for example because the
+    /// result of the first write was lost.
     redone: bool,
     /// Whether the request's memory (`segment`) is mapped for the controller.
     mapped: bool,
@@ -123,7 +125,8 @@ pub(super) struct Span {
     pub start: u64,
     /// The end: the number after the last block.
     pub end: u64,
-    /// Number of arrival: a later request has a larger number. It wraps.
+    /// Number of the request in the order of arrival: a later request has a larger number. The
+    /// number wraps.
     pub age: u32,
 }
 
@@ -134,11 +137,11 @@ pub(super) struct Span {
 pub(super) struct Slots<const N: usize> {
     head: u8,
     tail: u8,
-    /// How many slots are mapped.
+    /// Number of slots whose memory is mapped for the controller.
     mapped: u8,
     /// Whether some queued request is perhaps not mapped.
     unmapped: bool,
-    /// Whether the request whose turn it is has found no free mapping.
+    /// Whether the request whose turn has come has found no free mapping.
     cramped: bool,
     next_age: u32,
     /// A bit for each free slot.
@@ -149,34 +152,38 @@ pub(super) struct Slots<const N: usize> {
     ended: SlotSet,
     /// A bit for each slot in state Done that was not reported yet.
     unreported: SlotSet,
-    /// A bit for each slot whose waker will not be woken, and is dropped outside of the lock.
+    /// A bit for each slot with a waker that the engine will not report any more, because its
+    /// request was cancelled, or its completion was taken first. The caller drops such wakers
+    /// outside of the lock.
     stale: SlotSet,
     /// A bit for each queued read.
     reads: SlotSet,
     /// A bit for each queued write.
     writes: SlotSet,
-    /// A bit for each other queued request.
+    /// A bit for each queued request that is neither a read nor a write.
     barriers: SlotSet,
-    /// The slots of requests that came by the fast path and have no neighbour in the queue: none of
-    /// them is a special case.
+    /// A bit for each slot whose request came by the fast path and has no neighbour in the queue.
+    /// Such a request needs no special treatment when its turn comes.
     lone: SlotSet,
     /// A bit for each slot with a waiting phase of an I/O function; these slots are not in the
     /// queue's list.
     ios: SlotSet,
-    /// The slots of `ios` whose requests may start while the engine is stopped.
+    /// A bit for each slot of `ios` whose request may start while the engine is stopped.
     urgents: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],
     spans: [Span; N],
-    /// The queued reads and writes, by a hash of the block at which each begins.
+    /// Hash table of the queued reads and writes by their first block: each entry has a bit for
+    /// each request with that hash.
     starts: [SlotSet; N],
-    /// The queued reads and writes, by a hash of the block at which each ends.
+    /// Hash table of the queued reads and writes by the block after their last one: each entry has
+    /// a bit for each request with that hash.
     ends: [SlotSet; N],
 }
 
 impl<const N: usize> Slots<N> {
-    /// A bit for each slot that exists; also refuses an N outside 1 to [`SLOTS_MAX`] at compile
-    /// time.
+    /// A set with a bit for each slot that exists. Its evaluation also refuses, at compile time, an
+    /// N outside 1 to [`SLOTS_MAX`].
     pub const ALL: SlotSet = {
         assert!(
             N >= 1 && N <= SLOTS_MAX,
@@ -244,7 +251,8 @@ impl<const N: usize> Slots<N> {
         self.free == 0
     }
 
-    /// Returns the last slot of the queue, if nothing of its request has been sent.
+    /// Returns the last slot of the queue, if no block of its request was transferred, and the
+    /// request is not written a second time.
     pub fn youngest(&self) -> Option<u8> {
         let begun = |&index: &u8| self.at(index).moved_blocks != 0 || self.at(index).redone;
         Some(self.tail).filter(|&index| index != NONE).filter(|index| !begun(index))
@@ -263,13 +271,13 @@ impl<const N: usize> Slots<N> {
         Some(index)
     }
 
-    /// Returns the free slot that `take_free` would take.
+    /// Returns the free slot that [`take_free`](Self::take_free) will take next.
     #[inline(always)]
     pub fn next_free(&self) -> Option<u8> {
         if self.free == 0 { None } else { Some(self.free.trailing_zeros() as u8) }
     }
 
-    /// Takes the slot that `next_free` returns.
+    /// Takes the slot that [`next_free`](Self::next_free) returns.
     #[inline(always)]
     pub fn take_free(&mut self) {
         self.free &= self.free.wrapping_sub(1);
@@ -288,7 +296,8 @@ impl<const N: usize> Slots<N> {
         self.free |= 1 << (index as usize % N);
     }
 
-    /// Notes that this slot's waker will not be woken any more.
+    /// Notes that this slot's waker has to be dropped outside of the lock: nothing waits for the
+    /// end of its request any more.
     #[cold]
     pub fn leave_waker(&mut self, index: u8) {
         self.stale |= 1 << (index as usize % N);
@@ -303,7 +312,8 @@ impl<const N: usize> Slots<N> {
         core::mem::replace(&mut self.at_mut(index).waker, waker)
     }
 
-    /// Returns a slot whose waker will not be woken any more.
+    /// Returns a slot with a waker that has to be dropped outside of the lock; `None`: there is
+    /// none.
     #[inline(always)]
     pub fn stale(&self) -> Option<u8> {
         if self.stale == 0 { None } else { Some(self.stale.trailing_zeros() as u8) }
@@ -382,12 +392,13 @@ impl<const N: usize> Slots<N> {
     }
 }
 
-/// Returns the set bits of a mask, lowest first.
+/// Returns the numbers of the bits that are set in a mask, lowest first.
 pub(super) fn bits(mut mask: SlotSet) -> impl Iterator<Item = u8> {
     core::iter::from_fn(move || lowest(&mut mask))
 }
 
-/// Takes the lowest bit. Cores of 32 bits need a dozen instructions for that, so there is one copy.
+/// Clears the lowest set bit of a mask, and returns its number. Cores of 32 bits need a dozen
+/// instructions for that, so there is one copy.
 #[cfg_attr(target_pointer_width = "32", inline(never))]
 #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
 fn lowest(mask: &mut SlotSet) -> Option<u8> {

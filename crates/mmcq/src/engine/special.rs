@@ -1,11 +1,11 @@
-//! Writes with special rules: durable ones, and zeroes. Also requests that a quirk of the card
-//! makes special: reads of a last block that must be read alone, writes to a card that does not
-//! know CMD25.
+//! Writes with special rules, and requests that a quirk of the card makes special. The writes are
+//! durable writes and writes of zeroes. The other requests are reads up to a last block that must
+//! be read alone, and writes to a card that does not know CMD25.
 //!
-//! A durable write is complete when its data are on the medium. Without a volatile cache the data
-//! of every write are on the medium when its status has come; a durable write only stays out of
-//! open transfers. With a cache, an eMMC's reliable write goes past the cache [eMMC 6.6.31]. Where
-//! the card or the host cannot do that (SD cards never can), a flush follows the write, and its
+//! A durable write is complete when its data are on the medium. Without a volatile cache, the data
+//! of every write are on the medium when its status has come; then a durable write only stays out
+//! of open transfers. With a cache, an eMMC's reliable write goes past the cache [eMMC 6.6.31]. SD
+//! cards have no such write, and some hosts cannot send it. Then a flush follows the write, and its
 //! client gets the result only after the flush.
 //!
 //! Requests with special rules go alone: nothing is merged with them, and no transfer is left open
@@ -42,15 +42,15 @@ impl Slot {
         self.set_zeroes(Kind::Write { lba, blocks });
     }
 
-    /// Returns the request's memory without the part that was transferred.
+    /// Returns the memory of the blocks that are still to be transferred.
     fn rest(&self) -> Segment {
         self.segment().part(self.moved_blocks().saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 }
 
 impl Card {
-    /// Checks a request that needs [`enable_extended_ops`](Self::enable_extended_ops), and returns
-    /// the reason if it cannot be accepted.
+    /// Checks a request that needs [`enable_extended_ops`](Engine::enable_extended_ops), and
+    /// returns the reason if it cannot be accepted.
     pub fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.target().as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
@@ -97,9 +97,9 @@ impl<P: Profile> Order<P> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Completes requests that wait for a flush, since the one that just ended was theirs too. None
-    /// of their writes is flushed or written once more: a younger request on the same blocks may be
-    /// complete by then. A flush stays if there is a loss that no client has read yet.
+    /// Completes the requests that wait for a flush, since the flush that just ended has served
+    /// them too. Their writes are not sent again later: a younger request on the same blocks may be
+    /// complete by then. Queued flushes stay if a loss is still to be reported.
     pub fn end_flushed(&mut self, ledger: &Durability, control: u8) {
         let joins = ledger.is_settled();
         for index in bits(self.take_served(control, joins)) {
@@ -256,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.begin_flush(now_ns);
     }
 
-    /// Continues after a piece: other requests run first, then the next piece.
+    /// Continues an erase after one of its pieces: other requests run first, then the next piece.
     pub(super) fn piece_erased(&mut self, now_ns: u64) {
         let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;

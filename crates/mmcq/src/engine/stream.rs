@@ -1,19 +1,25 @@
 //! Transfers that stay open over several requests: CMD18 or CMD25 once, then only data.
 //!
 //! A host that [can continue data](crate::host::Caps::continue_data) transfers the data of the next
-//! request in the transfer that is still open, without CMD12, CMD13 and a new command. Such an open
-//! transfer pays for sequential runs, and costs a random load a CMD12 before the next command. So a
-//! transfer is left open only with a reason. Either a request that continues it is queued, or the
-//! next piece of a long request follows, or what followed earlier pauses shows that keeping it open
-//! pays ([`worth`](super::worth)). In the last case it stays open for
-//! [`Config::hold_ns`](super::Config::hold_ns) at most. Any waiting request closes it at once, and
-//! so does a chore or a rest that is due.
+//! request in the same open transfer, without CMD12, CMD13 and a new command. An open transfer
+//! saves time in sequential runs, and costs a random load a CMD12 before the next command. So a
+//! transfer is left open only for one of three reasons:
 //!
-//! Open transfers have a cost in safety: a write in an open transfer is complete when the card has
+//! - a request that continues it is queued;
+//! - the next piece of a long request follows;
+//! - the requests after earlier pauses show that keeping it open pays ([`worth`](super::worth));
+//!   then it stays open for [`Config::hold_ns`](super::Config::hold_ns) at most.
+//!
+//! A request that does not continue an open transfer closes it at once. So does a chore or a rest
+//! of the card that is due.
+//!
+//! Open transfers make writes less safe: a write in an open transfer is complete when the card has
 //! taken its data, as with a volatile write cache. The status of the write comes with the CMD12 and
 //! CMD13 (or the next command) after the close. An error in that status is the result of the
-//! requests of the run that are not yet complete, and of one later flush. A flush closes first.
-//! *Written bound: the transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after
+//! requests of the run that are not yet complete, and of one later flush. A flush closes the open
+//! transfer before it begins.
+//!
+//! *Guarantee: the transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after
 //! the first such write, and until the data that are being transferred then are over. After that it
 //! is closed, even if requests would continue it.* Reads are complete with their data: a card that
 //! cannot read sends none [SD 4.3.3].
@@ -46,7 +52,7 @@ pub enum Close {
     Break,
     /// The next request is a flush, or another request that is not a read or write.
     Barrier,
-    /// No request continued the open transfer in its time.
+    /// No request continued the open transfer in the time for which it was kept open.
     Idle,
     /// No request was known that might continue the open transfer.
     End,
@@ -58,8 +64,8 @@ pub enum Close {
     Retune,
     /// The host failed to continue the open transfer.
     Fault,
-    /// Writes of the transfer are complete, and their status has been owed for long enough
-    /// ([`Config::owed_ns`](super::Config::owed_ns)).
+    /// Writes of the transfer are complete, and their status has been missing for the longest
+    /// allowed time ([`Config::owed_ns`](super::Config::owed_ns)).
     Owed,
     /// The host cannot continue the transfer with the next request's memory, or its length.
     Memory,
@@ -84,7 +90,7 @@ impl Close {
     ];
 }
 
-/// Most blocks of CMD23, whose count has 16 bits.
+/// Largest number of blocks that CMD23 can announce: its count has 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
 impl<const N: usize> Slots<N> {
@@ -154,8 +160,8 @@ impl Streams {
         }
     }
 
-    /// Notes that the end of a transfer begins now: the engine sends CMD12 for it, or all data of a
-    /// write are at the card and the engine waits for its busy.
+    /// Notes that the end of a transfer begins now. Either the engine sends CMD12 for it, or the
+    /// card has all data of a write and the engine waits for the end of its busy.
     pub fn note_ending<H: Host>(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
             self.note_end_start(direction, now_ns);
@@ -177,8 +183,8 @@ impl Streams {
             && !incident.is_open()
     }
 
-    /// Returns how long a transfer of this direction stays open when its data are over and nothing
-    /// waits.
+    /// Returns how long, in ns, a transfer of this direction stays open when its data are over and
+    /// no request waits.
     pub fn stay_ns(&self, direction: Direction, config: &Config) -> u64 {
         let limit_ns = config.hold_ns;
         match config.stays_open {
@@ -188,9 +194,9 @@ impl Streams {
         }
     }
 
-    /// Returns whether the client of a collected write gets its result before the transfer is
-    /// closed for another waiting request. A client that usually pauses gets it, as it would if
-    /// nothing waited: the transfer is closed in the client's pause.
+    /// Decides, for a write whose data are over while another request waits for which the transfer
+    /// will be closed, whether its client gets the result before the close. True for a client that
+    /// usually pauses before its next request: the transfer is closed during that pause.
     pub fn prefers_pause(&self, direction: Direction, config: &Config) -> bool {
         direction == Direction::Write && self.stay_ns(direction, config) > 0 && self.pauses(direction)
     }
@@ -201,8 +207,8 @@ impl Streams {
         if owed { Close::Owed } else { Close::Idle }
     }
 
-    /// Returns where the transfer in progress ends. Lean firmware on a host that cannot continue
-    /// one has no other end.
+    /// Returns how the transfer in progress ends. Firmware without recovery, on a host that cannot
+    /// continue transfers, knows only [`End::Here`].
     #[inline(always)]
     pub fn end_of<H: Host, P: Profile>(&self) -> End {
         if H::CONTINUES || P::RECOVERS { self.end() } else { End::Here }
@@ -231,8 +237,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.clear();
     }
 
-    /// Handles a failed phase. Returns true if it should have continued a transfer; its requests
-    /// are tried again with a command of their own.
+    /// Handles a failed phase. Returns true if the phase should have continued a transfer; its
+    /// requests are then tried again with a new command.
     pub fn continue_failed<H: Host>(&mut self, bus: &Bus<H>, record: &mut Record, error: Error) -> bool {
         if !H::CONTINUES {
             return false;
@@ -266,7 +272,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides how the collected transfer will end.
+    /// Decides how the collected transfer will end: with its blocks, after a known number of
+    /// blocks, or open for requests that continue it.
     pub(super) fn foresee(&mut self) -> End {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident)
             || !self.blockers.is_running()
@@ -299,9 +306,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the collected transfer continues the open one. A read of the card's last
-    /// block does not, where only CMD12 ends a transfer: the card sends nothing more after it, and
-    /// a DMA that has taken the block in advance may wait for the next one for ever.
+    /// Returns whether the collected transfer continues the open one. A read up to the card's last
+    /// block does not, on hosts where only CMD12 ends a transfer. After that block the card sends
+    /// no data, and a DMA that has taken the block in advance may wait for the next one for ever.
     pub(super) fn continues(&self, open: Open) -> bool {
         let starves = H::CONTINUES_BY_REQUEST
             && open.direction == Direction::Read
@@ -315,8 +322,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
-    /// Decides about an open transfer whose data are over, while the card waits for more. Returns
-    /// until when it may wait, or why the transfer is closed.
+    /// Decides whether an open transfer stays open when its data are over. Returns until when it
+    /// may stay open, or why it is closed. `was`: the open transfer before these data; `None`:
+    /// these data were its first.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.lane.streams().can_continue(self.bus.host(), &self.config, &self.incident) {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -510,8 +518,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the note that the host has declared that it can continue data and has failed to; since
-    /// then no transfer is left open. Returns true only one time.
+    /// Returns true, only one time, if the engine has stopped leaving transfers open because of
+    /// failures: the host declares that it can continue data, and several continuations in a row
+    /// have failed.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }
@@ -522,8 +531,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         core::mem::replace(&mut self.config.stays_open, stays_open)
     }
 
-    /// Releases the transfer's requests in their present state: done, waiting for a status, or with
-    /// a rest to transfer. `unknown`: the status of its writes is still to come.
+    /// Takes the requests of the transfer from the controller: each is done, waits for a status, or
+    /// is queued again with the blocks that are still to be transferred. `unknown`: the status of
+    /// the transfer's writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.batch.direction() == Direction::Write;
         let settles = write && !self.lane.streams().is_left_open::<H>();

@@ -1,9 +1,10 @@
-//! The engine's side of the supervisor: requests for help, and chores with their times.
+//! What the engine stores for the supervisor: requests for help, and chores with their times.
 
 use super::recover::Helping;
 use super::upkeep::Upkeep;
 
-/// Requests for help, and upkeep. Each has a file of its own.
+/// The engine's side of the supervisor: the upkeep of the card (`upkeep.rs`), and the requests for
+/// help (`recover/help.rs`).
 #[derive(Debug)]
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]

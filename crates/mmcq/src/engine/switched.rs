@@ -17,7 +17,7 @@ use crate::host::{Direction, Host, Timing, Width};
 use crate::sched::packs::Packs;
 use crate::sched::{Lanes, Profile};
 
-/// The features of a card that are switched on.
+/// The features of a card that were switched on after its bring-up, and its bus mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchedOn {
     /// The cache of an SD card, and how it is flushed.
@@ -60,7 +60,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Enables packs again after an initialisation, if the card was set to report those that fail.
+    /// Enables packs again after an initialisation, if the card was set (`told`) to report packs
+    /// that fail.
     pub(crate) fn restore_packs(&mut self, told: bool) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);

@@ -1,6 +1,13 @@
-//! Calls of the platform: suspend and halt, whether anything is under way, the interrupt of an I/O
-//! card, what code that waits has to know, and the wakers of requests. The engine stores wakers,
-//! and neither wakes, clones nor drops one, since each may run any code.
+//! Calls for the platform:
+//!
+//! - suspend and halt;
+//! - whether anything is under way;
+//! - the interrupt of an I/O card;
+//! - the phase for which waiting code waits;
+//! - the wakers of requests.
+//!
+//! The engine only stores wakers. It does not wake, clone or drop one, since each of these may run
+//! any code.
 
 use super::FlushBy;
 use super::bus::Span;
@@ -23,8 +30,8 @@ impl Durability {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Lets the next `poll` close an open transfer that waits, and read the status of complete
-    /// writes. The engine's deadline is set to now.
+    /// Sets the engine's deadline to now, if a transfer is open or the status of complete writes is
+    /// still to come. The next `poll` then closes the transfer and reads the status.
     pub fn let_go(&mut self, ledger: &Durability, timers: &mut Timers) {
         if self.is_idle() && (self.streams().is_open() || ledger.owes_without_slot()) {
             timers.wake_now();
@@ -60,8 +67,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.durability.owes_status(&self.slots)
     }
 
-    /// Takes the card away from the engine, if nothing is left to be done or could be lost, and the
-    /// card's queue is off. Otherwise returns false, and the card stays.
+    /// Removes the card from the engine, if no work is left, no data could be lost, and the card's
+    /// queue is off. Otherwise returns false, and the engine keeps the card.
     pub(crate) fn leave_flushed(&mut self) -> bool {
         let may = self.is_idle() && !self.durability.may_lose(&self.card) && !self.lane.is_queued();
         if may {
@@ -189,15 +196,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.at_mut(index).take_waker()
     }
 
-    /// Takes the host's waker ([`Host::take_waker`]), of the task that carries out what the host
-    /// has begun. For code that drives an engine without a stack.
+    /// Takes the driver's waker ([`Host::take_waker`]): the waker of the task that carries out work
+    /// of the driver itself. For code that drives an engine without a stack.
     #[must_use = "to be woken outside of any lock"]
     pub fn take_host_waker(&mut self) -> Option<Waker> {
         if H::WAKES { self.bus.host_mut().take_waker() } else { None }
     }
 
-    /// Takes the waker of a request that was cancelled, or taken without a report. There may be
-    /// more such wakers: call again until `None`.
+    /// Takes the waker of a request that was cancelled, or whose completion was taken before its
+    /// slot was reported. There may be more such wakers: call again until `None`.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {
         let index = self.slots.stale()?;

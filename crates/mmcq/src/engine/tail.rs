@@ -1,5 +1,5 @@
-//! The engine's reports to [`Hold`](super::hold::Hold), and its question whether to wait for the
-//! tail of a batch.
+//! The engine's reports to [`Hold`](crate::sched::Hold), which decides whether a start is delayed
+//! for the tail of a batch: the requests that are about to come and would continue it.
 
 use super::batch::Batch;
 use super::blockers::Blockers;
@@ -13,18 +13,20 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Profile, Run};
 
-/// The tail of the next batch, as far as known.
+/// Whether the engine waits for the tail of the next batch: the requests that are about to come and
+/// would continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     /// The tail is about to come, and the engine waits for it.
     Awaited,
-    /// The engine does not wait for a tail, and the next transfer is collected already.
+    /// No tail is awaited, and the requests of the next transfer are collected already.
     Batch,
     Unknown,
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns the collected requests as a run of the hold.
+    /// Returns the collected requests as a [`Run`], the form in which [`Hold`](crate::sched::Hold)
+    /// gets them.
     pub fn run(&self, slots: &Slots<N>) -> Run {
         let members = self.members();
         let first = slots.at(self.first());
@@ -46,15 +48,16 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<P: Profile> Order<P> {
-    /// Returns whether sequential streams are watched.
+    /// Returns whether sequential streams are watched, that is, clients whose requests continue
+    /// each other. `queued`: the card's queue is on; then nothing is watched.
     #[inline(always)]
     pub fn watches(&self, queued: bool) -> bool {
         !queued && self.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Watches streams from now on, since there may be one: a request continues the last transfer
-    /// and its client has waited for that transfer, or several requests go together. Returns false
-    /// if no start is ever delayed.
+    /// Watches sequential streams from now on, since there may be one. Either a request continues
+    /// the last transfer and was submitted before the controller was free, or several requests go
+    /// together. Returns false if no start is ever delayed.
     #[cold]
     pub fn watch_streams<H: Host>(&mut self, blockers: &mut Blockers<H, P>, config: &Config) -> bool {
         if config.tail_ns == 0 {
@@ -66,7 +69,8 @@ impl<P: Profile> Order<P> {
         true
     }
 
-    /// Notes that the results of writes may be known now.
+    /// Notes that the clients of the last writes may have their results now, if no write waits for
+    /// a status any more.
     pub fn note_results<const N: usize>(&mut self, slots: &Slots<N>, now_ns: u64) {
         if !slots.is_settling()
             && let Some(hold) = self.tails_mut().filter(|hold| hold.watches())
@@ -84,7 +88,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the writes in progress are complete before their transfer's end.
+    /// Notes that the writes in progress are complete before their transfer's end. `queued`: the
+    /// card's queue is on, so nothing is watched.
     pub fn note_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -101,8 +106,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
-    /// that is over was its busy.
+    /// Notes that the card has ended a transfer whose writes were completed early, if the busy that
+    /// is over belonged to that transfer. `queued`: the card's queue is on, so nothing is watched.
     pub fn note_end_of_told<const N: usize>(
         &mut self,
         slots: &Slots<N>,
@@ -115,7 +120,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that a transfer has ended, and the controller is free.
+    /// Notes that a transfer has ended, and the controller is free. `queued`: the card's queue is
+    /// on, so nothing is watched.
     #[inline]
     pub fn note_end<const N: usize>(
         &mut self,
@@ -145,16 +151,17 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Notes that the delayed transfer does not start next: another request does, or none.
+    /// Notes that the delayed transfer is not the next one that starts: another request starts, or
+    /// none.
     pub fn hold_broken(&mut self, now_ns: u64) {
         if let Some(hold) = self.tails_mut() {
             hold.broken(now_ns);
         }
     }
 
-    /// Notes that a whole batch of a stream is sent. If it is not aligned
-    /// to the card's pages, its end is left for the next batch, so that this one and later ones are
-    /// aligned.
+    /// Notes that a whole batch of a stream is sent. If its end is not aligned to the card's pages,
+    /// the last requests are left for the next batch, so that this batch and later ones are aligned
+    /// ([`Batch::square`]).
     pub fn square<const N: usize>(&mut self, slots: &Slots<N>, batch: &mut Batch<N>) {
         let requests = batch.count();
         // Another client's requests might come between the end of this batch and the request that
@@ -170,7 +177,8 @@ impl<P: Profile> Order<P> {
         }
     }
 
-    /// Delays the start until that time, if the policy allows it. Returns false if it starts now.
+    /// Delays the start until `until_ns` (`None`: no delay), if the policy allows a delay of the
+    /// request `first`. Returns false if it starts now.
     #[inline(always)]
     pub fn hold_until<const N: usize>(
         &mut self,
@@ -214,7 +222,8 @@ impl<P: Profile> Order<P> {
 }
 
 impl<H: Host, P: Profile> Blockers<H, P> {
-    /// Returns whether no start may be delayed now, whatever waits.
+    /// Returns whether the next transfer must start at once. That holds during an incident, before
+    /// a tuning, while the engine is suspended or halted, and when a chore is due.
     pub fn must_go(&self, incident: &Incident, bus: &Bus<H>, timers: &Timers, now_ns: u64) -> bool {
         let ails = incident.is_open() || bus.wire().is_doubted();
         ails || !self.is_running() || P::RECOVERS && timers.chore_is_due(now_ns)
@@ -234,8 +243,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
-    /// Returns whether this request continues the last transfer and its client has waited for it.
-    /// If so, streams are watched: their tails may be worth waiting for.
+    /// Returns whether this request continues the last transfer and came before the controller was
+    /// free. If so, the engine watches sequential streams from now on.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -244,7 +253,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.order.watch_streams(&mut self.blockers, &self.config)
     }
 
-    /// Notes that the first command of a transfer is sent.
+    /// Notes that the first command of a transfer is sent: [`Hold`](crate::sched::Hold) learns from
+    /// its requests, if it watches sequential streams.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
         if self.order.watches(self.lane.is_queued())
@@ -334,8 +344,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Collects all waiting requests, if they are one transfer of ordinary requests and nothing
-    /// else is to be done. Otherwise returns `None`.
+    /// Collects all waiting requests, if they make one transfer of ordinary requests and no other
+    /// work is to be done first. Otherwise returns `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.blockers.must_go(&self.incident, &self.bus, &self.timers, now_ns) {
             return None;

@@ -3,7 +3,7 @@
 //! The rest of the engine sets deadlines, and checks whether their time has come. Only
 //! [`Timers::next_ns`] decides when the engine must be called. Some deadlines matter only while the
 //! engine is idle (an open or delayed transfer, a chain, memory that a controller still uses). Such
-//! a deadline counts once it was made the wake-up time of the stage.
+//! a deadline has no effect until a call makes it the wake-up time of the stage.
 
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
@@ -23,12 +23,12 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 /// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// When the stage in progress needs a turn.
+    /// Time at which the stage in progress needs a turn, such as a poll.
     wake_ns: u64,
-    /// When the engine gives up the phase.
+    /// Time at which the engine gives up the phase in progress.
     limit_ns: u64,
-    /// When the engine gives up the command during data; while no such command is sent, when the
-    /// engine tries again to send the next one.
+    /// When the engine gives up the command during data that is on the CMD line. While there is no
+    /// such command: when the engine tries again to send one that was refused.
     concurrent_ns: u64,
     /// When the card is polled for a function that requests attention.
     look_ns: u64,
@@ -50,7 +50,7 @@ pub(super) struct Timers {
     incident_ns: u64,
     /// When the engine gives up waiting for help.
     help_ns: u64,
-    /// When the card's presence counts as stable.
+    /// Time from which the card's presence (inserted, or removed) counts as stable.
     presence_ns: u64,
     /// When the card's power may be switched off and on again.
     cycle_ns: u64,
@@ -118,20 +118,21 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Sets the wake-up time of an idle engine that has nothing to start: the next try to stop a
-    /// controller that still uses memory, if there is one.
+    /// Sets the wake-up time of an idle engine that has nothing to start. If no reset has stopped
+    /// the controller, it is the time of the next try to stop it; otherwise it is [`NEVER`].
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
     }
 
-    /// Returns whether the stage needs a turn.
+    /// Returns whether it is time to work on the stage in progress again, such as by a poll.
     #[inline(always)]
     pub fn turn_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.wake_ns
     }
 
-    /// Takes the stage's turn, if it is due. Returns whether it was.
+    /// Clears the time of the stage's next turn, if that time has come. Returns whether it had
+    /// come.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -141,13 +142,14 @@ impl Timers {
         due
     }
 
-    /// Returns whether the stage's time is over.
+    /// Returns whether the time limit of the stage in progress has passed.
     #[inline]
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.limit_ns
     }
 
-    /// Returns the time that is left, as the controller's timer for a start that was delayed.
+    /// Returns the time that is left of the phase's time limit, for the controller's timer when a
+    /// refused start is tried again.
     pub fn left_ns(&self, now_ns: u64) -> u64 {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
@@ -200,7 +202,7 @@ impl Timers {
         due
     }
 
-    /// Sets until when an open transfer waits.
+    /// Sets until when a transfer stays open without a request that continues it.
     pub fn hold_until(&mut self, at_ns: u64) {
         self.hold_ns = at_ns;
     }
@@ -209,12 +211,13 @@ impl Timers {
         now_ns >= self.hold_ns
     }
 
-    /// Wakes the stage when the wait of an open transfer ends, as the only deadline.
+    /// Sets the wake-up time of the stage to the end of the wait of an open transfer; replaces the
+    /// earlier wake-up time.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
 
-    /// Wakes the stage when the wait of an open transfer ends, at the latest.
+    /// Makes the wake-up time of the stage no later than the end of the wait of an open transfer.
     pub fn wake_by_hold(&mut self) {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
@@ -233,7 +236,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Wakes the stage at the end of a chain that reserves the bus. Returns true if there is one.
+    /// Sets the wake-up time of the stage to the end of the reservation for a chain of I/O phases.
+    /// Returns false if the bus is not reserved.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -271,14 +275,14 @@ impl Timers {
         self.kept_ns != NEVER
     }
 
-    /// Clears the note that no reset has stopped the controller, so that it may still use the memory
-    /// of its last transfer. Returns true if there was such a note.
+    /// Clears the note that no reset has stopped the controller, so that it may still use the
+    /// memory of its last transfer. Returns true if there was such a note.
     pub fn take_kept(&mut self) -> bool {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
 
-    /// Wakes the idle engine for the next try to stop the controller. Returns true if it is due
-    /// now.
+    /// Makes the wake-up time of the idle engine no later than the next try to stop the controller.
+    /// Returns true if that try is due now.
     pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
@@ -312,7 +316,7 @@ impl Timers {
         now_ns >= self.chore_ns
     }
 
-    /// Returns whether a chore is planned.
+    /// Returns whether a time is set from which all requests wait for a chore of the card.
     #[inline(always)]
     pub fn chore_is_planned(&self) -> bool {
         self.chore_ns != NEVER
@@ -330,7 +334,8 @@ impl Timers {
         at_ns >= self.incident_ns
     }
 
-    /// Wakes the stage in progress by the end of the incident's time.
+    /// Makes the wake-up time of the stage in progress no later than the end of the incident's
+    /// time.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
@@ -354,7 +359,7 @@ impl Timers {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// Limits the wait for help to this time.
+    /// Ends the wait for help at this time, if it would last longer.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);
@@ -365,8 +370,8 @@ impl Timers {
         now_ns >= self.help_ns
     }
 
-    /// Wakes the stopped engine when the wait for help ends, if it waits, and when the card's
-    /// presence is stable.
+    /// Sets the time at which the stopped engine wakes up: when the wait for help ends (if
+    /// `awaited`), or when the card's presence is stable, whichever is first.
     #[inline(always)]
     pub fn wake_for_help(&mut self, awaited: bool) {
         let help_ns = if awaited { self.help_ns } else { NEVER };
@@ -379,7 +384,7 @@ impl Timers {
         self.presence_ns = at_ns;
     }
 
-    /// Ends the wait for a stable presence.
+    /// Clears the time at which the card's presence would count as stable.
     #[inline(always)]
     pub fn clear_presence(&mut self) {
         self.presence_ns = NEVER;

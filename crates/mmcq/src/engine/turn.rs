@@ -1,9 +1,9 @@
 //! The loop: the engine's calls that get the time, and what each of them does.
 //!
 //! A call reports an event to a part of the engine: an interrupt, a deadline, a request, help. The
-//! part does what is needed. If the bus may be free afterwards, or the transfer has failed, the
-//! part notes that in the [lane](super::lane::Lane) and returns. Only the loop calls recovery, and
-//! chooses the next request. So neither runs while another part is working.
+//! part handles it. If the bus may be free afterwards, or the transfer has failed, the part notes
+//! that in the [lane](super::lane::Lane) and returns. Only the loop calls recovery, and chooses the
+//! next request. So neither runs while another part is working.
 
 use super::concurrent::Turn as Beside;
 use super::extras::Event;
@@ -19,8 +19,8 @@ use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, R
 use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 
-/// Most turns of one call, for each slot. A turn starts a phase or ends a request. A request whose
-/// phases all fail at once takes no more turns than this with its recovery.
+/// Largest number of turns in one call, for each slot. A turn starts a phase or ends a request. A
+/// request needs no more turns than this with its recovery, even if all of its phases fail at once.
 const TURNS_MAX: usize = 32;
 
 /// Time without a command to the card after which the engine reads the status of complete writes.
@@ -136,8 +136,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.work(deferred)
     }
 
-    /// Does all that is due. The platform calls it when a deadline has come and when completions
-    /// were deferred. The platform may also call it at any other time.
+    /// Carries out all work whose time has come. The platform calls this when a deadline has come
+    /// and when completions were deferred. The platform may also call it at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.slots.finish::<H, P>(self.bus.host_mut(), &mut self.durability, self.config.prepared);
         if P::RECOVERS && self.slots.are_cramped() {
@@ -174,15 +174,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Stops the controller's DMA, for a caller that needs the buffers of its own transfer back
-    /// before it returns. Transfers of other requests are tried again.
+    /// Stops the controller's DMA. For a caller that must have the buffers of its own transfer back
+    /// before it returns. The transfers of other requests are tried again.
     pub fn abort(&mut self, now_ns: u64) {
         self.stop_transfer(now_ns);
         self.go_on(now_ns);
     }
 
-    /// Ends a request whose lent memory goes out of scope: the request ends as soon as the
-    /// controller does not use the memory any more, and is never sent again.
+    /// Ends a request whose lent memory goes out of scope. It ends as soon as the controller does
+    /// not use the memory any more, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         self.give_up_request(id, now_ns);
         self.go_on(now_ns);
@@ -191,16 +191,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Reports the result of help. `Ok`: the card is in `tran`, and these are its parameters;
     /// queued requests continue. An error leads to the next step of the recovery ladder, and at
     /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the previous card. Returns
-    /// false and does nothing if help was not requested, or if another request for help has
-    /// replaced that one.
+    /// false and does nothing if help was not requested, or if the engine has since requested other
+    /// help.
     pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         let heard = self.hear_help(result, now_ns);
         self.go_on(now_ns);
         heard
     }
 
-    /// Sets the supervisor's chores from now on: exceptions, a tuning at this interval (0: none),
-    /// and a rest after a pause of this length ([`u64::MAX`]: none).
+    /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
+    /// tuning at this interval (0: none), and a rest after a pause of this length ([`u64::MAX`]:
+    /// none).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -228,7 +229,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Does what is due by time, at most one turn each of retries, steps, polls and deadlines.
+    /// Carries out the steps, polls and retries whose time has come, and handles deadlines that
+    /// have passed: at most one of each in a call.
     fn advance(&mut self, now_ns: u64) {
         if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
             self.concurrent_turn(Beside::Due, now_ns);
@@ -287,7 +289,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Takes the turns that are due, if a part of the engine has noted news of the bus.
+    /// Starts the next phase or a step of recovery, if a part of the engine has noted that there is
+    /// something to do: the bus may be free, or the transfer has failed.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // An engine without a fast path checks for news in one place.
@@ -297,7 +300,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the turns that are due, up to a bound; further turns wait for the next `poll`.
+    /// Handles news of the bus until there are none: starts the next phase, or carries out a step
+    /// of recovery. A call does this at most [`TURNS_MAX`] times for each slot; the next `poll`
+    /// does the rest.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {
@@ -435,9 +440,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Closes an open transfer in time, and reads the status of earlier writes, while the policy
-    /// keeps the controller idle or a start is delayed: the writes may be those of the client that
-    /// the policy waits for.
+    /// Reads the status of earlier writes, and closes an open transfer in time, while the policy
+    /// keeps the controller idle or a start is delayed. The policy may wait for the client of these
+    /// writes, which waits for their results.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.lane.streams().is_left_open::<H>() {
             if self.durability.asks_soon::<N, P>(&self.slots, &self.config) {

@@ -1,5 +1,6 @@
-//! Upkeep of a card that has no fault: a new tuning before drift spoils the old one, a read of what
-//! the card's exception bit means, time for background operations.
+//! Upkeep of a card that has no fault. There are four chores: a new tuning before the sampling
+//! point has drifted too far, a read of the events that the card's exception bit announces, time
+//! for background operations, and the card's rest.
 //!
 //! The engine only knows when a chore is due; the supervisor does the work, on a [`ServiceRequest`]
 //! between two transfers. Each chore has two times. After the first time the chore is done as soon
@@ -19,9 +20,10 @@ use crate::sched::Profile;
 
 /// Length of a pause that counts as quiet: longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
-/// Shortest time between two reads of the exceptions: an exception that lasts is in every status.
+/// Shortest time between two reads of the exception events. An event that lasts is in every status,
+/// so it would otherwise be read again and again.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Shortest time between two reads where the last one found nothing new.
+/// Shortest time until the next read of the exception events, if the last read found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
 /// The chores and their times.
@@ -29,11 +31,11 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 pub(super) struct Upkeep {
     /// Whether the supervisor wants to know what the exception bit means.
     listens: bool,
-    /// Whether the exception bit was seen.
+    /// Whether a status had the exception bit set, and the supervisor has not read the events yet.
     seen: bool,
     /// When the exceptions may be read next.
     look_ns: u64,
-    /// The exceptions that the last read found.
+    /// Bits of the exception events that the last read of the card found.
     known: u16,
     /// When waiting background operations begin at the latest.
     work_by_ns: u64,
@@ -41,7 +43,7 @@ pub(super) struct Upkeep {
     tune_every_ns: u64,
     /// When the card was tuned last.
     tuned_ns: u64,
-    /// Number of transfers so far when the card was tuned last.
+    /// Number of transfers that the engine had counted when the card was tuned last.
     tuned_transfers: Count,
     /// Whether the controller has requested a tuning while something else was done.
     tune_soon: bool,
@@ -89,7 +91,8 @@ impl Upkeep {
         (self.timing, self.width, self.clock_hz) = mode;
     }
 
-    /// Clears what was planned: another card may be in the slot, with other tunings and exceptions.
+    /// Clears the planned chores: another card may be in the slot, with other tunings and
+    /// exceptions.
     pub fn forget(&mut self) {
         self.clock_hz = 0;
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
@@ -115,7 +118,9 @@ impl Upkeep {
 }
 
 impl Supervisor {
-    /// Sets the supervisor's chores from now on.
+    /// Sets the supervisor's chores from now on: a read of exception events (if `exceptions`), a
+    /// tuning at this interval (0: none), and a rest after a pause of this length ([`u64::MAX`]:
+    /// none).
     pub fn set_upkeep(
         &mut self,
         timers: &mut Timers,
@@ -141,12 +146,13 @@ impl Supervisor {
         }
     }
 
-    /// Updates the times of the chores.
+    /// Sets the time from which on all requests wait for a chore, from the times of all chores.
     pub fn plan_chores(&mut self, timers: &mut Timers) {
         timers.chore_at(self.upkeep().next_ns());
     }
 
-    /// Notes that the exception bit is set.
+    /// Notes that a status of the card has the exception bit set; ignored if the supervisor does
+    /// not want to know of exceptions.
     #[inline(always)]
     pub fn exception_seen(&mut self, timers: &mut Timers) {
         let upkeep = self.upkeep_mut();
@@ -156,20 +162,20 @@ impl Supervisor {
         }
     }
 
-    /// Notes that the card has been tuned as well as it can be.
+    /// Notes that a tuning has ended, successful or not: the interval to the next tuning begins.
     pub fn tuned(&mut self, timers: &mut Timers, record: &Record, now_ns: u64) {
         (self.upkeep_mut().tuned_ns, self.upkeep_mut().tuned_transfers) = (now_ns, record.transfers());
         self.upkeep_mut().tune_soon = false;
         self.plan_chores(timers);
     }
 
-    /// Plans a tuning after the present work.
+    /// Plans a tuning that is made as soon as the present work has ended.
     pub fn tune_soon(&mut self, timers: &mut Timers) {
         self.upkeep_mut().tune_soon = true;
         self.plan_chores(timers);
     }
 
-    /// Postpones a chore that could not be done.
+    /// Postpones a chore (`help`) that the supervisor could not do.
     pub fn put_off(&mut self, timers: &mut Timers, record: &Record, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
@@ -263,7 +269,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// Ends the card's rest. The next rest begins after a whole pause at the earliest.
+    /// Ends the card's rest. The next rest begins, at the earliest, when no request has come for a
+    /// whole pause again.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;

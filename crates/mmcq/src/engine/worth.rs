@@ -1,40 +1,43 @@
-//! Decides whether a transfer of one direction is kept open while nothing waits.
+//! Decides whether a transfer of one direction is kept open while no request waits.
 //!
 //! The request after a pause continues the transfer, or does not. If the transfer is kept open, a
 //! request that continues it saves a close and a new start, and any other request waits for the
-//! close. Both times are measured. So each pause shows what keeping the transfer open would have
-//! gained or lost, whatever was done, and no trials are needed. Each pause belongs to one of three
-//! cases ([`Case`]).
+//! close. Both times are measured. So each pause shows how much keeping the transfer open would
+//! have gained or lost, also if it was closed. No trials are needed. Each pause belongs to one of
+//! three cases ([`Case`]).
 //!
-//! *Written bound: a decision (keep open, or close) is changed when it has lost [`CHANGE`] times a
-//! close and a start against the opposite decision, counted from its best moment. So in each case
-//! the engine loses no more than that, and one pause, against the better of "always" and "never",
-//! for each change.*
+//! *Guarantee: the engine counts how much a decision (keep open, or close) has lost against the
+//! opposite one, from its best moment on. The decision is changed when this loss is larger than
+//! [`CHANGE`] times the time of a close and a new start. Compared with the better of "always keep
+//! open" and "always close", the engine therefore loses, in each case and for each change, no more
+//! than this amount and one pause.*
 
 use crate::host::Direction;
 
-/// The cases that are distinguished when the data are over.
+/// The situations at the end of a transfer's data for which the engine decides separately whether
+/// to keep the transfer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// The last request began a run.
+    /// The last request began a run: it did not continue the request before.
     First,
-    /// The last request continued a run.
+    /// The last request continued a run, and the next request is not late yet.
     Run,
     /// The next request of the run is late: four times the usual pause of this run has passed since
     /// the data ended.
     Late,
 }
 
-/// Loss at which a decision is changed, as a multiple of the time of a close and a new start.
+/// Factor: a decision is changed when it has lost more than `CHANGE` times the time of a close and
+/// a new start.
 const CHANGE: u64 = 8;
-/// Expected time of a close before one was measured.
+/// Time, in ns, that a close is expected to take before one was measured.
 const CLOSE_NS: u32 = 200_000;
 /// Largest factor by which a sample may exceed the known time: a sample that something else has
 /// delayed counts no more than that.
 const OUTLIER: u32 = 4;
 
-/// The decision of one case, and what it has lost against the opposite decision since its best
-/// moment.
+/// The decision (keep open, or close) for one case, and how much it has lost against the opposite
+/// decision since its best moment.
 #[derive(Clone, Copy, Debug)]
 struct Lean {
     keeps: bool,
@@ -57,7 +60,7 @@ impl Lean {
     }
 }
 
-/// The measured times of one direction, and its decisions.
+/// The measured times of transfers of one direction, and the decision for each [`Case`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
@@ -93,7 +96,7 @@ impl Worth {
         cases: [Lean::new(false), Lean::new(true), Lean::new(true)],
     };
 
-    /// Returns whether the transfer is kept open.
+    /// Returns whether a transfer is kept open at the end of its data in this case.
     #[inline(always)]
     pub fn keeps(&self, case: Case) -> bool {
         let [first, run, late] = self.cases;
@@ -104,7 +107,7 @@ impl Worth {
         }
     }
 
-    /// Learns that a transfer has taken this long to end on the card.
+    /// Learns that the card took this long, in ns, to end a transfer.
     pub fn closed(&mut self, took_ns: u64) {
         learn(&mut self.close_ns, took_ns);
     }
@@ -127,11 +130,14 @@ impl Worth {
     /// Learns from a pause of this length, and from whether the next request has continued the
     /// transfer.
     ///
-    /// A write that is closed at once is complete when it is closed, so its client waits for all of
-    /// the close. The close of a read passes during its client's pause. A read that is not kept
-    /// open ends by itself where CMD23 counts, so a read that was kept open for nothing loses the
-    /// whole close. A write of a run that was kept open for nothing delays the next request by the
-    /// close, and its own client was released earlier by as much: no loss.
+    /// The close costs time as follows:
+    /// - A write that is closed at once is complete only after the close, so its client waits for
+    ///   all of the close.
+    /// - The close of a read passes during its client's pause.
+    /// - A read that is not kept open ends by itself where CMD23 sets its length. So a read that
+    ///   was kept open for nothing loses the whole close.
+    /// - A write of a run that was kept open for nothing delays the next request by the close. Its
+    ///   own client got its result earlier by the same time, so this counts as no loss.
     pub fn learn(&mut self, case: Case, direction: Direction, pause_ns: u64, went_on: bool) {
         let (close_ns, start_ns) = (self.close_ns(), self.start_ns());
         let change_ns = CHANGE.saturating_mul(close_ns.saturating_add(start_ns));
@@ -171,8 +177,9 @@ mod tests {
         worth
     }
 
-    /// Returns three values for a sequence of pauses: what the decisions cost, what the better of
-    /// the two fixed decisions costs, and how many times the decision was changed.
+    /// Runs a learned decision over pauses, each of which is followed by a request that continues
+    /// the run or not (`goes_on`). Returns three values: what the decisions cost, what the better
+    /// of the two fixed decisions costs, and how many times the decision was changed.
     fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
         let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
         let mut before = worth.keeps(Case::Run);
@@ -199,9 +206,9 @@ mod tests {
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
 
-    /// Tests pauses of which 0 to 10 in ten are followed by a request that continues the run, in a
-    /// fixed pattern or at random: the learned decisions cost little more than the better of
-    /// "always keep open" and "always close".
+    /// Tests pauses that are followed by a request of the run in 0 to 10 of ten cases, in a fixed
+    /// pattern or at random. The learned decisions must cost little more than the better of "always
+    /// keep open" and "always close".
     #[test]
     fn turns_by_chance_and_in_step_lose_little() {
         for share in 0..=10u32 {

@@ -1,9 +1,10 @@
 //! Writes of an open transfer as the data of a CMD13 (a *carrier*), for drivers that keep transfers
 //! open.
 //!
-//! Only the card's transfer stays open: CMD25 is sent with the exact length of its own data. Later
-//! data are sent as the data of a CMD13, which the card answers while it receives. The controller
-//! ends each of them as an ordinary write.
+//! Only the card keeps the transfer open; for the controller, each phase is a complete write. The
+//! first phase sends CMD25 and its data. By the standard CMD13 has no data, but each later phase
+//! tells the controller to send a CMD13 with the next blocks as its data. The card answers the
+//! CMD13, and takes these blocks as the next data of the open CMD25.
 
 use super::{Auto, Cause, Done, Fault, Phase, Stage};
 use crate::spec::command::{Command, Resp};
@@ -12,13 +13,13 @@ use crate::spec::response::{R1, State};
 const SELECT_CARD: u8 = 7;
 const SEND_STATUS: u8 = 13;
 
-/// What a driver must remember to send carriers.
+/// State for sending carriers: the card's address, and errors that the engine has not seen yet.
 #[derive(Debug)]
 pub(super) struct Carrier {
     /// Argument of the CMD7 that selected the card; 0 if no card is selected.
     selected: u32,
-    /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
-    /// driver adds the errors to the next response that the engine gets.
+    /// Error bits in the responses to the CMD13 of carriers. The engine does not see these
+    /// responses, so [`tell`](Self::tell) adds the bits to a later response that the engine gets.
     told: u32,
 }
 
@@ -27,12 +28,13 @@ impl Carrier {
         Carrier { selected: 0, told: 0 }
     }
 
-    /// Returns whether a card is selected, which can get a carrier.
+    /// Returns whether a carrier can be sent, because a card is selected.
     pub fn is_ready(&self) -> bool {
         self.selected != 0
     }
 
-    /// Notes a command that was sent: CMD7 selects the card.
+    /// Records a command that was sent. The argument of a CMD7 becomes the card's address in
+    /// carriers.
     pub fn note(&mut self, command: &Command) {
         if command.index == SELECT_CARD {
             self.selected = command.arg;
@@ -57,7 +59,8 @@ impl Carrier {
         Ok(Done::default())
     }
 
-    /// Adds the errors that carriers have told to the response of a CMD12 or CMD13.
+    /// Adds the collected errors of the carriers to `done`, the end of a CMD12 or CMD13, and clears
+    /// them.
     pub fn tell(&mut self, done: &mut Done) {
         done.response.words[0] |= core::mem::take(&mut self.told);
     }

@@ -105,7 +105,8 @@ pub struct ChainEvents {
     pub end: Option<Result<(), ChainFault>>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
-    /// Whether a card was inserted or removed: see [`Events::presence`](super::Events::presence).
+    /// Whether the state of the card slot has changed: see
+    /// [`Events::presence`](super::Events::presence).
     pub presence: bool,
     /// Whether the controller requests a new tuning: see [`Events::retune`](super::Events::retune).
     pub retune: bool,
@@ -123,8 +124,8 @@ pub struct ChainEvents {
 /// `Ok` with it. The driver has released the memory when
 /// - [`ack_chain`](Self::ack_chain) reports the chain's end as `Ok`, or
 /// - the chain was not started, and another one is [begun](Self::begin_chain), or
-/// - one of the ends of [`Host`](super::Host) that need no `Ok` of a phase: a reset, a controller
-///   that is [gone](super::Cause::Gone), or isolation.
+/// - one of the conditions is met that [`Host`](super::Host) lists beside the end of a phase: a
+///   reset, a controller that is [gone](super::Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait ChainHost {
     /// Returns the limits of a chain, or the reason why the controller can never execute chains.

@@ -41,18 +41,23 @@ pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> 
     direction == Direction::Write || place & (line_bytes as usize).wrapping_sub(1) == 0
 }
 
-/// Makes memory usable for a controller. Called before and after every transfer; never blocks.
+/// Makes memory usable for a controller. Called before and after every transfer; never blocks. A
+/// read moves data from the card to memory, a write from memory to the card.
 ///
-/// On a machine whose device and CPU see the same memory at the same address, `map` returns the
-/// pointer's value after a store barrier, and `unmap` is a load barrier. On a machine with caches,
-/// `map` cleans the cache (and invalidates it for reads). `unmap` invalidates the cache after a
-/// read, and must not after a write. With an IOMMU or bounce memory, `map` and `unmap` also map and
-/// copy.
+/// [`map`](Dma::map) returns the bus address by which the controller reaches the memory, and
+/// [`unmap`](Dma::unmap) ends this mapping. [`sync`](Dma::sync) shows the controller what the CPU
+/// has changed while the memory was mapped for a write.
 ///
-/// A mapping may consist of several pieces, for example a list of pages from a block layer. Then
-/// `map` returns a number that the platform chooses. The engine adds offsets to that number like to
-/// an address, and a driver that writes descriptors calls [`piece`](Dma::piece) for the real
-/// address.
+/// - On a machine whose device and CPU see the same memory at the same address, `map` returns the
+///   pointer's value after a store barrier, and `unmap` is a load barrier.
+/// - On a machine with caches, `map` cleans the cache, and for a read also invalidates it. `unmap`
+///   invalidates the cache after a read, and must not after a write.
+/// - With an IOMMU or bounce memory, `map` and `unmap` also map and copy.
+///
+/// If [`IN_PIECES`](Dma::IN_PIECES) is true, a mapping may consist of several pieces, for example a
+/// list of pages from a block layer. Then `map` may return a number of the platform's choice, which
+/// is not an address. The engine adds offsets to that number as to an address. Drivers pass the sum
+/// to [`piece`](Dma::piece), which returns the bus address of that place.
 ///
 /// Invalidating a cache line destroys what the CPU has written to the other bytes of the line. So a
 /// platform with such caches reports the length of a line ([`line_bytes`](Dma::line_bytes)). Memory
@@ -60,12 +65,13 @@ pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> 
 /// line length, and the lines contain no other data.
 ///
 /// # Safety
-/// Until `unmap`, the bus address that `map` returned leads the controller to exactly the `len`
-/// bytes at `ptr`, or to other memory; `map`, `sync` and `unmap` then copy between the two. The
-/// same holds for every address that `piece` returns.
+/// Until `unmap`, the bus addresses of a mapping lead the controller to exactly the `len`
+/// bytes at `ptr`, or to other memory; `map`, `sync` and `unmap` then copy between the two. The bus
+/// address is what `map` has returned, or, for a mapping in several pieces, what `piece` returns.
 pub unsafe trait Dma {
     /// Makes `len` bytes at `ptr` usable by the controller, which afterwards sees all that the CPU
-    /// wrote before.
+    /// wrote before. Returns the bus address (for a mapping in several pieces: see
+    /// [`piece`](Dma::piece)).
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError>;
 
     /// Ends a mapping; the CPU afterwards sees what the controller wrote. Must not panic, because a
@@ -80,9 +86,10 @@ pub unsafe trait Dma {
     /// false, drivers do not call `piece`, and its code is not linked.
     const IN_PIECES: bool = false;
 
-    /// Returns the controller's address for `bus`, an address inside a mapping, and how many of the
-    /// `len` bytes lie there in one piece. 0 bytes means that the address is not known, so the
-    /// driver refuses the transfer. The default is for mappings in one piece.
+    /// Returns the bus address of a place inside a mapping, and how many of the `len` bytes from
+    /// there on are in one piece. `bus` is what `map` returned, plus the offset of the place. 0
+    /// bytes means that the address is not known, so the driver refuses the transfer. The default
+    /// is for mappings in one piece.
     ///
     /// Every piece begins at a multiple of 4, and all but a mapping's last piece have a multiple of
     /// 512 bytes. Called for addresses inside an existing mapping, from any context.
@@ -131,8 +138,11 @@ pub(crate) fn is_whole<D: Dma>(dma: &D, bus: u64, len: u32) -> bool {
 }
 
 /// Returns the controller's address for `bus`, an address inside a mapping, and how many of the
-/// `bytes` bytes lie there in one piece: at least one, and later pieces begin at whole words.
-/// `None` if the piece does not end at `end` or below, where the controller's addresses end.
+/// `bytes` bytes lie there in one piece. `None` if a descriptor cannot hold the piece:
+///
+/// - the piece is empty,
+/// - it ends above `end`, where the controller's addresses end,
+/// - its address is not a multiple of 4, or its length is not and another piece follows.
 #[inline(always)]
 pub(crate) fn piece_below<D: Dma>(dma: &D, end: u64, bus: u64, bytes: u32) -> Option<(u64, u32)> {
     let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };

@@ -132,12 +132,14 @@ pub struct Events {
     /// Whether a function on the card requests attention (DAT1 low). The driver masks the card
     /// interrupt until [`Host::card_irq`](super::Host::card_irq) enables it again.
     pub card_irq: bool,
-    /// Whether a card was inserted or removed.
+    /// Whether the state of the card slot has changed: a card was inserted, a card was removed, or
+    /// both. [`Host::present`](super::Host::present) tells whether a card is in the slot now.
     pub presence: bool,
     /// Whether the controller requests a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,
-    /// Whether the driver has acknowledged an interrupt of its controller. So the interrupt was the
-    /// controller's, even if it only moved the phase on and no other field tells of it.
+    /// Whether the driver has acknowledged an interrupt of its controller. True shows on a shared
+    /// interrupt line that this controller interrupted, even if no other field reports an event
+    /// (for example after a part of a PIO transfer). Some drivers always return false.
     pub acknowledged: bool,
 }
 

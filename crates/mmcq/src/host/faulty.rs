@@ -76,7 +76,8 @@ pub enum Strike {
     /// At the end of a read: this bit of the data is inverted, counted from the highest bit of the
     /// first byte (D4, `silent_flip`).
     Flip(u32),
-    /// At a poll: the driver reports a change of presence that did not happen (C3, `cd_bounce`).
+    /// At a poll: the driver reports a change of the card slot that did not happen (C3,
+    /// `cd_bounce`).
     Bounce,
     /// At a poll: the card is absent for this many reads of its presence, and present afterwards.
     /// Both changes are reported (C1, `remove`; C2, `swap`).

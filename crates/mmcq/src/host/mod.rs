@@ -194,8 +194,9 @@ pub enum Step {
 ///    After an error of `start`, driver and controller do not have the memory.
 /// 3. Driver and controller only read the memory of a write, and write the memory of a read only in
 ///    its `len` bytes.
-/// 4. The controller is given only addresses that `map` set and that have not been unmapped, and
-///    memory of the driver's own that outlives the driver, or that its `drop` takes back. This
+/// 4. The driver gives the controller only addresses that `map` set and that have not been
+///    unmapped, and addresses of memory that belongs to the driver, such as a descriptor table.
+///    Memory of the driver outlives the driver, or `drop` ends the controller's access to it. This
 ///    holds for any phase and any segments, even too few, and for any content of the registers.
 /// 5. The driver keeps no copy of a segment's address after it has released the segment's memory.
 ///
@@ -371,9 +372,9 @@ pub unsafe trait Host {
     /// Returns whether a card is in the slot.
     fn present(&self) -> bool;
 
-    /// Returns how long a tuning is valid in nanoseconds, as the controller declares it
-    /// [SDHC 2.2.25]. 0 if the controller declares no time, or requests tunings itself
-    /// ([`Events::retune`]).
+    /// Returns the time in nanoseconds after which the controller needs a new tuning, as the
+    /// controller declares it [SDHC 2.2.25]; 0 if it declares no time. The controller may also
+    /// request a tuning earlier by [`Events::retune`].
     fn retune_ns(&self) -> u64 {
         0
     }

@@ -140,7 +140,8 @@ pub struct QueueCaps {
     pub max_segments: u16,
     /// Largest number of bytes in a task.
     pub max_bytes: u32,
-    /// Frequency in hertz of the clock that counts [`QueueSettings::poll_ns`].
+    /// Frequency in hertz of the engine's timer, which counts [`QueueSettings::poll_ns`] and
+    /// [`Coalescing::wait_ns`].
     pub timer_hz: u32,
 }
 
@@ -174,13 +175,13 @@ pub struct QueueState {
     pub rung: u32,
     /// Slots whose task is done, but was not acknowledged by the driver; one bit for each slot.
     pub done: u32,
-    /// Slots whose task was sent to the card; one bit for each slot.
+    /// Slots whose task was sent to the card and is not done yet; one bit for each slot.
     pub known: u32,
     /// Slots whose task was ready in the last report of the card; one bit for each slot.
     pub ready: u32,
 }
 
-/// A fault of the engine, which sends no further command until it was halted.
+/// A fault of the engine. The engine sends no further command until it has been halted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {
@@ -217,8 +218,8 @@ impl core::error::Error for QueueFault {}
 pub struct QueueEvents {
     /// Slots whose task has ended without a fault, one bit for each slot.
     pub done: u32,
-    /// Slots that the engine reported as done although their task is not started, or still waits;
-    /// one bit for each slot.
+    /// Slots that the engine wrongly reported as done: the task was not started, is being cleared,
+    /// or its doorbell is still set. The tasks do not count as done. One bit for each slot.
     pub stale: u32,
     /// Slots that were cleared: their tasks are dropped, and the engine has released their memory.
     /// One bit for each slot.
@@ -233,7 +234,8 @@ pub struct QueueEvents {
     pub fault: Option<QueueFault>,
     /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
-    /// Whether a card was inserted or removed: see [`Events::presence`](super::Events::presence).
+    /// Whether the state of the card slot has changed: see
+    /// [`Events::presence`](super::Events::presence).
     pub presence: bool,
     /// Whether the controller requests a new tuning: see [`Events::retune`](super::Events::retune).
     pub retune: bool,
@@ -347,8 +349,8 @@ impl core::error::Error for QueueError {
 /// - [`ack_queue`](Self::ack_queue) reports the slot in [`QueueEvents::done`] or
 ///   [`QueueEvents::cleared`], or
 /// - the slot was never started, and is [withdrawn](Self::withdraw) or prepared again, or
-/// - one of the ends of [`Host`](super::Host) that need no `Ok` of a phase: a reset, a controller
-///   that is [gone](Cause::Gone), or isolation.
+/// - one of the conditions is met that [`Host`](super::Host) lists beside the end of a phase: a
+///   reset, a controller that is [gone](Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait CommandQueueHost {
     /// Returns the engine's capabilities, or the reason why the engine can never be used.
@@ -369,11 +371,12 @@ pub unsafe trait CommandQueueHost {
     /// is a barrier, like [`TaskFlags::BARRIER`].
     fn prepare_command(&mut self, command: &Command, barrier: bool) -> Result<(), QueueError>;
 
-    /// Drops tasks that are prepared but not started; the engine releases their memory.
+    /// Drops the prepared tasks of these slots (one bit for each slot) before they are started, and
+    /// so releases their memory.
     fn withdraw(&mut self, slots: u32);
 
-    /// Writes the doorbells of prepared slots, the lowest first. Returns the slots whose doorbell
-    /// was written.
+    /// Starts the prepared tasks of these slots (one bit for each slot) by their doorbells. The
+    /// engine begins with the lowest slot. Returns the slots whose doorbell was written.
     fn ring(&mut self, slots: u32) -> u32;
 
     /// Acknowledges all events of the engine, and returns them. Called from the interrupt, and

@@ -29,6 +29,7 @@ pub(crate) enum Found {
 
 impl Search {
     /// Begins a search over `taps` taps; more than [`TAPS_MAX`] are reduced to that number.
+    /// `circle`: the first tap follows the last one.
     pub(crate) const fn new(taps: u8, circle: bool) -> Self {
         let taps = if taps < TAPS_MAX { taps } else { TAPS_MAX };
         Search { taps, circle, at: 0, good: 0 }

@@ -18,7 +18,8 @@ const RESET_LOW_NS: u64 = 10_000;
 /// Time from the rising edge of RST_n to the first command, in nanoseconds: at least 200 us
 /// [eMMC 6.15.10, tRSCA].
 const RESET_RECOVERY_NS: u64 = 400_000;
-/// Largest number of parts (of the driver, or of a method of the board) in one change of the bus.
+/// Largest number of steps in one change of the bus; a step is a call of the driver, or of one
+/// method of the board.
 const PARTS_MAX: u8 = 4;
 
 /// Control of a board's parts around its controller. Every default does nothing.
@@ -57,9 +58,10 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// Drives RST_n: low if `active`. Returns false if the board has no such line. Called whenever
-    /// the card's supply was switched on; this resets the card even if the board cannot really
-    /// switch the supply [eMMC 6.15.10].
+    /// Drives the card's reset line RST_n: low if `active`, else high. Returns false if the board
+    /// has no such line. Called twice after each [`supply`](Self::supply) that switches on: first
+    /// with true, then with false. So the card is reset even if the board cannot really switch the
+    /// supply [eMMC 6.15.10].
     fn reset_card(&mut self, active: bool) -> bool {
         let _ = active;
         false
@@ -98,8 +100,8 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// Sets the PHY after a tuning; `found` says whether a sampling point was found. If so, this
-    /// method is called from the interrupt.
+    /// Sets the PHY after a tuning; `found` says whether a sampling point was found. With `found`
+    /// true, the method may be called from the interrupt.
     fn after_tuning(&mut self, found: bool) {
         let _ = found;
     }
@@ -115,7 +117,7 @@ pub trait Surroundings {
 /// A board that controls no parts around its controller.
 impl Surroundings for () {}
 
-/// A part of a change of the bus: what the driver or one method of the board does.
+/// One step of a change of the bus: a call of the driver, or of one method of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The driver carries out its part of the change.
@@ -150,7 +152,7 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
     parts.get(usize::from(n)).copied().flatten()
 }
 
-/// A driver joined with the parts of its board around the controller.
+/// A driver that also controls the parts of its board around the controller.
 #[derive(Debug)]
 pub struct Surrounded<H, S> {
     host: H,

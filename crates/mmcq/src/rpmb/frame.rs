@@ -21,7 +21,7 @@ mod at {
     pub const KIND: usize = 510;
 }
 
-/// Kinds of requests; a response has the same number in the upper byte.
+/// Kinds of requests by their codes. The code of the response is the request's code times 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Program the key.
@@ -37,16 +37,16 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Returns the number of the response to this kind of request.
+    /// Returns the code of the response to this kind of request.
     pub const fn response(self) -> u16 {
         (self as u16) << 8
     }
 }
 
-/// The fields of a frame, except data and MAC.
+/// The fields of a frame, except data and MAC (message authentication code).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
-    /// The number that the response must repeat.
+    /// Number in a request that the response must repeat, against replays.
     pub nonce: [u8; 16],
     /// Number of authenticated writes so far (the write counter).
     pub counter: u32,

@@ -1,5 +1,5 @@
-//! The replay-protected memory block of an eMMC: small data that nobody can forge or replay without
-//! the key [eMMC 6.6.22].
+//! The replay-protected memory block (RPMB) of an eMMC: small data that cannot be forged or
+//! replayed without the key [eMMC 6.6.22].
 //!
 //! Each exchange is one [`PartitionAccess`] of the partition, so no other command comes between its
 //! frames. Everything in a response is checked: MAC (in constant time), nonce, counter, address,
@@ -51,11 +51,12 @@ pub enum RpmbError {
     /// It is not known whether the write was done: its response was lost, and the write counter
     /// could not be read either.
     Ambiguous,
-    /// The data are not whole units of 256 bytes, or not a number of units that the call may have.
+    /// The data are not a whole number of units of 256 bytes, or the call does not allow this
+    /// number of units.
     Size {
         /// Number of bytes that the caller gave.
         given: usize,
-        /// Most units that the call may have, by card and host.
+        /// Largest number of units that card and host allow for this call.
         most: u16,
     },
 }
@@ -99,7 +100,7 @@ fn judged(result: u16) -> Result<(), RpmbError> {
     }
 }
 
-/// Returns the result as [`judged`] does, but accepts an expired counter.
+/// Returns the result of a read as [`judged`] does, but an expired write counter is no error.
 fn judged_read(result: u16) -> Result<(), RpmbError> {
     judged(result & !EXPIRED)
 }
@@ -110,24 +111,25 @@ pub struct Rpmb<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     card: CardNumber,
     layout: Layout,
-    /// Most units of one read: a transfer cannot be split.
+    /// Largest number of units in one read, which must be one transfer of the host.
     read_units: u16,
     /// Memory of the frames; `None` while a request has it.
     buf: Option<DmaBuf>,
     claim: Claim,
 }
 
-/// Exchange that writes: the frame is a reliable write, and the result is requested.
+/// An exchange that writes: one frame as a reliable write, one frame that requests the result, one
+/// frame of response.
 const WRITE: Relay = Relay { out: 1, reliable: true, ask: true, back: 1 };
-/// Exchange that reads: its request is no reliable write.
+/// An exchange that reads: one frame of request (no reliable write), one frame of response.
 const READ: Relay = Relay { out: 1, reliable: false, ask: false, back: 1 };
 
-/// Frames that a call needs at least: two to send, one to receive.
+/// Least number of frames that the buffer must hold: two to send, one to receive.
 const BUF_FRAMES: usize = 3;
 
 impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
-    /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units
-    /// at once needs n + 2 times 512. On failure the buffer comes back.
+    /// Opens the area. The handle keeps `buf`, which has at least 1536 bytes. A write or read of n
+    /// units in one call needs (n + 2) * 512 bytes. On failure the buffer comes back.
     pub async fn open(
         stack: &'a Stack<B, N>,
         card: &Card,
@@ -155,19 +157,20 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         self.layout.blocks.saturating_mul(2)
     }
 
-    /// Returns the most units of one write that card and host allow; the buffer must be long enough
-    /// for them.
+    /// Returns the largest number of units in one write that card and host allow. The handle's
+    /// buffer must be long enough for them.
     pub fn write_units_max(&self) -> u16 {
         self.layout.rpmb_write_units
     }
 
-    /// Returns the most units of one read that the host allows; the buffer must be long enough for
-    /// them.
+    /// Returns the largest number of units in one read that the host allows. The handle's buffer
+    /// must be long enough for them.
     pub fn read_units_max(&self) -> u16 {
         self.read_units
     }
 
-    /// Returns the buffer, cleared. `None`: the request of a dropped call still has it.
+    /// Closes the area and returns the buffer, filled with zeros. `None`: the request of a dropped
+    /// call still uses the buffer.
     pub fn close(mut self) -> Option<DmaBuf> {
         let mut buf = self.buf().ok()?;
         for byte in buf.iter_mut() {
@@ -273,10 +276,10 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         .map_err(RpmbError::Card)?
     }
 
-    /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see
-    /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, with
-    /// `nonces[0]`, and again after a lost or wrong response, with `nonces[1]`: two numbers never
-    /// used before.
+    /// Writes 1, 2 or 32 units from `address` on: all of them or none. The card must support 32
+    /// units ([`write_units_max`](Self::write_units_max)). The call reads the write counter before
+    /// the write, with `nonces[0]`, and again after a lost or wrong response, with `nonces[1]`.
+    /// Both are numbers that were never used before.
     ///
     /// The write is sent only one time. `Ok`: the card has counted the write.
     /// [`RpmbError::Ambiguous`]: it is not known whether the card has counted it. Every other
@@ -332,8 +335,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// Reads the counter to find out whether a write was done whose response is missing or wrong.
-    /// Returns `why` if the write was not done.
+    /// Finds out, by the counter, whether a write was done whose response is missing or wrong.
+    /// `before` is the counter before the write. Returns `why` if the write was not done.
     async fn find_out(
         &mut self,
         key: &Key,
@@ -365,8 +368,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// Takes the buffer. If a call was dropped half-way, takes back the buffer that the engine has
-    /// kept.
+    /// Takes the buffer of frames. After a dropped call, takes the buffer back from the engine.
     fn buf(&mut self) -> Result<DmaBuf, RpmbError> {
         let least = (BUF_FRAMES * FRAME_BYTES) as u32;
         let claim = self.claim;
@@ -374,8 +376,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(RpmbError::Card(engine::Error::Full))
     }
 
-    /// Sends the frames of an exchange and receives those of the card, and returns what `look` reads
-    /// from all frames.
+    /// Executes an exchange: sends its frames from `buf`, and receives the card's frames into
+    /// `buf`. Returns what `look` reads from all of these frames.
     async fn exchange<R>(
         &mut self,
         buf: DmaBuf,

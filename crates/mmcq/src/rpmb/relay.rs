@@ -1,20 +1,22 @@
-//! Frames of a program that makes and checks them itself: the stack carries them, and knows no key.
+//! Relayed exchanges: the program makes and checks the frames itself. The stack transfers them, and
+//! knows no key.
 //!
-//! A relayed exchange is sent once, like any other exchange with the area. After an error it is not
-//! known whether the card has carried it out; only the program can find out, by the counter.
+//! Like any other exchange with the area, a relayed exchange is never repeated. After an error it
+//! is not known whether the card has executed it. Only the program can find out, by the write
+//! counter.
 
 use super::frame::FRAME_BYTES;
 use super::{Rpmb, RpmbError, with_frames};
 use crate::engine::Error;
 use crate::task::Platform;
 
-/// The frames of a relayed exchange: how many, in the order of the exchange.
+/// Numbers of frames in a relayed exchange, in the order of their transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
     /// Number of frames that are sent first.
     pub out: u16,
-    /// Whether those frames are a reliable write: writes of data and of the key are
-    /// [eMMC 6.6.22.4].
+    /// Whether these first frames are sent as a reliable write. Frames that write data or the key
+    /// need that [eMMC 6.6.22.4].
     pub reliable: bool,
     /// Whether one more frame is sent, in a write of its own: the request for the result.
     pub ask: bool,
@@ -28,20 +30,23 @@ impl Relay {
         usize::from(self.out) + usize::from(self.ask)
     }
 
-    /// Returns the bytes of all frames.
+    /// Returns the length of all frames together, in bytes.
     pub fn bytes(&self) -> usize {
         (self.sent() + usize::from(self.back)) * FRAME_BYTES
     }
 }
 
 impl<B: Platform, const N: usize> Rpmb<'_, B, N> {
-    /// Sends the frames of a program that has the key itself, and replaces those of `frames` that
-    /// are read by the card's.
+    /// Executes an exchange for a program that has the key itself. `frames` has all frames of the
+    /// exchange. The call sends the first ones ([`out`](Relay::out), then the one for
+    /// [`ask`](Relay::ask)), and stores the card's response in the last ones
+    /// ([`back`](Relay::back)).
     ///
     /// # Errors
-    /// [`Error::Buffer`]: `frames`, or the handle's buffer, has not the exchange's bytes.
-    /// [`Error::Unsupported`]: the exchange is empty, or longer than one transfer of the host. After
-    /// any other error the card may have carried the exchange out.
+    /// [`Error::Buffer`]: `frames` is not exactly [`bytes`](Relay::bytes) long, or the handle's
+    /// buffer is shorter than that. [`Error::Unsupported`]: the exchange has no frames, or more
+    /// than one transfer of the host can have. After any other error the card may have executed the
+    /// exchange.
     pub async fn relay(&mut self, relay: Relay, frames: &mut [u8]) -> Result<(), RpmbError> {
         let (needed, sent) = (relay.bytes(), relay.sent() * FRAME_BYTES);
         if needed == 0 || relay.out.max(relay.back) > self.read_units {

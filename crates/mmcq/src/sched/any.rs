@@ -2,8 +2,8 @@
 
 use super::{Choice, Deadline, Fair, Fifo, Policy, Waiting};
 
-/// A scheduler that is chosen at run time from three. Each scheduler keeps its own bound; a call
-/// costs one comparison more than a direct call of that scheduler.
+/// A scheduler that is chosen at run time from three. The chosen one keeps its bound on waiting; a
+/// call costs one comparison more than a direct call of that scheduler.
 #[derive(Clone, Copy, Debug)]
 pub enum Any<const CLIENTS: usize = 8> {
     /// First in, first out: the oldest waiting request is next.

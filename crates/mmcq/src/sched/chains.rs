@@ -1,7 +1,7 @@
-//! State of the chain in progress (several transfers that the controller executes from one list):
-//! its transfers, how far they are, and what is known of their writes.
+//! State of the chain in progress: its transfers, and its progress. A *chain* is several transfers
+//! that the controller executes from one list.
 //!
-//! A *link* is one transfer of the single lane: a request, or several that were merged. Nothing
+//! A *link* is one ordinary transfer: a request, or several that were merged. Nothing
 //! here starts a chain; `engine/chains/` does.
 
 use super::failures::Failures;
@@ -16,7 +16,8 @@ use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 pub(crate) const LINKS_MAX: usize = 16;
 const BLOCK_BYTES: u32 = 512;
 
-/// The lanes of `L`, and the lane of chains. Takes less than a kilobyte for each engine.
+/// Adds chains (lists of transfers that the controller executes) to the ways `L` of sending
+/// transfers. Chains take less than a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Chaining<L>(L, Chains);
 
@@ -38,7 +39,7 @@ impl<L: Lanes> Lanes for Chaining<L> {
     }
 }
 
-/// Counters of the lane of chains.
+/// Counters of chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {
@@ -62,7 +63,7 @@ impl ChainStats {
         ChainStats { chains: 0, transfers: 0, failures: 0, disbelieved: 0, suspected: 0, demoted: None };
 }
 
-/// A transfer of a chain.
+/// A link: one transfer of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub direction: Direction,
@@ -95,7 +96,7 @@ pub(crate) enum ChainAt {
     Failed { link: u8, believed: bool, well: bool },
 }
 
-/// The chain in progress, and the state of the lane.
+/// The chain in progress, and the state that outlasts a chain.
 #[derive(Debug)]
 pub struct Chains {
     /// The controller's limits for a chain. With fewer than two entries, chains are not used.
@@ -124,7 +125,8 @@ impl Chains {
         self.failures = Failures::NONE;
     }
 
-    /// Returns whether chains may be used.
+    /// Returns whether chains may be used: the controller executes them, the program has enabled
+    /// them, and they were not given up.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.caps.entries > 1 && self.stats.demoted.is_none()
@@ -188,7 +190,8 @@ impl Chains {
         self.at = ChainAt::Rest;
     }
 
-    /// Notes that the chain has failed at this link. If chains fail too often, they are given up.
+    /// Notes that the chain has failed at this link ([`ChainAt::Failed`] explains the parameters).
+    /// If chains fail too often, they are given up.
     pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);

@@ -1,8 +1,8 @@
 //! The scheduler that sends batches in address order, with an expiry for each direction.
 //!
-//! Source: the published behaviour and defaults of Linux' mq-deadline (read expiry 500 ms, write
-//! expiry 5 s, two read batches before a write batch, 16 requests in each batch), without its
-//! priority classes and zones.
+//! Source: the published behaviour and defaults of Linux' mq-deadline, without its priority classes
+//! and zones. The defaults: reads expire after 500 ms, writes after 5 s, two read batches go before
+//! a write batch, and a batch has 16 requests.
 //!
 //! A batch has requests of one direction, and proceeds to higher addresses only. A batch ends when
 //! it is full, or when no request of its direction has a higher address. The next batch is reads,
@@ -11,23 +11,25 @@
 //! address. Otherwise the batch continues upwards from the last address.
 //!
 //! # Bound
-//! Counted in transfers: calls of `pick` whose result was sent, merged requests included. Let b be
-//! `batch` and s `writes_starved`. A request that has expired, with k older ones of its direction
-//! waiting, is sent
+//! The bound is counted in transfers, that is, in calls of `pick` whose result was sent; merged
+//! requests are included in them. Let b be `batch` and s `writes_starved`. A request that has
+//! expired, while k older ones of its direction wait, is sent
 //!
 //! - a read: after at most b · (1 + k + ⌈(k + 1) / s⌉) other transfers;
 //! - a write: after at most b · (1 + k + s · (k + 1)) other transfers.
 //!
 //! For the oldest request (k = 0) the bounds are 2 b for a read and (1 + s) b for a write: 32 and
-//! 48 with the defaults. Why: a batch has at most b transfers. One batch may be running. From then
-//! on every batch of the direction starts with its oldest request, since all older requests have
-//! expired too. So the request is at the latest the first of batch k + 1. Between two write batches
-//! there are at most s batches of reads. While reads wait, a write batch comes only after s read
-//! batches during which writes waited.
+//! 48 with the defaults.
 //!
-//! Cost: one pass over the waiting requests at each pick, about 30 instructions each; 130 for a
-//! request that waits alone, all calls together (x86-64, optimised). 48 bytes of state and
-//! settings.
+//! Why: a batch has at most b transfers. One batch may be running. From then on every batch of the
+//! direction starts with its oldest request, since all older requests have expired too. So the
+//! request is at the latest the first of batch k + 1. Between two write batches there are at most s
+//! batches of reads. While reads wait, a write batch comes only after s read batches during which
+//! writes waited.
+//!
+//! Cost: each pick makes one pass over the waiting requests, with about 30 instructions for each.
+//! For a request that waits alone, all calls together take 130 instructions (x86-64, optimised).
+//! State and settings take 48 bytes.
 
 use super::{Choice, ConfigError, Policy, Waiting};
 use crate::host::Direction;
@@ -51,9 +53,12 @@ impl DeadlineConfig {
         batch: 16,
     };
 
-    /// Makes settings: expiries in nanoseconds (0 starts every batch with the oldest request); the
-    /// number of read batches that may go before waiting writes (1 to 255; 0 would starve reads);
-    /// the number of requests in a batch (1 to 255).
+    /// Makes the settings.
+    /// - `read_expire_ns`, `write_expire_ns`: a request expires after this time, in nanoseconds.
+    ///   With 0 every batch starts with the oldest request.
+    /// - `writes_starved`: number of read batches that may go before waiting writes, 1 to 255 (0
+    ///   would starve reads).
+    /// - `batch`: most requests in a batch, 1 to 255.
     pub const fn new(
         read_expire_ns: u64,
         write_expire_ns: u64,
@@ -135,8 +140,9 @@ impl Deadline {
         }
     }
 
-    /// Returns the request that a new batch of this direction starts with: the oldest one if it has
-    /// expired or no request is above the last address, otherwise the next one above.
+    /// Returns the request that a new batch of this direction starts with. That is the oldest
+    /// request if it has expired, or if no request is above the last address. Otherwise it is the
+    /// request with the lowest address above the last one.
     fn start_of(side: &Side, expire_ns: u64, now_ns: u64) -> Option<u8> {
         let (oldest, arrived_ns) = side.oldest?;
         let expired = arrived_ns.saturating_add(expire_ns) <= now_ns;

@@ -1,8 +1,9 @@
-//! Decides when a lane is given up, by the number of its failures in the last minutes.
+//! Decides when a way to send transfers (the card's queue, packs, or chains) is given up, by the
+//! number of its failures in the last minutes.
 
-/// Time in nanoseconds: a lane is given up if two failures come within this time.
+/// Time in nanoseconds: two failures within this time end the use of the queue, packs or chains.
 const OFTEN_NS: u64 = 10_000_000_000;
-/// Time in nanoseconds: a lane is given up if five failures come within this time.
+/// Time in nanoseconds: five failures within this time end the use of the queue, packs or chains.
 const LONG_NS: u64 = 600_000_000_000;
 
 /// Times of the last four failures in nanoseconds, newest first; 0: no failure.
@@ -12,7 +13,7 @@ pub(super) struct Failures([u64; 4]);
 impl Failures {
     pub const NONE: Failures = Failures([0; 4]);
 
-    /// Counts one more failure. Returns true if the lane must be given up.
+    /// Counts one more failure. Returns true if there were too many, and the caller must give up.
     pub fn again(&mut self, now_ns: u64) -> bool {
         let [first, second, third, fourth] = self.0;
         self.0 = [now_ns.max(1), first, second, third];

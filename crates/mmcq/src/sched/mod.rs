@@ -2,13 +2,13 @@
 //!
 //! The engine calls a [`Policy`] whenever the controller is free, with every request that waits
 //! before the next barrier. The engine sends the request that the policy picks, together with the
-//! requests that continue it on either side. The engine never lets a request overtake an older one
-//! on the same blocks where one of the two writes, whatever the policy picks. The remaining pieces
-//! of a long request, and requests that failed together with others, go first without a call of the
-//! policy.
+//! requests that continue it on either side. Whatever the policy picks, no request overtakes an
+//! older one on the same blocks if one of the two writes. The remaining pieces of a long request,
+//! and requests that failed together with others, go first without a call of the policy.
 //!
-//! A [`Profile`] selects what else the firmware contains. Each policy is also the full profile;
-//! [`Prompt`] and [`Lean`] contain less.
+//! A [`Profile`] selects what else the firmware contains. Each policy is also a profile with all
+//! parts except the additional ways to send transfers ([`Lanes`]). [`Prompt`] and [`Lean`] contain
+//! less, [`Queued`], [`HostQueued`], [`Packed`] and [`Chained`] more.
 //!
 //! A stack gets its policy by [`Stack::with_policy`](crate::task::Stack::with_policy), and has it
 //! in its type: `Stack<(L, H, Fair<2>), 16>`. A request names its client by
@@ -79,9 +79,9 @@ impl Origin {
 pub enum Choice {
     /// Send the request with this index ([`Waiting::index`]).
     Go(u8),
-    /// Start nothing before this time, in nanoseconds, unless another request comes in: the client
-    /// that was served last is about to send more. The engine accepts this for 20 ms in a row, then
-    /// it starts the oldest request.
+    /// Start no request before this time, in nanoseconds, unless another request comes in: the
+    /// client that was served last is about to send more. The engine accepts this answer for 20 ms
+    /// in a row. Then it starts the oldest request.
     IdleUntil(u64),
 }
 
@@ -134,9 +134,9 @@ pub trait Policy {
         let _ = request;
     }
 
-    /// Notes that a request that was sent is over; `request` as it was sent. Called also for a
-    /// piece of a request that was too long for a transfer; the part that is still to be sent is
-    /// reported as a new arrival.
+    /// Notes that a request that was sent is over. `request` has the values that it had when it was
+    /// sent. Called also for a piece of a request that was too long for one transfer; the part that
+    /// is still to be sent is reported as a new arrival.
     fn done(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }

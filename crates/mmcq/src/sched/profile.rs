@@ -4,30 +4,33 @@ use super::{AtOnce, Chaining, HostQueue, Lanes, Packing, Policy, Single, Softwar
 
 /// The parts of the stack that firmware contains: a scheduler, and optional parts around it.
 ///
-/// Each [`Policy`] is also the full profile with itself. [`Prompt`] and [`Lean`] contain less.
-/// Parts that a profile leaves out are not linked.
+/// Each [`Policy`] is also a profile: itself as the scheduler, and all parts except the additional
+/// ways to send transfers ([`Lanes`]). [`Prompt`] and [`Lean`] contain less; [`Queued`],
+/// [`HostQueued`], [`Packed`] and [`Chained`] add such a way. Parts that a profile leaves out are
+/// not linked.
 pub trait Profile {
     /// The scheduler, which decides the next request.
     type Policy: Policy;
 
-    /// [`Whole`]: the start of a transfer may be delayed for the requests that are about to
-    /// continue it ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`AtOnce`]: never.
+    /// Whether the start of a transfer may be delayed for requests that are about to come and would
+    /// continue it ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`Whole`]: it may.
+    /// [`AtOnce`]: it is never delayed.
     type Tails: Tails;
 
-    /// The lanes: the ways in which transfers reach the card.
+    /// The ways in which transfers reach the card (*lanes*).
     /// - [`Single`]: one transfer at a time.
-    /// - [`SoftwareQueue`]: also the command queue of an eMMC ([`Queued`]).
+    /// - [`SoftwareQueue`]: also the command queue of an eMMC or SD card ([`Queued`]).
     /// - [`HostQueue`]: the same queue by the controller's command queue engine ([`HostQueued`]).
-    /// - [`Packing`]: packed commands in addition to other lanes ([`Packed`]).
-    /// - [`Chaining`]: chains that the controller executes, in addition to other lanes
-    ///   ([`Chained`]).
+    /// - [`Packing`]: packed commands in addition to the ways of another profile ([`Packed`]).
+    /// - [`Chaining`]: chains that the controller executes, in addition to the ways of another
+    ///   profile ([`Chained`]).
     type Lanes: Lanes;
 
     /// Whether failed transfers are tried again and the supervisor is called for help: all steps of
     /// recovery. If false, the engine resets lines and card, tries requests that failed together
-    /// one by one, and returns the error. Such firmware also has no durable writes, no erases and
-    /// nothing else of [`card::enable_extended_ops`](crate::card::enable_extended_ops), no commands
-    /// during data, and no CMD23 with its quirks.
+    /// one by one, and returns the error. Such firmware also leaves out all that
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) enables (durable writes,
+    /// erases), commands during data, quirks of cards, and CMD23.
     const RECOVERS: bool = true;
 
     /// Whether a request that finds the engine idle takes a shorter path through it. The path is
@@ -58,7 +61,8 @@ impl<P: Policy> Profile for P {
     }
 }
 
-/// Profile for firmware with few requests at a time: no start is delayed for the tail of its batch.
+/// Profile for firmware with few requests at a time: the start of a transfer is never delayed for
+/// requests that would continue it.
 ///
 /// # Examples
 /// ```
@@ -88,9 +92,9 @@ impl<P: Policy> Profile for Prompt<P> {
     }
 }
 
-/// Profile for firmware that must be small: as [`Prompt`], and failed transfers are not tried again
-/// ([`Profile::RECOVERS`]). The user of the stack must do that, and no program can
-/// [supervise](crate::card::supervise) the card.
+/// Profile for firmware that must be small. It has what [`Prompt`] has, without recovery: failed
+/// transfers are not tried again ([`Profile::RECOVERS`]). The user of the stack must do that, and
+/// no program can [supervise](crate::card::supervise) the card.
 ///
 /// # Examples
 /// ```
@@ -121,8 +125,8 @@ impl<P: Policy> Profile for Lean<P> {
     }
 }
 
-/// Implements [`Profile`] for a wrapper of another profile, with these lanes. The inner profile
-/// must recover.
+/// Implements [`Profile`] for a wrapper of another profile; `$lanes` are the ways in which it sends
+/// transfers. The inner profile must recover.
 macro_rules! with_lanes {
     ($name:ident, $lanes:ty, $needs:literal) => {
         impl<P: Profile> Profile for $name<P> {
@@ -148,9 +152,10 @@ macro_rules! with_lanes {
     };
 }
 
-/// Profile for eMMC with a command queue: as the inner profile, and small random reads wait on the
-/// card instead of in the engine, once [`card::enable_task_queue`](crate::card::enable_task_queue)
-/// has found such a queue. Needs [`Profile::RECOVERS`].
+/// Profile for cards with a command queue. It adds to the inner profile that several reads wait on
+/// the card instead of in the engine, so that the card loads one while it sends another. A program
+/// switches this on by [`card::enable_task_queue`](crate::card::enable_task_queue) (eMMC) or
+/// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue). Needs [`Profile::RECOVERS`].
 ///
 /// # Examples
 /// ```
@@ -166,10 +171,10 @@ pub struct Queued<P = super::Fifo>(pub P);
 
 with_lanes!(Queued, SoftwareQueue, "the command queue needs a profile that recovers");
 
-/// Profile as [`Queued`], where the controller's command queue engine drives the card's queue if
-/// there is one ([`Host::queue`](crate::host::Host::queue)): one interrupt and five register
-/// accesses for a request. If the command queue engine is of no use or fails, the software drives
-/// the queue. Needs [`Profile::RECOVERS`].
+/// Profile for eMMC with a command queue, on controllers with a command queue engine
+/// ([`Host::queue`](crate::host::Host::queue)). That engine drives the card's queue, with one
+/// interrupt and five register accesses for a request. Without such an engine, or if it is of no
+/// use or fails, the software drives the queue as with [`Queued`]. Needs [`Profile::RECOVERS`].
 ///
 /// # Examples
 /// ```
@@ -185,10 +190,10 @@ pub struct HostQueued<P = super::Fifo>(pub P);
 
 with_lanes!(HostQueued, HostQueue, "the command queue needs a profile that recovers");
 
-/// Profile for eMMC with packed commands (4.5 to 5.1): as the inner profile, and writes of
-/// different places, or reads, are sent to the card as one transfer where that pays, once
-/// [`card::enable_packed`](crate::card::enable_packed) has found that the card has packed commands.
-/// Needs [`Profile::RECOVERS`].
+/// Profile for eMMC with packed commands (4.5 to 5.1). It adds to the inner profile that several
+/// writes to different places, or several reads, are sent to the card as one transfer where that
+/// pays. A program switches this on by [`card::enable_packed`](crate::card::enable_packed). Needs
+/// [`Profile::RECOVERS`].
 ///
 /// # Examples
 /// ```
@@ -205,9 +210,9 @@ pub struct Packed<P = super::Fifo>(pub P);
 with_lanes!(Packed, Packing<P::Lanes>, "packed commands need a profile that recovers");
 
 /// Profile for controllers that execute several transfers from one list (ADMA3 of SDHCI 4.10,
-/// [`Host::chain`](crate::host::Host::chain)): as the inner profile, and reads and writes of
-/// different places are given to the controller as one list, with one interrupt, once
-/// [`Engine::set_chains`](crate::engine::Engine::set_chains) was called. Needs
+/// [`Host::chain`](crate::host::Host::chain)). It adds to the inner profile that the controller
+/// gets reads and writes of different places as one list, with one interrupt. A program switches
+/// this on by [`Engine::set_chains`](crate::engine::Engine::set_chains). Needs
 /// [`Profile::RECOVERS`].
 ///
 /// # Examples

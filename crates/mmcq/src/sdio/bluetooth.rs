@@ -1,10 +1,15 @@
 //! Bluetooth Type-A: HCI packets through a function's FIFO [SDIO Bluetooth 2].
 //!
-//! To receive a packet, the driver takes six steps: read which function interrupts, read the
-//! function's interrupt register, clear it, read the header, read the payload, acknowledge. The
-//! driver must clear the interrupt before it reads the header, and acknowledge after it has read
-//! the payload; otherwise an interrupt is lost. The header has a length (24 bits, header included)
-//! and a type.
+//! The driver receives a packet in six steps:
+//! 1. read which function interrupts;
+//! 2. read the function's interrupt register;
+//! 3. clear that register;
+//! 4. read the header, which has a length (24 bits, header included) and a type;
+//! 5. read the payload;
+//! 6. acknowledge.
+//!
+//! The driver must clear the interrupt before it reads the header, and acknowledge after it has
+//! read the payload; otherwise an interrupt is lost.
 
 use super::{At, CardInterrupt, Chain, Function, IoError};
 use crate::engine::{self, DmaBuf};
@@ -44,8 +49,8 @@ pub struct Packet {
 #[derive(Debug)]
 pub struct TypeA<'a, B: Platform, const N: usize> {
     function: Function<'a, B, N>,
-    /// Whether the card waits for the acknowledgement of a packet, even if the future that received
-    /// the packet was dropped.
+    /// Whether the card still waits for the acknowledgement of a packet. The value outlives the
+    /// future that received the packet.
     owes: AtomicBool,
 }
 
@@ -84,8 +89,9 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         }
     }
 
-    /// Waits for an interrupt, and receives its packet; `None`: the interrupt was of another
-    /// function, or announced no packet. With `last`, a packet that fails is not requested again.
+    /// Waits for an interrupt, and receives its packet. `None`: the interrupt came from another
+    /// function, or announced no packet. With `last`, a damaged or invalid packet is not requested
+    /// again.
     async fn serve(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,

@@ -13,7 +13,7 @@ use core::task::{Context, Poll, ready};
 /// Longest time of CMD52 in nanoseconds; on the bus it takes at most some hundred microseconds.
 const DIRECT_NS: u64 = 20_000_000;
 
-/// Whether the driver's next command follows at once.
+/// Whether the bus is reserved for the driver's next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
     /// Another command follows: the bus is reserved for it for a short time
@@ -40,7 +40,8 @@ pub struct Direct<'a, B: Platform, const N: usize> {
 }
 
 impl<B: Platform, const N: usize> Direct<'_, B, N> {
-    /// Polls for the byte in the card's response; also returns the buffer that was passed along.
+    /// Polls for the byte in the card's response. Also returns the buffer that the command's slot
+    /// has owned meanwhile ([`carried`]).
     fn poll_carried(&mut self, context: &mut Context<'_>) -> Poll<(Result<u8, IoError>, DmaBuf)> {
         loop {
             let done = ready!(Pin::new(&mut self.op).poll(context));

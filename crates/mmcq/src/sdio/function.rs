@@ -20,7 +20,7 @@ const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
 /// Registers of function 0 that the standard leaves to the vendor.
 const VENDORS: core::ops::RangeInclusive<u32> = 0xf0..=0xff;
 
-/// Register addresses of a transfer.
+/// The register, or the first of the registers, that a transfer accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// All bytes go to this register, a FIFO.
@@ -37,17 +37,18 @@ impl At {
     }
 }
 
-/// A handle on one function of one card; see the module's description. When another card has taken
-/// the place of the handle's, each call fails with
-/// [`Error::Changed`](crate::engine::Error::Changed), or with
-/// [`Error::NoCard`](crate::engine::Error::NoCard) until the other one is brought up, and sends
-/// nothing. A card that was taken out and put back counts as another card. Two I/O cards of one
-/// model that are exchanged while the host cannot see the slot are the same card to the stack.
+/// A handle on one function of one card; see the module's description.
 ///
-/// Futures of its methods may be dropped at
-/// any point: a command on the bus ends by itself. The buffer of a dropped transfer waits for
-/// [`reclaim`](crate::engine::Engine::reclaim). Each handle stores the block size itself, so if a
-/// function has several handles, only one of them may set it.
+/// If another card is in the slot now, no call sends anything. A call then fails with
+/// [`Error::NoCard`](crate::engine::Error::NoCard), and after bring-up of that card with
+/// [`Error::Changed`](crate::engine::Error::Changed). A card that was taken out and put back counts
+/// as another card. The stack cannot distinguish two I/O cards of one model, if they are exchanged
+/// while the host does not see the slot.
+///
+/// Futures of a handle's methods may be dropped at any point: a command on the bus ends by itself.
+/// [`reclaim`](crate::engine::Engine::reclaim) returns the buffer of a dropped transfer. Each
+/// handle stores the block size itself, so if a function has several handles, only one of them may
+/// set it.
 ///
 /// After a transfer was dropped before its successful end was seen, it must be aborted on the card
 /// [SDIO 4.8], even if it was successful. The function's next transfer, by any handle, sends the
@@ -64,14 +65,14 @@ pub struct Function<'a, B: Platform, const N: usize> {
     max_block_bytes: u16,
     /// The block size that was set on the card, in bytes; 0 if none, so transfers use byte mode.
     block_bytes: u16,
-    /// Number of card resets that the stack had counted when the block size was set. After another
-    /// reset the card has no block size.
+    /// Number of card resets that the stack had counted when the block size was set. A further
+    /// reset clears the block size on the card.
     told_at: u32,
     enable_timeout_ns: u64,
 }
 
-/// Guard of a CMD53 or an abort that is about to begin. If it is dropped before the successful end
-/// was seen, an abort is due.
+/// Guard of a CMD53 or an abort that is about to begin. If the guard is dropped before the command
+/// has ended well, the stack records that the function needs an abort.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     function: u8,
@@ -90,8 +91,8 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
 }
 
 impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
-    /// Makes a handle on function `number` (1 to 7) of a card after its bring-up; sends no command. A
-    /// handle that is made inside another call of the stack is bound to no card.
+    /// Makes a handle on function `number` (1 to 7) of a card after its bring-up; sends no command.
+    /// A handle that is made inside another call of the stack is bound to no card.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, IoError> {
         let Some(info) = card.function(number) else {
             return Err(IoError::NoFunction { function: number, functions: card.count() });
@@ -181,7 +182,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         direct(self.stack, self.card, self.number, addr, command, chain)
     }
 
-    /// Returns an error if another card has taken the place of the handle's.
+    /// Returns an error if the handle's card is no longer in the slot.
     fn is_there(&self) -> Result<(), IoError> {
         let meant = self.stack.with(|engine| engine.is_meant(self.card));
         if meant || !B::Profile::RECOVERS { Ok(()) } else { Err(engine::Error::Changed.into()) }
@@ -278,10 +279,10 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     }
 
     /// Ends a CMD53 like [`abort`](Self::abort). `buf` is the buffer of the transfer before or
-    /// after it, which the call returns.
+    /// after the abort; the call returns it.
     async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         if let Err(error) = self.is_there() {
-            // What is due belongs to the card that is in the slot now.
+            // An abort that is due belongs to the card that is in the slot now.
             return (Err(error), buf);
         }
         // If a step fails from here on, the guard records that an abort is due.
@@ -377,8 +378,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
                 Err(error) => {
                     if matches!(error, engine::Error::Host(_)) {
-                        // As for CMD52: read here what the card reports about a lost command, so
-                        // that no other command receives it.
+                        // The card reports a lost command in its next response. Read that response
+                        // here, so that no other command receives it.
                         (_, buf) = carried(self.stack, self.card, 0, cmd::io_read(0, 0), buf).await;
                     }
                     Err(error.into())
@@ -386,7 +387,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             };
             if judged.is_err() {
                 if self.is_there().is_err() {
-                    // The card's transfer is over with the card. Its successor has begun none.
+                    // The transfer has ended with its card, and the next card has begun none.
                     begun.ended_well();
                     return (judged, buf);
                 }

@@ -26,9 +26,9 @@ use core::task::{Context, Poll};
 /// Bit of IENx that enables the interrupts of all functions.
 const MASTER: u8 = 1;
 
-/// The interrupt line of a card; make one for each card. Like a [`Function`](super::Function), it
-/// is bound to this card. The code that owns it waits, serves the
-/// functions that request attention, and acknowledges:
+/// The interrupt line of a card; make one for each card. It is bound to its card as a
+/// [`Function`](super::Function) is. One task waits for the interrupt, serves the functions that
+/// request attention, and acknowledges:
 ///
 /// ```
 /// # use mmcq::{sdio::{CardInterrupt, IoError, Function}, task::Platform};
@@ -53,8 +53,8 @@ pub struct CardInterrupt<'a, B: Platform, const N: usize> {
     card: CardNumber,
     /// Functions that may interrupt: IENx without the bit that enables all.
     enabled: u8,
-    /// Number of card resets that the stack had counted when `enabled` was set. After another reset
-    /// no function may interrupt.
+    /// Number of card resets that the stack had counted when `enabled` was set. After a further
+    /// reset no function may interrupt.
     told_at: u32,
     /// Whether a read of INTx must be [followed](Quirks::IO_NO_POLLING) by a read of an unused
     /// register.

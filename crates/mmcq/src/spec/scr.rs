@@ -38,7 +38,7 @@ pub struct Scr {
     pub erased_ones: bool,
     /// Version of the copy protection (SD_SECURITY): 0 none, 2 SDSC, 3 SDHC, 4 SDXC.
     pub security: u8,
-    /// Whether extended security is supported (EX_SECURITY): 0 if not.
+    /// Extended security (EX_SECURITY): 0 if the card does not support it.
     pub ex_security: u8,
     /// Whether the card supports one data line, as every card should.
     pub width1: bool,

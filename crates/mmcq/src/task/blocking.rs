@@ -1,5 +1,5 @@
-//! Calls that wait on the caller's own thread: futures run to their end, single requests, and
-//! requests whose memory is lent for the call.
+//! Calls that wait on the caller's own thread: for a future, for a single request, or for a request
+//! whose memory is lent for the call.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,9 +13,10 @@ use core::task::{Context, Poll};
 impl<B: Platform, const N: usize> Stack<B, N> {
     /// Runs a future to its end on this thread. While the future is pending, the call runs `idle`,
     /// and then drives the stack by [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by
-    /// the rules of [`Idle`]. For start-up code and for platforms without an executor. Under embassy,
-    /// a future with a timer of embassy-time needs one of that crate's features `generic-queue-N`:
-    /// without one its timers panic outside of an executor.
+    /// the rules of [`Idle`]. For start-up code and for platforms without an executor.
+    ///
+    /// Under embassy, a future with a timer of embassy-time needs one of that crate's features
+    /// `generic-queue-N`: without one its timers panic outside of an executor.
     pub fn block_on<F: Future>(&self, future: F, mut idle: impl FnMut(&Idle)) -> F::Output {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Idle::waker());
@@ -39,8 +40,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.block_on(&mut self.request(request), idle)
     }
 
-    /// Runs one request as [`blocking`](Self::blocking) does, with memory that is only lent for the
-    /// call in place of the request's own.
+    /// Runs one request as [`blocking`](Self::blocking) does, but with `memory`, which is only lent
+    /// for the call, in place of the request's own buffer.
     ///
     /// # Safety
     /// `memory` stays valid and unused by other code until this returns or unwinds.
@@ -65,8 +66,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 }
 
-/// Polls a future. A function of its own: inlined into a loop, the state of a large future would be
-/// in the loop's stack frame, and longer instructions would access it.
+/// Polls a future. This is not inlined: in a loop, the state of a large future would lie in the
+/// loop's stack frame, and longer instructions would access it.
 #[inline(never)]
 fn polled<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
     future.poll(context)

@@ -13,8 +13,8 @@ pub(super) use loom::hint::spin_loop;
 
 use core::cell::Cell;
 
-/// The [mark](super::Idle) of the blocking call that polled its future last, of all threads; 0 if a
-/// waker has been called since.
+/// The mark (the address of its [`Idle`](super::Idle)) of the blocking call that polled its future
+/// last, among all threads; 0 if a waker has been called since.
 #[cfg(not(all(test, loom)))]
 pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 #[cfg(all(test, loom))]
@@ -38,8 +38,8 @@ pub(super) struct Locked<T> {
     /// How many times a bring-up of an I/O card has begun or ended. Each of them clears the
     /// settings that were made on the card before. Accessed only with the lock held.
     pub io_resets: Cell<u32>,
-    /// Reports accesses at the same time to loom. Made at the first access, because loom's cells
-    /// cannot be made in a constant.
+    /// A cell of the test tool loom, which fails the test if two threads access the value at the
+    /// same time. Made at the first access, because loom's cells cannot be made in a constant.
     #[cfg(all(test, loom))]
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
 }
@@ -53,7 +53,7 @@ enum Inside {
     Missed,
 }
 
-/// Guard that leaves the cell when it is dropped, also by a panic.
+/// Guard of a call inside the cell: its drop marks the cell as left, also when the call panics.
 struct Leave<'a>(&'a Cell<Inside>);
 
 impl Drop for Leave<'_> {

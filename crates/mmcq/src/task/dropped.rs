@@ -1,5 +1,5 @@
-//! Futures that nothing waits for any more, also those that were dropped inside another call of
-//! their stack.
+//! Futures that were dropped before their end, also inside another call of their stack; and which
+//! I/O functions still need an abort.
 
 use super::request::At;
 use super::{EngineOf, Lock, Platform, RequestFuture, Stack};
@@ -13,8 +13,8 @@ use core::cell::Cell;
 pub(super) struct Dropped<const N: usize> {
     /// The slots of these requests, bit n for slot n.
     slots: Cell<SlotSet>,
-    /// The low 8 bits of each slot's use number. No call fills one slot 256 times and drops the
-    /// first future last.
+    /// The low 8 bits of each slot's use number. They suffice: within one call, a slot is never
+    /// used 256 more times before the first of these futures is dropped.
     uses: [Cell<u8>; N],
 }
 
@@ -95,8 +95,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         any
     }
 
-    /// Returns whether a slot is free now, or is about to become free for the request that the
-    /// supervisor needs.
+    /// Frees the slots of dropped futures, for a request that has found all slots in use. Returns
+    /// true if there were such slots, or if the request is one of the supervisor's, for which the
+    /// engine frees a slot.
     #[cold]
     #[inline(never)]
     pub(super) fn frees_slot(&self, engine: &mut EngineOf<B, N>, request: &Request) -> bool {

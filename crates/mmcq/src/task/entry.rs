@@ -20,8 +20,8 @@ use core::task::Waker;
 /// Exclusive access to the engine of a [`Stack`](super::Stack) for one closure.
 ///
 /// Each method calls the engine's method of the same name; see there for what it does. In a call
-/// from inside another call of the same stack the entry is *nested*: nothing is done then, and the
-/// comment of each method says what it returns instead.
+/// from inside another call of the same stack the entry is *nested*. Then a method does nothing,
+/// and its comment says what it returns instead.
 #[derive(Debug)]
 pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     engine: Option<&'a mut Engine<H, N, P>>,

@@ -36,15 +36,15 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// | keeps interrupts masked during the whole call | `wfi`: an interrupt that is pending ends it |
 /// | serves interrupts in a handler | masks them, sleeps by `wfi` if `may_sleep`, unmasks them |
 /// | has threads | holds the mutex of a condition variable and waits for the variable while `may_sleep`; the handler calls `on_irq`, then notifies all with the mutex held |
-/// | has semaphores | takes that of this thread; the handler calls `on_irq`, then gives the semaphore of each thread that waits |
+/// | has semaphores | takes the semaphore of this thread; the handler calls `on_irq`, then gives the semaphore of each thread that waits |
 ///
 /// Between `may_sleep` and `wfi` no handler may run. Otherwise the handler completes the request in
 /// between, and no further interrupt comes to end `wfi`. A semaphore remembers that it was given,
 /// so the thread need not call `may_sleep`.
 ///
-/// Where several threads wait, the turn of one may complete the request of another, and consume the
-/// interrupt that was to wake the other. There are two remedies. Either no sleep is longer than a
-/// tick. Or handler and alarm drive the stack, and each `idle` calls
+/// If several threads wait, one thread's turn may complete the request of another, and clear the
+/// interrupt that should have woken the other. There are two remedies. Either no sleep is longer
+/// than a tick. Or handler and alarm drive the stack, and each `idle` calls
 /// [`skip_turn`](Self::skip_turn), as its example shows.
 ///
 /// ```
@@ -119,8 +119,8 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// Returns whether the thread is to do its turn after this sleep: false once after a call of
-    /// [`skip_turn`](Self::skip_turn).
+    /// Returns whether the waiting thread should poll the stack after this sleep: false once after
+    /// a call of [`skip_turn`](Self::skip_turn).
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()
     }

@@ -91,7 +91,7 @@ impl<L: Lock> IrqTask<L> {
         true
     }
 
-    /// Returns whether the future has ended, or there is none.
+    /// Returns whether no future is left to poll: it has ended, or there was none.
     pub fn is_finished(&self) -> bool {
         self.with(|state| state.future.is_none()) == Some(true)
     }
@@ -146,8 +146,8 @@ impl<L: Lock> IrqTask<L> {
     }
 }
 
-/// Guard that ends the turn of a future that panics: the future is never polled again, and `scope`
-/// does not wait for ever.
+/// Guard of a poll of the future. If the future panics, the drop of the guard removes the future,
+/// so that it is never polled again and `scope` does not wait for ever.
 struct Turn<'a, L: Lock>(&'a IrqTask<L>);
 
 impl<L: Lock> Drop for Turn<'_, L> {

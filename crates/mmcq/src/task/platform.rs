@@ -11,8 +11,8 @@ use crate::sched::{Fifo, Profile};
 /// # Safety
 /// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same
 /// lock. What one closure has written is visible to the next one. The lock need not handle calls
-/// from inside the closure: the stack refuses them. A lock that can block must either block such a
-/// call for ever or let it in; letting it in is better.
+/// from inside the closure: the stack refuses them. A lock that can block must handle such a call
+/// in one of two ways: block it for ever, or run its closure. The second is better.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Lock {
     /// Whether requests wait for a free slot. Only true for a [`WaitQueue`](super::WaitQueue), and
@@ -39,9 +39,9 @@ pub trait Clock {
     /// contexts.
     ///
     /// This function may be called at any time from any context, with the lock held and without it
-    /// ([`Stack::now_ns`](super::Stack::now_ns)), also in an interrupt that interrupted it. A clock
-    /// that extends a counter in software must therefore protect that counter. The time that is
-    /// passed to the engine is read with the lock held.
+    /// ([`Stack::now_ns`](super::Stack::now_ns)). An interrupt may call it while the interrupted
+    /// code is inside of it. A clock that extends a counter in software must therefore protect that
+    /// counter. The time that is passed to the engine is read with the lock held.
     fn now_ns(&self) -> u64;
 
     /// Sets the alarm: the platform calls [`Stack::poll`](super::Stack::poll) at this time (at once

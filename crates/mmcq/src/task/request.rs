@@ -34,7 +34,7 @@ pub(super) enum Look {
     Unknown,
     /// The call came from inside another one.
     Nested,
-    /// The request has to be submitted once more.
+    /// The request was not accepted yet, and has to be submitted once more.
     Again,
 }
 

@@ -8,7 +8,8 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// Most phases that a thread spins for in one request. Then it sleeps, whatever the policy advises.
+/// Most phases that a thread spins for in one request. Then it sleeps, even if the policy advises
+/// to spin.
 const PHASES_MAX: u32 = 16;
 
 impl<B: Platform, const N: usize> Stack<B, N> {
@@ -92,7 +93,7 @@ impl Drop for Quiet<'_> {
 pub struct Spinning<'a, B: Platform, const N: usize> {
     op: RequestFuture<'a, B, N>,
     advance: &'a WaitStrategy,
-    /// When the future stopped spinning, in nanoseconds.
+    /// Time at which the future stopped spinning, in nanoseconds.
     since_ns: u64,
 }
 

@@ -144,7 +144,8 @@ impl<'a> Places<'a> {
         self.places.get(usize::from(place).checked_sub(1)?)
     }
 
-    /// Returns whether no other request has waited longer than the one in `place`.
+    /// Returns whether the request in `place` may be submitted now: no other request has waited
+    /// longer.
     fn is_turn(self, place: u16, now_ns: impl FnOnce() -> u64) -> bool {
         if self.waiting().next().is_none() {
             return true;
@@ -187,14 +188,18 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Returns the earliest limit of the requests whose tasks have not been woken.
+    /// Returns the earliest time limit of the waiting requests, without the requests whose task has
+    /// already been woken.
     fn next_ns(self) -> Option<u64> {
         self.waiting().filter(|place| !place.called.get()).map(|place| place.until_ns.get()).min()
     }
 
-    /// Frees the places of the requests that have left. Returns the next action: drop the waker of
-    /// such a request, or wake the task of a request whose limit is over, or of the request that
-    /// has waited longest.
+    /// Frees the places of the requests that have left the queue. Returns the next action, the
+    /// first of these that applies:
+    ///
+    /// - drop the waker of such a request;
+    /// - wake the task of a request whose time limit is over;
+    /// - wake the task of the request that has waited longest.
     fn next_call(self, now_ns: impl FnOnce() -> u64) -> Option<Call> {
         for place in self.places.iter().filter(|place| place.left.get()) {
             place.left.set(false);

@@ -1,5 +1,5 @@
-//! Arbitrary input for tests: the same in every run or, in a search of given length, different in
-//! each run.
+//! Arbitrary input for tests. By default it is the same in every run; in a search of a given length
+//! it differs from run to run.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -8,21 +8,22 @@ extern crate std;
 use arbtest::arbitrary::{Result, Unstructured};
 use core::ops::Range;
 
-/// Returns `MMCQ_FUZZ_MS`, the length of a search in ms with input that differs from run to run;
-/// `None` if it is not set. Of the project's `check`, only the part `fuzz` sets it, so every other
-/// part has the same result each time.
+/// Returns the length of a search in ms, in which the input differs from run to run. The
+/// environment variable `MMCQ_FUZZ_MS` sets it; `None` if it is not set. Of the project's `check`,
+/// only the part `fuzz` sets it, so every other part has the same result each time.
 fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }
 
-/// Calls `f` with this number of random inputs, or with the inputs of a search, and prints their
-/// number. An input has at most 4 KiB, since longer ones take more time to make than to test.
+/// Calls `f` with `inputs` random inputs, or in a search with as many as its time allows. Prints
+/// the number of inputs. An input has at most 4 KiB, since longer ones take more time to make than
+/// to test.
 pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     sized(name, inputs, 32..4_096, f);
 }
 
-/// Runs `run` twice with each of 500 arbitrary seeds, to find panics, and to check that both results
-/// are the same.
+/// Runs `run` twice with each of 500 arbitrary seeds, to find panics, and to check that both
+/// results are the same.
 pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) -> T) {
     fuzz(name, 500, |u| {
         let seed = u.arbitrary()?;
@@ -31,8 +32,8 @@ pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) 
     });
 }
 
-/// Calls `f` with this number of random inputs of this length, which are the same in every run even
-/// during a search. For tests that must reach a certain case.
+/// Calls `f` with `inputs` random inputs of `bytes` bytes each, which are the same in every run
+/// even during a search. For tests that must reach a certain case.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     for seed in 1..=inputs {
         arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();

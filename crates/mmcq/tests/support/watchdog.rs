@@ -1,5 +1,5 @@
-//! The only real-time limit of the tests: ends a test program that hangs, so that nobody waits for
-//! ever. A test waits for events, however long this takes; no result depends on the limit.
+//! Watchdog that ends a test program which hangs. Its limit is the only one in real time: a test
+//! waits for events, however long this takes, and no result depends on the limit.
 
 #![allow(clippy::print_stderr, reason = "it says which test hangs")]
 

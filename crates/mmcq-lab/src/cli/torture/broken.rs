@@ -1,4 +1,5 @@
-//! Prints runs that broke a promise: their name, a shortened version, and all events on its bus.
+//! Prints the runs that broke a promise: the name of each, a shortened version, and all events on
+//! its bus.
 
 use super::super::{Error, print};
 use mmcq_torture::case::Case;

@@ -12,7 +12,7 @@ use mmcq_vfio::{Address, Options, Reader};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Size of the buffer in bytes: the largest boundary of an SDHCI.
+/// Size of the buffer in bytes: the largest boundary at which the SDMA of an SDHCI stops.
 const BUFFER_BYTES: u32 = 512 << 10;
 /// Name of the part of the report with the cases and their results.
 const PART: &str = "stream-test";
@@ -22,7 +22,8 @@ pub struct Test {
     /// First block of the range that is read, or overwritten [default: 0]
     #[arg(long, value_name = "N", value_parser = crate::cli::whole)]
     lba: Option<u64>,
-    /// Number of blocks in the range; smaller ranges leave out cases [default: 67000, or the card]
+    /// Number of blocks in the range; a smaller range leaves out cases [default: 67000, or the size
+    /// of a smaller card]
     #[arg(long, value_name = "N", value_parser = crate::cli::whole)]
     blocks: Option<u64>,
     /// Test writes too: THE DATA OF THE RANGE ARE LOST
@@ -32,7 +33,8 @@ pub struct Test {
     form: Form,
 }
 
-/// A way of open transfers that is tested by itself.
+/// A method of open transfers that is tested by itself, its name in the report, and the direction
+/// of its data.
 type Part = (Way, &'static str, Direction);
 
 const READS: Part = (Way::Reads, "reads by stops", Direction::Read);
@@ -91,7 +93,7 @@ impl Test {
     }
 }
 
-/// Executes the test of one way.
+/// Runs the test of one method.
 fn tested(
     reader: &Reader,
     test: StreamTest,
@@ -106,7 +108,7 @@ fn tested(
     Ok(verdict)
 }
 
-/// The report, as the rows of a table.
+/// Report of the test, as the rows of a table.
 #[derive(Default)]
 struct Report {
     fields: Vec<Field>,
@@ -118,7 +120,7 @@ impl Report {
         self.fields.push(Field { register, field: field.to_owned(), value });
     }
 
-    /// Begins with what identifies the program, the system, the reader and the card.
+    /// Begins the report with rows that identify the program, the system, the reader and the card.
     fn begin(&mut self, found: Vec<Field>, lba: u64, blocks: u32, write: bool) {
         self.put("program", "mmcq", env!("CARGO_PKG_VERSION").to_owned());
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

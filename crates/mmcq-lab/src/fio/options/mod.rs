@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    /// An option that is accepted and changes nothing gives a figure of another job.
+    /// Checks that the source reads each field that an option sets: an option that is accepted
+    /// without effect would give the figures of another job.
     #[test]
     fn each_field_that_an_option_sets_is_read_somewhere() {
         let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -13,7 +13,7 @@
 //!     }
 //!     // at each completion: state.complete(io, times, result, data) or state.complete_sync(..)
 //! }
-//! //! let stats = state.finish(now, cpu);
+//! let stats = state.finish(now, cpu);
 //! ```
 //! The times in successive calls never decrease. At most [`crate::fio::Job::depth`] transfers and
 //! flushes are outstanding.

@@ -132,11 +132,12 @@ fn grouped(name: &str, report: &Value, group: Option<&Value>) -> Result<Vec<Job>
     Ok(if is_sum { jobs } else { Vec::new() })
 }
 
-/// Share of a block by which the mean request may be smaller in any case.
+/// Share of the smallest block size by which a job's mean request may be smaller, in any job. (With
+/// few requests it may be smaller by more, since the last request of a pass may be short.)
 const SHORT: f64 = 0.02;
 
-/// Checks that the figures of an entry can be those of its job. A sum of several sections has the
-/// options of its first.
+/// Checks that the figures of a JSON entry fit the options in the entry. They may not fit if the
+/// entry sums up several sections, since it then has only the options of the first section.
 fn of_this_job(entry: &Value, job: &Job) -> Result<(), String> {
     // A job that verifies reads what it wrote.
     if job.verify != Verify::Off {

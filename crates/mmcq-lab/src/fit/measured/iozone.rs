@@ -28,7 +28,7 @@ pub(super) fn header(text: &str) -> Option<usize> {
 /// Words of iozone's upper header line. They stand above the last columns before those of stdio
 /// (`fwrite` and what follows).
 const ABOVE: [&str; 4] = ["random", "bkwd", "record", "stride"];
-/// Tests that do not measure the card, or that no job of fio does.
+/// iozone's tests that are not read: they do not measure the card, or fio has no such job.
 const OTHERS: [&str; 7] =
     ["bkwd read", "record rewrite", "stride read", "fwrite", "frewrite", "fread", "freread"];
 /// Parts of lines by which iozone says that its figures are no rates in KiB/s.

@@ -64,7 +64,8 @@ impl Load {
     }
 }
 
-/// Settings of both stacks that are compared, since they promise the same about a completed write.
+/// Settings of mmcq and of Linux that are compared, since they promise the same about a completed
+/// write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Side {
     /// mmcq's settings: with Linux's CPU costs, and with its own.
@@ -144,12 +145,13 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Returns the number of requests of all jobs together. The steady state is measured
-    /// ([`crate::runner::Steady`]). So there are at least 24 requests for each under way, enough
-    /// bytes that the card's cache is full before a quarter of them is transferred, and enough
-    /// requests that a random load's mean is near its limit. But there are no more than 96 MiB, or
-    /// two requests for each under way if these are more. Cells with pauses have numbers of their
-    /// own.
+    /// Returns the number of requests of all jobs together, enough for a steady rate
+    /// ([`crate::runner::Steady`]). Cells with pauses have numbers of their own. For other cells:
+    ///
+    /// - there are at least 24 times as many requests as are under way at a time;
+    /// - their bytes fill the card's cache before a quarter of them is transferred;
+    /// - the mean of a random load is near its limit;
+    /// - there are at most 96 MiB, or twice the number under way if this is more.
     fn requests(&self, times: u64) -> u64 {
         if self.pause.is_some() {
             return times * if self.bytes > 65_536 { 96 } else { 256 };

@@ -9,13 +9,14 @@ const SLOWER_PERCENT: f64 = 1.0;
 /// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
 /// fio's histogram is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Gains in percent that are too near to the border ([`SLOWER_PERCENT`] below 0) for a verdict, for
-/// each length of a run: a rate that is not yet steady might decide.
+/// Ranges of gains in percent that are too near to the border for a verdict, one for each length of
+/// a run. The border is [`SLOWER_PERCENT`] below 0. A rate that is not yet steady might decide, so
+/// such a cell runs again for longer.
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// Differences in percent of the 99th percentile that are too near to the border
-/// ([`LONGER_PERCENT`]), for each length of a run. With few requests under way the percentile is a
-/// sum of few service times, and the next such sum may be half as long again. So a single request
-/// of a run decides.
+/// Ranges of differences in percent of the 99th percentile that are too near to the border
+/// ([`LONGER_PERCENT`]) for a verdict, one for each length of a run. With few requests under way
+/// the percentile is a sum of few service times, and the next such sum may be half as long again.
+/// So a single request of a run would decide.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
@@ -156,12 +157,13 @@ impl Measured {
 
     /// Returns how much faster mmcq is than the best setting of Linux, in percent.
     ///
-    /// The slower of mmcq's two settings counts, on the side where it gains least.
+    /// The slower of mmcq's two settings counts, in the group of compared settings in which mmcq
+    /// gains least.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }
 
-    /// Returns the rate in MiB/s of that of mmcq's two settings which is slower.
+    /// Returns the rate in MiB/s of the slower of mmcq's two settings.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -230,8 +232,8 @@ impl Measured {
         }
     }
 
-    /// Returns in which way mmcq is below the best of Linux's settings in this cell; `None`: it is
-    /// not below.
+    /// Returns whether mmcq is slower than the best of Linux's settings in this cell, or has a
+    /// longer percentile; `None`: neither is so.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);

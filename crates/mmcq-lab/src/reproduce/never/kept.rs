@@ -54,8 +54,8 @@ impl Kept {
         Ok(Kept { file: Mutex::new(file), seed, known })
     }
 
-    /// Returns the result of a cell that was stored last. `None`: there is none, or it lacks a
-    /// figure that the cell needs.
+    /// Returns the newest stored result of a cell. `None`: the file has no result of this cell, or
+    /// the result lacks a figure that the cell needs.
     pub fn find(&self, cell: &Cell) -> Option<Measured> {
         let name = cell.to_string();
         let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;

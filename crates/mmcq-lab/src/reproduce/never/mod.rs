@@ -3,20 +3,22 @@
 //!
 //! A cell is *below* in two cases: mmcq is more than 1 % slower than the best setting of Linux, or
 //! the 99th percentile of mmcq's latency is more than 2 % longer than that of Linux's best setting.
-//! The percentile is compared for random loads, and for a reader beside a writer. With a flush
-//! after each write, it is that of writes and flushes together. Only the open losses of [`KNOWN`]
-//! may be below.
+//! The percentile is compared for random loads, and for a reader beside a writer. If a job flushes
+//! after each write, the percentile is that of writes and flushes together. Only the open losses of
+//! [`KNOWN`] may be below.
 //!
-//! Some of Linux's settings report writes as done before the card has answered for them. mmcq is
-//! compared with these settings when it does the same, and by default with all others
-//! ([`TOLD_EARLY`]). A 99th percentile beyond which requests starve is not compared ([`STARVES`]).
+//! Some of Linux's settings report a write as complete before the card has answered for it. These
+//! settings are compared with mmcq in a setting that does so too. All other settings of Linux are
+//! compared with mmcq in its default setting ([`TOLD_EARLY`]). A 99th percentile beyond which
+//! requests starve is not compared ([`STARVES`]).
 //!
-//! If the best of Linux is within 1 % of what wire and card allow, nothing can be gained: the cell
-//! is *at the limit*. Of the other sequential cells, at least half must be faster.
+//! If the best setting of Linux is within 1 % of what wire and card allow, nothing can be gained:
+//! the cell is *at the limit*. Of the other sequential cells, at least half must be faster.
 //!
-//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell whose result is near a
-//! border runs again, four and sixteen times as long, before the verdict, and 64 times as long if
-//! it is beyond the limit. So a rate that is not yet steady decides nothing.
+//! A rate is that of the steady state ([`crate::runner::Steady`]). If the result of a cell is near
+//! a border, the cell runs again before the verdict, four and sixteen times as long. A cell with a
+//! rate above the limit also runs 64 times as long. So a rate that is not yet steady decides
+//! nothing.
 
 mod cell;
 mod judge;
@@ -59,7 +61,8 @@ pub const TOLD_EARLY: &str = "the host does not tell the end of busy. There HSQ 
      and does not wait for the card (mmc_blk_hsq_req_done). mmcq-early does the same (Acknowledge::Transferred), and its next flush tells of \
      an error. Ours by default and none ask the card first (mmc_blk_card_busy)";
 
-/// Reason why a 99th percentile of Linux is not compared.
+/// Reason why a 99th percentile of Linux is not compared: it says too little, since requests
+/// starve.
 pub const STARVES: &str = "the mean of its latencies is longer than 99 of 100 of them. The rate says the same, by Little's law: mean = requests under way / rate. \
      So the setting starves some requests, and the others get their time. What a client waits for is beyond that percentile. Or one request \
      waits for half of the run and more: one client gets nothing, and the others share what it would have had";
@@ -83,8 +86,8 @@ const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
 
-/// Places of the sweep: a soldered eMMC, one whose busy the controller does not see, a fast SD
-/// card, an old one, an older eMMC, and a reader that can continue data.
+/// Places of the sweep, in this order: a soldered eMMC; an eMMC whose busy the controller does not
+/// see; a fast SD card; an old SD card; an older eMMC; a reader that can continue data.
 const PLACES: [Place; 6] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     unseen(place("hsq-nobusy", "hbg4a2", QUEUES)),
@@ -170,8 +173,8 @@ impl Grid {
         names
     }
 
-    /// Returns the cells of the grid, on all boards or on the board `platform`, and texts about the
-    /// cells that are left out, with their reasons.
+    /// Returns the cells of the grid, on all boards or on the board `platform`. Also returns a text
+    /// for each cell that is left out, with the reason.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
@@ -217,8 +220,9 @@ impl Grid {
 /// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
 /// drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// When a request is left out of the figures: if it waits for this share of the run and for this
-/// many times the mean latency.
+/// Bounds beyond which the longest request of a run is left out of the figures: a share of the
+/// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
+/// out.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
 /// Runs all settings of a cell with this seed, and returns their figures.

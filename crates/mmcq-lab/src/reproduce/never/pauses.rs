@@ -2,8 +2,8 @@
 //! another job. Shows the gain of transfers that stay open in the pauses, and the cost for the
 //! other job.
 //!
-//! The rate is that of all jobs together. The jobs end at the same time, so each has its share of
-//! that time.
+//! The rate is that of all jobs together. All jobs end as soon as the first of them has finished
+//! (fio's `exitall`), so no job has the card for itself at the end.
 
 use super::cell::{Cell, Load, size};
 use super::judge::Measured;
@@ -22,7 +22,7 @@ pub enum Beside {
     Nothing,
     /// Another job has the same load at another place of the card.
     Twin,
-    /// Another job reads as many bytes at random places, with the same pauses.
+    /// Another job reads at random places, with requests and pauses of the same length.
     Reader,
 }
 

@@ -185,7 +185,9 @@ fn against_shortest(one: &Measured) -> String {
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))
 }
 
-/// Writes every open loss with its reason, and the listed cells that are not below any more.
+/// Writes a line for each measured cell in `open`, the list of known losses. The line gives the
+/// reason for the loss or, if mmcq does not lose in this cell any more, says that the cell must
+/// leave the list.
 fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     for one in measured {
         let Some(loss) = known::find(open, &one.cell) else { continue };

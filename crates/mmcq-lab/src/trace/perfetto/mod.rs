@@ -41,8 +41,9 @@ struct Way {
     interrupt: Option<usize>,
 }
 
-/// Returns the ways of all requests; `None` for a request whose first block no data command of the
-/// window names, as for a task of the card's queue or a request in a packed transfer.
+/// Returns the ways of all requests. The phase is `None` if no data command of the window names the
+/// request's first block. That is so for a task of the card's queue, and for a request in a packed
+/// transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     let rises: Vec<u64> = rises(capture).map(|(from_ns, _)| from_ns).collect();
     let way = |request: &super::Request| {

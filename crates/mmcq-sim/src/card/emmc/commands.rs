@@ -432,8 +432,8 @@ impl EmmcCard {
         self.receive(index, Transfer::Write { write, single: index == 24 }, 512)
     }
 
-    /// Applies the quirks of a card that does not support CMD23: returns the extra delay in ns of a
-    /// closed-ended transfer (after CMD23), or locks the card up.
+    /// Applies the quirks of a card that does not support CMD23. `counted`: CMD23 came before this
+    /// transfer. Returns the extra delay in ns of such a transfer, or locks the card up.
     pub(super) fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

@@ -85,7 +85,7 @@ pub(crate) enum Fastest {
     Hs400Es,
 }
 
-/// Configuration of an eMMC, without its medium.
+/// Configuration of an eMMC: its registers, times and quirks, but not the content of its medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EmmcConfig {
     pub(crate) identity: Identity,
@@ -247,8 +247,8 @@ impl EmmcConfig {
         ext
     }
 
-    /// Returns whether the card takes a reliable write of this many sectors at this byte [eMMC
-    /// 6.6.8.1].
+    /// Returns whether the card takes a reliable write of `blocks` sectors from byte address `at`
+    /// on [eMMC 6.6.8.1].
     pub(super) fn takes_reliable(&self, at: u64, blocks: u32) -> bool {
         let unit = u32::from(self.quirks.reliable_unit);
         unit == 0 || blocks == 1 || blocks == unit && (at / 512).is_multiple_of(unit.into())
@@ -266,7 +266,7 @@ impl EmmcConfig {
     }
 }
 
-/// Returns the S_A_TIMEOUT code of a time in ns: the code means 100 ns << code.
+/// Returns the S_A_TIMEOUT code for a time in ns. The code means a time of 100 ns << code.
 fn sleep_code(ns: u64) -> u8 {
     (1..=0x17).find(|code| 100u64 << code >= ns).unwrap_or(0x17)
 }

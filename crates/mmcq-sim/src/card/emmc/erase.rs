@@ -30,8 +30,8 @@ impl EmmcCard {
         self.status.raise(errors);
     }
 
-    /// Returns the operation of CMD38 on a card that takes it from byte 113 of EXT_CSD and not from
-    /// the argument of CMD38, `arg` (quirk `inand_cmd38`).
+    /// Returns the operation of a CMD38 on a card with the quirk `inand_cmd38`. Such a card takes
+    /// the operation from byte 113 of EXT_CSD, and not from the argument `arg`.
     fn hidden_argument(&mut self, arg: u32, now_ns: u64) -> u32 {
         let hidden = match self.ext_csd[usize::from(byte::INAND_CMD38)] {
             0x01 => TRIM,

@@ -78,8 +78,8 @@ impl EmmcCard {
         busy_ns
     }
 
-    /// Returns the extra busy time in ns of a write that must first free a flash block, since
-    /// background work was neglected.
+    /// Returns the extra busy time in ns of a write while background work is urgent: the write must
+    /// first free a flash block.
     pub(super) fn neglected_ns(&self) -> u64 {
         NEGLECTED_NS * u64::from(self.background_level().saturating_sub(1))
     }

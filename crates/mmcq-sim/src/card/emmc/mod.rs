@@ -312,8 +312,8 @@ impl EmmcCard {
         busy_ns
     }
 
-    /// Changes a block of another partition at a write to the user area. This is a planted bug,
-    /// which the tests must find.
+    /// Changes a block of another partition at a write to the user area. This is a planted bug
+    /// ([`crate::plant`]), which the tests must find.
     #[cold]
     fn lie_about_partitions(&mut self) {
         for (lie, partition) in

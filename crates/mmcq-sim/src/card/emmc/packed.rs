@@ -72,12 +72,12 @@ pub(super) struct Pack {
     over: bool,
     /// Whether a block with a wrong CRC has come. The card sends no CRC status for later blocks.
     deaf: bool,
-    /// Value of PACKED_COMMAND_STATUS.
+    /// Value of PACKED_COMMAND_STATUS, which reports whether the last packed command failed.
     status: u8,
-    /// Value of PACKED_FAILURE_INDEX.
+    /// Value of PACKED_FAILURE_INDEX: number of the failed entry, from 1.
     index: u8,
-    /// Fault: index of the entry that fails, and an offset that is added to the index that the card
-    /// reports.
+    /// Fault: index in `entries` of the entry that fails, and an offset that is added to the number
+    /// that the card reports.
     struck: Option<(usize, i32)>,
 }
 
@@ -101,15 +101,16 @@ impl Pack {
         (self.status, self.index, self.over) = (FAILED, 0, true);
     }
 
-    /// Fails the current entry and stores its index.
+    /// Fails the current entry, and stores its number for PACKED_FAILURE_INDEX.
     fn fail(&mut self) {
         let astray = self.struck.filter(|(place, _)| *place == self.place).map_or(0, |(_, by)| by);
         let index = (self.place as i32 + 1).saturating_add(astray);
         (self.status, self.index, self.over) = (FAILED | INDEXED, index.clamp(0, 255) as u8, true);
     }
 
-    /// Parses the header of a packed command; `blocks` is the number of blocks in CMD23, `writes`
-    /// and `reads` are the largest numbers of entries. Returns false if the header is not valid.
+    /// Parses the header of a packed command. Returns false if it is not valid. `blocks` is the
+    /// number of blocks in CMD23, `writes` and `reads` are the largest numbers of entries.
+    /// `sectors`: addresses are in sectors, not in bytes.
     fn head(&mut self, data: &[u8], blocks: u32, (writes, reads): (u8, u8), sectors: bool) -> bool {
         let word = |n: usize| {
             let bytes = data.get(4 * n..4 * n + 4).and_then(|bytes| bytes.try_into().ok());
@@ -186,7 +187,7 @@ impl EmmcCard {
         reply
     }
 
-    /// Takes a received block of a packed command: the header or data.
+    /// Takes a received block of a packed command: the header or data. `good`: its CRC is right.
     pub(super) fn take_packed(&mut self, data: &[u8], good: bool, now_ns: u64) -> WriteBlock {
         if self.pack.deaf {
             return WriteBlock { status: None, busy_until_ns: now_ns };
@@ -278,8 +279,8 @@ impl EmmcCard {
         }
     }
 
-    /// Raises the error bits of a failed entry in R1, unless the card reports such errors by
-    /// EXCEPTION_EVENT alone.
+    /// Raises the error bits of a failed entry in R1. Does nothing on a card that reports such
+    /// errors by EXCEPTION_EVENT alone.
     fn tell_of_entry(&mut self, errors: u32) {
         if !self.config.packed.is_some_and(|packed| packed.exception_alone) {
             self.status.raise(errors);

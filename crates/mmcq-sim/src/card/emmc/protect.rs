@@ -18,7 +18,8 @@ impl Protection {
         self.until_power_off.clear();
     }
 
-    /// Executes CMD28: protects the group at byte address `at`.
+    /// Executes CMD28: protects the group at byte address `at`, with `until_power_off` so that
+    /// CMD29 cannot remove the protection.
     pub(super) fn set(&mut self, at: u64, until_power_off: bool) {
         let groups = if until_power_off { &mut self.until_power_off } else { &mut self.temporary };
         groups.insert(at / WP_GROUP_BYTES);

@@ -83,8 +83,8 @@ impl EmmcCard {
         }
     }
 
-    /// Returns the time in ns from the start of a read in a flash unit until the first page of the
-    /// task is in the buffer of that unit.
+    /// Returns the time in ns in which a flash unit loads the first page of a task into the task's
+    /// buffer.
     fn load_ns(&self) -> u64 {
         self.flash.timing().read_first_ns
     }

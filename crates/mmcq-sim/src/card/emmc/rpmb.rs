@@ -211,8 +211,8 @@ impl Rpmb {
         0
     }
 
-    /// Changes the first block of the RPMB without a request. This is a planted bug, which the
-    /// tests must find.
+    /// Changes the first block of the RPMB without a request. This is a planted bug
+    /// ([`crate::plant`]), which the tests must find.
     #[cold]
     pub(super) fn lie(&mut self) {
         self.data[0] ^= 1;
@@ -295,7 +295,7 @@ impl Rpmb {
         self.sent = honest;
     }
 
-    /// Returns the next frame of the response; `None` if there is no further frame.
+    /// Removes and returns the next frame of the response; `None` if there is no further frame.
     pub(super) fn send(&mut self) -> Option<Frame> {
         self.outgoing.pop()
     }

@@ -97,7 +97,8 @@ impl Stores {
         }
     }
 
-    /// Returns the medium of the selected partition; the user area's if the partition has none.
+    /// Returns the medium of `partition`. For a partition without a medium, such as the RPMB,
+    /// returns the user area's.
     pub(super) fn active(&mut self, partition: Partition) -> &mut Medium {
         match partition {
             Partition::Boot(number) => self.boot.get_mut(usize::from(number)).unwrap_or(&mut self.user),

@@ -11,7 +11,8 @@ pub(super) enum Effect {
     Usual,
     /// The cache is flushed, and no byte changes (FLUSH_CACHE).
     Flush,
-    /// The byte changes and the cache is flushed first.
+    /// The cache is flushed and then switched off (CACHE_CTRL), or flushed before power-off or
+    /// sleep (POWER_OFF_NOTIFICATION).
     CacheOff,
     /// Background operations start (BKOPS_START).
     Background,

@@ -20,9 +20,9 @@ pub struct Cache {
 }
 
 impl Flash {
-    /// Returns the time in ns at which busy ends for a write command; `busy_ns` is this time without
-    /// the extra times of [`Cache`]. With `past` the write bypasses the cache: busy ends at the
-    /// earliest when the cache has drained, plus `program_ns`. Without `past` the result is
+    /// Returns the time in ns at which busy ends for a write command. `busy_ns` is this time
+    /// without the extra times of [`Cache`]. With `past` the write bypasses the cache: busy ends at
+    /// the earliest `program_ns` after the cache has drained. Without `past` the result is
     /// `busy_ns`, and the next flush takes `flush_ns` more.
     pub(crate) fn settled_ns(&mut self, now_ns: u64, busy_ns: u64, past: bool) -> u64 {
         match (self.timing.cache, past) {
@@ -38,7 +38,7 @@ impl Flash {
         }
     }
 
-    /// Returns the end in ns of a flush that begins now; `least_ns` is its earliest end.
+    /// Returns the end in ns of a flush that begins now; `least_ns` is the earliest possible end.
     pub(super) fn flushed_ns(&mut self, now_ns: u64, least_ns: u64) -> u64 {
         let drained_ns = self.drained_ns(now_ns);
         let flush_ns = match self.timing.cache {

@@ -11,9 +11,10 @@
 //! [`Reopen::from_bytes`] when the command began.
 //!
 //! The first [`Gc::run_bytes`] of each run count as not sequential. The card stalls once for
-//! garbage collection in every [`Gc::every_bytes`] of such bytes. The golden ratio places the stall
-//! inside each stretch: the places are the same in each execution of the model, but have no rhythm.
-//! The write command that passes the place is busy for [`Gc::stall_ns`] longer.
+//! garbage collection in every [`Gc::every_bytes`] of such bytes. The place of the stall among
+//! these bytes follows from the golden ratio: it is the same in each execution of the model, but
+//! the distances between the places vary. The write command that passes such a place is busy for
+//! [`Gc::stall_ns`] longer.
 //!
 //! With [`Close::volatile`] a power loss loses the newest blocks, which are still in the cache.
 //! Their sectors then read as before the write.
@@ -41,17 +42,17 @@ pub struct Close {
 pub struct Reopen {
     /// Extra busy time in ns at the end of a write command that continues a long run.
     pub reopen_ns: u64,
-    /// Length in bytes that the run must have at the begin of a command for the extra time to
-    /// apply.
+    /// Length in bytes above which a run counts as long: the extra time applies if the run has this
+    /// length when a command begins.
     pub from_bytes: u64,
 }
 
 /// Garbage collection, which stalls writes that are not sequential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gc {
-    /// Number of bytes at the beginning of each run of writes that count as not sequential.
+    /// Number of bytes at the beginning of each run of writes that do not count as sequential.
     pub run_bytes: u64,
-    /// Number of not sequential bytes in which one stall occurs.
+    /// Number of bytes that do not count as sequential, in which one stall occurs.
     pub every_bytes: u64,
     /// Length of a stall in ns.
     pub stall_ns: u64,
@@ -139,7 +140,7 @@ impl Unprogrammed {
         self.blocks.push_back(before);
     }
 
-    /// Drops the blocks that are safe in the flash: all but the newest `cached_bytes`.
+    /// Drops the oldest blocks, which are safe in the flash: the newest `cached_bytes` stay.
     fn keep(&mut self, cached_bytes: u64) {
         while let Some(oldest) = self.blocks.front()
             && self.bytes - oldest.bytes.len() as u64 >= cached_bytes

@@ -113,8 +113,8 @@ impl Timing {
 #[derive(Clone, Debug)]
 pub struct Flash {
     timing: Timing,
-    /// Fill level of the cache in bytes times 10^9: one nanosecond drains `drain_bytes_per_s` of
-    /// it.
+    /// Fill level of the cache in bytes times 10^9. In this unit the cache drains
+    /// `drain_bytes_per_s` in each nanosecond.
     level: u64,
     /// Time in ns at which the cache has the fill level `level`.
     level_ns: u64,
@@ -190,8 +190,8 @@ impl Flash {
     }
 
     /// Puts data of a write command into the cache: `bytes` from byte address `at` on, which touch
-    /// `units` units of 4 KiB. They are all data of the command, or a part of them; with `last` the
-    /// command's data end here. Returns the end of busy in ns.
+    /// `units` units of 4 KiB. They are all data of the command or a part of them; with `last` they
+    /// are the end of the command's data. Returns the end of busy in ns.
     pub fn write(&mut self, now_ns: u64, at: u64, bytes: u64, units: u64, last: bool) -> u64 {
         self.run = None;
         let programmed = self.programmed_bytes(at, bytes);
@@ -200,15 +200,17 @@ impl Flash {
         room_ns.saturating_add(first_ns).saturating_add(units.saturating_mul(self.timing.write_next_4k_ns))
     }
 
-    /// Ends a write command with `bytes` at byte address `at`. Returns the extra busy time in ns if
-    /// the command did not continue the one before.
+    /// Ends a write command that wrote `bytes` from byte address `at` on. Returns its extra busy
+    /// time in ns: 0 if the command continued the one before, or was short.
     pub(crate) fn scatter_ns(&mut self, at: u64, bytes: u64) -> u64 {
         let Some(scatter) = self.timing.scatter else { return 0 };
         let goes_on = self.written_to.replace(at.saturating_add(bytes)) == Some(at);
         if goes_on || bytes <= scatter.from_bytes { 0 } else { scatter.busy_ns }
     }
 
-    /// Returns how many bytes the flash programs for a write of `bytes`: whole pages.
+    /// Returns the number of bytes that the flash programs for a write of `bytes` at `at`, since it
+    /// programs whole pages. A first page that the write before has programmed does not count
+    /// again.
     fn programmed_bytes(&mut self, at: u64, bytes: u64) -> u64 {
         let size = self.timing.program_bytes;
         if size == 0 || bytes == 0 {
@@ -251,8 +253,8 @@ impl Flash {
         self.runs.forget_place();
     }
 
-    /// Cuts the power: `keep` decides what is left of each sector at stake. Cached data that the
-    /// journal does not track are lost.
+    /// Cuts the power: `keep` decides what is left of each version of a sector that is not safe in
+    /// the flash. Cached data that the journal does not track are lost.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         if self.journal.follows() {
             // The journal has the same sectors as `unprogrammed`, and more.

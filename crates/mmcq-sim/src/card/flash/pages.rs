@@ -24,8 +24,8 @@ use super::Flash;
 pub struct Pages {
     /// Size of a flash page in bytes, a power of two.
     pub page_bytes: u64,
-    /// Time in ns from the end of a command's first page to its second page, while the pipeline
-    /// fills.
+    /// Time in ns from the end of a command's first page to the begin of its second page, while the
+    /// pipeline fills.
     pub second_ns: u64,
     /// Extra time in ns between two blocks, in addition to the wire time.
     pub gap_ns: u64,
@@ -60,7 +60,8 @@ pub(crate) struct Reading {
     due_ns: u64,
     /// Time in ns from the start of a block to the start of the next block.
     block_ns: u64,
-    /// Time in ns that the host has paused, in which the card could have sent blocks.
+    /// Total time in ns for which the host has paused. In this time the card could have sent
+    /// blocks.
     paused_ns: u64,
 }
 
@@ -97,7 +98,7 @@ impl Reading {
     }
 
     /// Returns whether the flash is fetching a page for this read now. `len` is the number of bytes
-    /// in a block, `limit` the byte address up to which the card reads ahead.
+    /// in a block. The card reads ahead up to the byte address `limit`.
     fn fetching(&self, pages: &Pages, ahead: &Ahead, len: u16, limit: u64, now_ns: u64) -> bool {
         let Some(page) = self.page else {
             return true;
@@ -110,8 +111,8 @@ impl Reading {
         room > 0 && paused_ns < fill_ns
     }
 
-    /// Stops the read at `now_ns`; `limit` is the byte address up to which the card would have read
-    /// ahead.
+    /// Stops the read at `now_ns`. Without the stop the card would have read ahead up to the byte
+    /// address `limit`.
     pub(crate) fn stop(&self, flash: &mut Flash, len: u16, limit: u64, now_ns: u64) {
         if let Some(pages) = flash.timing.pages
             && let Some(ahead) = pages.ahead

@@ -68,8 +68,8 @@ impl Flash {
         Some(there_ns.max(now_ns.saturating_add(prefetch.hit_ns)))
     }
 
-    /// Returns the time in ns at which the 4 KiB from byte address `at` on are fetched, in a read
-    /// that continues the run.
+    /// Returns the time in ns at which the 4 KiB unit at byte address `at` is fetched. The read
+    /// must continue the run.
     pub(crate) fn fetched_ns(&mut self, at: u64, now_ns: u64) -> u64 {
         let (Some(prefetch), Some(run)) = (self.timing.prefetch, &mut self.run) else { return now_ns };
         run.advance(&prefetch, now_ns);
@@ -77,8 +77,8 @@ impl Flash {
         run.there_ns(&prefetch, unit_end(at)).max(now_ns)
     }
 
-    /// Records that a read command ended at this address; `on`: the command continued the run of
-    /// reads.
+    /// Records that a read command ended at this address. `on`: the command had continued the run
+    /// of reads.
     pub(crate) fn read_to(&mut self, at: u64, on: bool, now_ns: u64) {
         let Some(prefetch) = self.timing.prefetch else { return };
         match &mut self.run {

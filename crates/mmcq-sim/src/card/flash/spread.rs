@@ -21,9 +21,9 @@ const MOST: u64 = 32;
 pub struct Spread {
     /// Seed of the random sequences that decide which commands are delayed.
     pub seed: u64,
-    /// Read commands that need further tries; `None`: none do.
+    /// Delays of read commands that need further tries; `None`: no read does.
     pub retries: Option<Delays>,
-    /// Write commands that meet garbage collection; `None`: none do.
+    /// Delays of write commands that meet garbage collection; `None`: no write does.
     pub collections: Option<Delays>,
     /// The SLC cache, a part of the flash that is written faster than the other flash; `None`: the
     /// card has no SLC cache.

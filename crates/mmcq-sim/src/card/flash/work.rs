@@ -1,4 +1,4 @@
-//! Work of the flash that the commands on the bus do not show, such as retries and garbage
+//! What the flash does beside the transfers that the bus shows, such as retries and garbage
 //! collection.
 
 /// How many times an event of the flash happened, and how long these events took together.

@@ -217,14 +217,14 @@ impl IoCard {
         matches!(state, Some(status::State::Data | status::State::Rcv))
     }
 
-    /// Returns whether a function requests an interrupt and may use DAT1 for it, regardless of the
-    /// clock.
+    /// Returns whether a function requests an interrupt that reaches the host. Whether the clock
+    /// runs does not matter.
     fn asked(&self, now_ns: u64) -> bool {
         self.audible(now_ns).any(|slot| slot.interrupt(now_ns))
     }
 
-    /// Returns the functions whose interrupt request reaches the host: ready, with interrupt
-    /// enabled.
+    /// Returns the functions whose interrupt requests reach the host: those that are ready and
+    /// whose interrupt is enabled.
     fn audible(&self, now_ns: u64) -> impl Iterator<Item = &Slot> {
         self.enabled().filter(move |slot| slot.ready(now_ns))
     }

@@ -116,7 +116,7 @@ pub struct IoProfile {
 }
 
 impl IoProfile {
-    /// Reads a profile from TOML; `name` is the file's name for error messages.
+    /// Reads a profile from TOML text; `name` is used as the file's name in error messages.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, ProfileError> {
         let place = Place { text, name };
         let file: File = toml::from_str(text).map_err(|error| place.toml(&error))?;

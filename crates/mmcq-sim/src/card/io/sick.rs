@@ -12,8 +12,8 @@ pub(super) struct Sick {
     /// Number of further commands to the card for which the interrupt of the function stays
     /// asserted; `u32::MAX`: for ever.
     pub(super) storm: u32,
-    /// Number of bytes that the function withholds: they read as FFh, and the function keeps its
-    /// real bytes for later reads.
+    /// Number of bytes that the function withholds: instead of these the host reads FFh, and gets
+    /// them with later reads.
     pub(super) missing: u32,
 }
 

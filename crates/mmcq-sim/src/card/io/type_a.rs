@@ -52,15 +52,15 @@ pub struct Counts {
     pub offered: u64,
     /// Number of packets that the host read to their end and acknowledged.
     pub delivered: u64,
-    /// Number of packets that the host acknowledged before it had read them to their end.
+    /// Number of packets that the host acknowledged before it had read all of their bytes.
     pub cut_short: u64,
     /// Number of packets lost because the buffer was full.
     pub overrun: u64,
     /// Number of times that the host requested a packet again.
     pub retried: u64,
-    /// Number of acknowledgements and retries without a packet.
+    /// Number of acknowledgements and retry requests that came while the buffer held no packet.
     pub stray: u64,
-    /// Number of bytes that the host read without a packet.
+    /// Number of bytes that the host read while the buffer held no packet.
     pub empty_reads: u64,
     /// Time in ns from each rise of the interrupt until the host cleared it.
     pub latency_ns: Vec<u64>,
@@ -70,8 +70,8 @@ pub struct Counts {
     pub sent_count: u64,
     /// The latest packets that the host wrote, with their headers.
     pub sent: VecDeque<Vec<u8>>,
-    /// Number of packets that the host dropped while writing them, or that were too long or too
-    /// short.
+    /// Number of written packets that were dropped: by the host while it wrote them, or by the
+    /// function because the length in the header was less than the header.
     pub sent_dropped: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct TypeA {
     /// Arrival time in ns of the next packet.
     next_ns: Option<u64>,
     made: u64,
-    /// Time in ns at which the interrupt rose; `None`: no interrupt.
+    /// Time in ns at which the interrupt rose; `None`: the interrupt is not set.
     up_ns: Option<u64>,
     enabled: bool,
     mode: u8,
@@ -217,7 +217,8 @@ impl TypeA {
         self.queue.front().map(|first| first.number)
     }
 
-    /// Returns the length of the packet that the host writes, if all of its bytes have come.
+    /// Returns the length in bytes, with header, of the packet that the host is writing; `None`
+    /// until the three bytes of its length field have come.
     fn whole(&self) -> Option<usize> {
         let length = self.sending.get(..3)?;
         Some(usize::from(length[0]) | usize::from(length[1]) << 8 | usize::from(length[2]) << 16)

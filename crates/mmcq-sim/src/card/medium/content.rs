@@ -1,5 +1,6 @@
-//! Short forms of a sector's content. Load generators mostly write one repeated word, or a sequence
-//! of pseudo-random words. Such a sector needs a few bytes of memory.
+//! Short forms of a sector's content, which need only a few bytes of memory. Load generators mostly
+//! write one repeated word, or a sequence of pseudo-random words, so that most sectors have a short
+//! form.
 
 use super::{Fill, SECTOR_BYTES};
 use crate::sequence::{self, WORD};

@@ -17,10 +17,12 @@ type Sector = [u8; SECTOR];
 #[derive(Debug, Default)]
 pub(super) struct Lies {
     commands: u64,
-    /// New content of writes that the card reported as failed. A repeated write of this content
-    /// fails again.
+    /// Data of writes that the card reported as failed, by sector. A repeated write of the same
+    /// data fails again.
     failing: BTreeMap<u64, Sector>,
-    /// Content that a failed write leaves later, and the number of the command at which it failed.
+    /// Sectors of failed writes, for the planted bugs. The sector is the content that reads show in
+    /// turn with the present one, or that the medium gets later. The number counts reads, or is
+    /// that of the command that failed.
     failed: BTreeMap<u64, (Sector, u64)>,
     /// Content that erased or discarded sectors had before, and the number of reads since the
     /// erase.
@@ -149,8 +151,8 @@ impl Medium {
         }
     }
 
-    /// Applies the planted bugs to a read of an unreadable sector. Returns true if the second
-    /// attempt reads it in spite of the damage.
+    /// Applies the planted bugs to a read of an unreadable sector. Returns true if the read
+    /// succeeds nevertheless, from the second attempt on.
     #[cold]
     pub(super) fn lie_about_torn(&mut self, at: u64, buffer: &mut [u8]) -> bool {
         let sector = at / SECTOR_BYTES;

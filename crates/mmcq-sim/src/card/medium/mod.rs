@@ -25,7 +25,7 @@ pub const SECTOR_BYTES: u64 = 512;
 pub enum Fill {
     /// Blocks that were never written read as zeros.
     Zeros,
-    /// Blocks that were never written read as a pattern, which depends only on this seed and the
+    /// Blocks that were never written read as a pattern. It depends only on this seed and on the
     /// address.
     Pattern(u64),
 }
@@ -65,9 +65,10 @@ pub enum MediumError {
 
 /// The medium that holds the bytes of a card or of one partition.
 ///
-/// An access has a byte address and any length, and must lie inside [`Medium::bytes`]. Between
-/// [`Medium::begin`] and [`Medium::commit`] the model may read ahead in an image file and delay
-/// writes. Outside of them the file has everything.
+/// An access has a byte address and any length, and must lie inside [`Medium::bytes`]. Each command
+/// is enclosed in calls of [`Medium::begin`] and [`Medium::commit`]. Only between the two may the
+/// model read ahead in an image file and delay writes. After [`Medium::commit`] the file has all
+/// written bytes.
 #[derive(Debug)]
 pub struct Medium {
     backing: Backing,
@@ -75,7 +76,7 @@ pub struct Medium {
     read_only: bool,
     /// Path of the image file; `None` for a medium in memory.
     path: Option<PathBuf>,
-    /// Numbers of the sectors that cannot be read until they are written again.
+    /// Numbers of the sectors that cannot be read until they are written or erased.
     spoiled: BTreeSet<u64>,
     /// State of the planted bugs of this medium.
     lies: Lies,
@@ -153,7 +154,7 @@ impl Medium {
         self.path.as_deref()
     }
 
-    /// Reduces the size of the medium to this number of bytes.
+    /// Reduces the size of the medium to this number of bytes; the bytes behind are not used.
     pub(crate) fn shorten(&mut self, bytes: u64) {
         self.bytes = self.bytes.min(bytes);
     }
@@ -181,7 +182,7 @@ impl Medium {
         self.read_only
     }
 
-    /// Makes this sector unreadable until it is written again.
+    /// Makes this sector unreadable until it is written or erased.
     pub fn spoil(&mut self, sector: u64) {
         self.spoiled.insert(sector);
     }

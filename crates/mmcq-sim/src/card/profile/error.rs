@@ -1,4 +1,4 @@
-//! Errors about a profile: one line each.
+//! Errors about a profile; the text of each error is one line.
 
 use super::super::medium::MediumError;
 

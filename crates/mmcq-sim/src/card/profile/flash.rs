@@ -95,8 +95,8 @@ pub(super) struct EraseKeys {
     erase_next_group_us: Spanned<f64>,
 }
 
-/// Table `range`: the least and the greatest value that the source allows for each key. Programs
-/// that vary the values use it; the card model does not.
+/// Table `range`: for each key, the least and the greatest value that the source allows. Programs
+/// that vary the values use the table; the card model does not.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, [f64; 2]>")]
 pub(super) struct Ranges;
@@ -132,8 +132,8 @@ impl TryFrom<BTreeMap<String, [f64; 2]>> for Intervals {
 }
 
 impl Place<'_> {
-    /// Returns the error for a key that needs another key, or excludes one; `Ok` if the key is
-    /// absent.
+    /// Checks the condition for a key that needs another key, or excludes one: returns an error if
+    /// the key is present. `Ok` if it is absent.
     pub(super) fn only<T>(
         &self,
         key: &str,
@@ -204,7 +204,8 @@ pub(super) fn timing(
 }
 
 /// Returns the size of the cache in bytes. For a card with `[flash.cache]` it is the size in the
-/// card's register, if it has such a register.
+/// card's register, if it has such a register. A size of 0 there means the size of the receive
+/// buffer.
 fn cache_bytes(place: &Place<'_>, keys: &FlashKeys, register_kib: Option<u32>) -> Result<u64, ProfileError> {
     let given = keys.write.get_ref().cache_kib.as_ref();
     match (&keys.cache, register_kib, given) {
@@ -223,7 +224,8 @@ fn buffer_bytes(keys: &WriteKeys) -> u64 {
     keys.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB)
 }
 
-/// Returns the times of `[flash.cache]`; `None` if the profile does not have this table.
+/// Returns the times of `[flash.cache]`; `None` if the profile does not have this table. `drains`
+/// tells whether the profile has a cache with a rate.
 fn cache(place: &Place<'_>, keys: &FlashKeys, drains: bool) -> Result<Option<Cache>, ProfileError> {
     let Some(table) = &keys.cache else { return Ok(None) };
     let cache = table.get_ref();
@@ -314,7 +316,7 @@ fn ahead(place: &Place<'_>, keys: &ReadKeys, page_kib: u64) -> Result<Option<Ahe
 }
 
 /// Returns the size in bytes of the flash page that is programmed as a whole; 0 if the profile has
-/// none.
+/// none. `drains` tells whether the profile has a cache with a rate.
 fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, ProfileError> {
     let Some(size) = &keys.program_kib else { return Ok(0) };
     let kib = *size.get_ref();

@@ -40,7 +40,7 @@ enum Kind {
 }
 
 impl CardProfile {
-    /// Reads a profile from TOML; `name` is the file's name for error messages.
+    /// Reads a profile from TOML text; `name` is used as the file's name in error messages.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, ProfileError> {
         parse::profile(text, name)
     }

@@ -457,7 +457,8 @@ fn emmc(
     })
 }
 
-/// Returns GENERIC_CMD6_TIME in ms. Its default is the time that a switch really takes.
+/// Returns GENERIC_CMD6_TIME in ms. If the profile does not give it, it is the time that a switch
+/// of the model takes.
 fn generic_cmd6_time_ms(place: &Place<'_>, keys: &EmmcTimeKeys) -> Result<u64, ProfileError> {
     let takes_ms = place.us("switch_us", &keys.switch_us)?.div_ceil(1_000_000);
     let Some(promised) = &keys.generic_cmd6_time_ms else { return Ok(takes_ms) };

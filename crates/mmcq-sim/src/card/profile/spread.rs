@@ -31,8 +31,8 @@ pub(super) struct SpreadKeys {
     slc_free_mib_s: Option<Spanned<f64>>,
 }
 
-/// Returns the text for a table without a `source`: programs that change single values may create
-/// such a table.
+/// Returns the text that stands for a missing `source`: programs that change single values may
+/// create a table without a source.
 fn unnamed() -> String {
     "prior: no source is named".to_owned()
 }
@@ -54,8 +54,8 @@ const COLLECTIONS: Names =
 type Given<'a> = [Option<&'a Spanned<f64>>; 3];
 
 /// Returns the content of the table; `None` if the profile does not have it. `slow` is the rate in
-/// bytes per second of the flash behind a cache; `None` without such a cache, or if closing a write
-/// takes time.
+/// bytes per second of the flash behind a cache. It is `None` if the card has no such cache, or if
+/// the profile has `close_us`.
 pub(super) fn spread(
     place: &Place<'_>,
     table: Option<&Spanned<SpreadKeys>>,

@@ -306,7 +306,7 @@ impl SdCard {
         Reply::short(3, u32::from(self.rca) << 16 | short)
     }
 
-    /// Returns OUT_OF_RANGE if the read that CMD12 stops has run ahead beyond the end of the card;
+    /// Returns OUT_OF_RANGE if the read that CMD12 stops has run ahead to the end of the card;
     /// otherwise 0. Hosts must ignore this bit [SD 4.3.3].
     fn reads_past_end(&self) -> u32 {
         let ahead = self.config.quirks.reads_ahead_blocks.saturating_mul(512);
@@ -417,8 +417,8 @@ impl SdCard {
         }
     }
 
-    /// Applies the quirks of a card that does not support CMD23: returns the extra delay in ns of a
-    /// closed-ended transfer (after CMD23), or locks the card up.
+    /// Applies the quirks of a card that does not support CMD23. `counted`: CMD23 came before this
+    /// transfer. Returns the extra delay in ns of such a transfer, or locks the card up.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

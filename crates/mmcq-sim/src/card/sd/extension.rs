@@ -68,7 +68,8 @@ pub(super) struct Extensions {
     /// Time in ns at which the flush ends; `None`: no flush.
     flush_ns: Option<u64>,
     queue: QueueMode,
-    /// Mode that the queue gets, and the time in ns at which it takes effect.
+    /// Mode to which the host has switched the queue, and the time in ns at which the mode takes
+    /// effect.
     queue_next: Option<(QueueMode, u64)>,
 }
 
@@ -79,7 +80,7 @@ enum QueueMode {
     Off,
     /// The card chooses the order of tasks.
     Voluntary,
-    /// The host chooses the order of tasks.
+    /// The card executes tasks in the order in which the host has sent them.
     Sequential,
 }
 

@@ -57,7 +57,7 @@ const REFUSED_CRC: u8 = 0xeb;
 /// Data response token: the card refused the block because of a write error.
 const REFUSED_WRITE: u8 = 0xed;
 
-/// What a card stores about SPI mode.
+/// State of the card that exists only for SPI mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mode {
     /// Whether the card is in SPI mode, which lasts until power-off.
@@ -68,7 +68,7 @@ pub(super) struct Mode {
     deaf: bool,
 }
 
-/// A response in SPI mode, and the data after it.
+/// A response in SPI mode, and what follows it: further bytes and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpiReply {
     pub(crate) r1: u8,
@@ -278,9 +278,9 @@ impl SdCard {
         }
     }
 
-    /// Prepares the card for a command that the SD bus does not have, or has in another form: a
-    /// CMD55 before it has no effect, and it ends a sequence of erase commands to which it does not
-    /// belong.
+    /// Prepares the card for a command that the SD bus does not have, or has in another form. A
+    /// CMD55 before it has no effect. A sequence of erase commands ends if the command does not
+    /// belong to it.
     fn begin(&mut self, index: u8) {
         self.app = false;
         self.leave_erase(index);

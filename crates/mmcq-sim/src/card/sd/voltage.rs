@@ -16,14 +16,15 @@ const LOW_CLK: u64 = 2;
 pub(crate) enum Voltage {
     /// The card signals at 3.3 V.
     High,
-    /// CMD11 was answered: the card holds its lines low from this time in ns on, and the clock still
+    /// CMD11 was answered: the card holds its lines low from this time in ns on. The clock still
     /// runs.
     Low(u64),
     /// The card holds its lines low, and the host has stopped the clock at this time in ns.
     Stopped(u64),
     /// The card signals at 1.8 V, and releases its lines at this time in ns.
     Switched(u64),
-    /// The host did the steps in a wrong order: the lines stay low until power-off.
+    /// The host did the steps in a wrong order, or a fault or quirk struck: the lines stay low
+    /// until power-off.
     Failed,
 }
 

@@ -1,5 +1,5 @@
-//! Sectors at stake in a power cut (in flight, in the cache, bypassing the cache), and what the cut
-//! leaves of them.
+//! Tests of what a power cut leaves of sectors that are not safe in the flash: sectors in flight,
+//! in the cache, and of writes that bypass the cache.
 
 use super::emmc::card as emmc;
 use super::host::Host;

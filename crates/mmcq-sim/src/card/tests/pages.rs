@@ -1,5 +1,5 @@
-//! Tests of reads by page and of reading ahead, exact to the nanosecond, on the card of the STREAM
-//! thread.
+//! Tests of reads by page and of reading ahead, exact to the nanosecond, mostly on the card
+//! `pro-plus-128`.
 
 use super::host::Host;
 use super::sd::card;

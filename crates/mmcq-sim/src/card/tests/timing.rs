@@ -1,4 +1,4 @@
-//! Tests of times, exact to the nanosecond, with the numbers of the card of the HSQ thread.
+//! Tests of times, exact to the nanosecond, with the numbers of the card `hbg4a2`.
 
 use super::host::Host;
 use super::{medium, profile};
@@ -13,7 +13,7 @@ const DRAIN: u64 = 73_085_747;
 /// Size of the cache in bytes.
 const CACHE: u64 = 512 * 1024;
 
-/// Brings up the card of the HSQ thread at HS400ES, as its board does.
+/// Brings up the card `hbg4a2` at HS400ES, as its board does.
 fn hsq() -> Host<EmmcCard> {
     let profile = profile("hbg4a2");
     let mut host = Host::new(profile.build_emmc(medium(&profile)).unwrap());

@@ -1,5 +1,5 @@
-//! Tests of writes that end only in the flash, exact to the nanosecond, on the card of the STREAM
-//! thread.
+//! Tests of writes that end only in the flash, exact to the nanosecond, mostly on the card
+//! `pro-plus-128`.
 
 use super::host::Host;
 use super::pages::{fast, sent};

@@ -1,4 +1,5 @@
-//! Tests of what does not change any more after a read, a flush or a power cut has shown it.
+//! Tests of content that does not change any more after a read, a flush or a power cut has shown
+//! it.
 
 use super::*;
 
@@ -111,8 +112,8 @@ fn what_failed_before_a_flush_is_durable_once_it_is_seen() {
     assert_eq!((judge.check_survival(3, &old), judge.check_survival(3, &new)), (Ok(()), Ok(())));
 }
 
-/// Checks that, with a cache, a failed write that a read has seen is at stake like any other write
-/// that is not flushed.
+/// Checks that, with a cache, a cut may lose a failed write that a read has returned, like any
+/// other write that is not flushed.
 #[test]
 fn a_cut_may_take_a_failed_write_that_only_reads_have_seen() {
     let mut judge = judge(false);

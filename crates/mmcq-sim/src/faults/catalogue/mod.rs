@@ -19,7 +19,7 @@ mod spi;
 
 use super::{Plan, Point, Shot, Strike};
 
-/// A known failure, what the stack must do about it, and how it can be caused.
+/// A known failure: what fails, what the stack must do then, and how the failure can be caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Chapter and number of the entry: `A1` to `I10`.
@@ -41,7 +41,7 @@ pub struct Injection {
     pub means: Means,
 }
 
-/// How a failure is caused.
+/// How an injection causes its failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// A fault that strikes at one event of the point.
@@ -104,15 +104,17 @@ pub fn by_injection(name: &str) -> Option<(&'static Entry, &'static Injection)> 
 }
 
 impl Entry {
-    /// Returns the single faults that cause this failure at the nth event. Each must be tried
-    /// alone. The list is empty if no single fault causes the failure.
+    /// Returns the faults of which each alone causes this failure, at the nth event of its point
+    /// (from 1). They must be tried one at a time. The list is empty if no single fault causes the
+    /// failure.
     #[must_use]
     pub fn shots(&self, nth: u64) -> Vec<Shot> {
         self.injections.iter().filter_map(|injection| injection.shot(nth)).collect()
     }
 
-    /// Returns the plans of faults that cause this failure from the nth event on, with the names of
-    /// their injections. Each must be tried alone.
+    /// Returns the plans of faults of which each alone causes this failure, with the names of their
+    /// injections. A plan strikes at the nth event of its point (from 1), or from that event on.
+    /// They must be tried one at a time.
     #[must_use]
     pub fn plans(&self, nth: u64) -> Vec<(&'static str, Plan)> {
         self.injections.iter().filter_map(|i| Some((i.name, i.plan(nth)?))).collect()

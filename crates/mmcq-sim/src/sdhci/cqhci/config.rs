@@ -13,7 +13,8 @@ pub struct CqhciConfig {
     /// Whether transfer descriptors with 128-bit task descriptors have 12 bytes instead of 16.
     #[serde(default)]
     pub short_descriptors: bool,
-    /// Mistake: whether TCN shows cleared tasks as complete until the driver disables the engine.
+    /// Mistake: whether the register CQTCN (completed tasks) shows cleared tasks as complete until
+    /// the driver disables the engine.
     #[serde(default)]
     pub stale_completions: bool,
     /// Whether the engine's bit of the controller's interrupt status is set by each event, and
@@ -27,7 +28,7 @@ pub struct CqhciConfig {
     /// Wrong value of the capabilities register; `None`: the right value.
     #[serde(default)]
     pub capabilities: Option<u32>,
-    /// Bits of the configuration register that the driver cannot set.
+    /// Bits of the configuration register CQCFG that stay 0 whatever the driver writes.
     #[serde(default)]
     pub no_configuration: u32,
 }

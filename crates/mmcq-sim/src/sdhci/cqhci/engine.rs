@@ -80,16 +80,17 @@ impl Default for Registers {
     }
 }
 
-/// How far the command queue engine is with its tasks.
+/// State of the tasks that the command queue engine executes.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Slots with a rung doorbell and a task that is not done, in the order of their doorbells.
+    /// Slots whose doorbell was rung and whose task is not complete, in the order of their
+    /// doorbells.
     order: Vec<u8>,
     /// Task descriptors that are already fetched, by slot.
     tasks: [Option<Task>; 32],
-    /// Slots whose task transfers data and is not a barrier.
+    /// Slots whose fetched task transfers data and is not a barrier, one bit each.
     plain: u32,
-    /// Slots whose task is ready according to the card.
+    /// Slots whose task the card has reported as ready, one bit each.
     ready: u32,
     /// Slot whose CMD44 got its response, and whose CMD45 comes next.
     half: Option<u8>,
@@ -103,10 +104,11 @@ struct Progress {
     /// Time in ns of the next poll of the card's queue status, after a poll that found no ready
     /// task.
     poll_ns: u64,
-    /// Whether the engine sends no further command because of an error, until it was halted.
+    /// Whether the engine sends no further command because of an error, until the driver has halted
+    /// and resumed it.
     stopped: bool,
-    /// Fault: slot that the engine has reported complete while its data were still being
-    /// transferred.
+    /// Fault: slot whose task the engine has reported complete while the task's data were still
+    /// being transferred.
     early: Option<u8>,
 }
 
@@ -125,7 +127,8 @@ pub struct Engine {
     /// Latest time in ns at which the completed tasks that wait must be reported by an interrupt;
     /// `None`: no task waits.
     counted_ns: Option<u64>,
-    /// Whether an event has come that the controller's interrupt status does not have yet.
+    /// Whether the engine has raised an interrupt that is not in the controller's interrupt status
+    /// yet.
     fresh: bool,
 }
 
@@ -206,7 +209,8 @@ impl Engine {
         self.fresh |= bits & self.r.iste & self.r.isge != 0;
     }
 
-    /// Returns the engine's bit of the controller's interrupt status, which was `old`.
+    /// Returns the new value of the engine's bit in the controller's interrupt status; `old` is its
+    /// present value.
     pub fn status_bit(&mut self, old: bool) -> bool {
         let latched = std::mem::take(&mut self.fresh) || old;
         if self.config.latched_status { latched } else { self.irq() }
@@ -248,8 +252,8 @@ impl Engine {
         self.halts_ns = until_ns;
     }
 
-    /// Clears all tasks during a halt (bit CLEAR_ALL of CQCTL). With `stale` (a mistake of the
-    /// controller) TCN shows the cleared tasks as complete.
+    /// Clears all tasks during a halt (bit CLEAR_ALL of CQCTL). With `stale` (a fault) the register
+    /// CQTCN shows the cleared tasks as complete.
     pub fn clear_all(&mut self, stale: bool) {
         let cleared = std::mem::take(&mut self.r.tdbr);
         self.forget();
@@ -291,14 +295,14 @@ impl Engine {
         (self.halting, self.halted, self.halts_ns) = (false, false, 0);
     }
 
-    /// Handles a reset of the CMD circuit. If it cut off a command, the engine sends no further
-    /// command before it was halted.
+    /// Handles a reset of the CMD circuit. If a command of the engine was on the line, the engine
+    /// sends no further command until the driver has halted and resumed it.
     pub fn line_was_reset(&mut self) {
         self.work.stopped |= self.work.sending.take().is_some();
     }
 
-    /// Handles a reset or an error of the DAT circuit. If it cut off data, the engine sends no
-    /// further command before it was halted.
+    /// Handles a reset or an error of the DAT circuit. If data of a task were on the lines, the
+    /// engine sends no further command until the driver has halted and resumed it.
     pub fn data_were_cut(&mut self) {
         self.work.stopped |= self.work.moving.take().is_some();
     }
@@ -335,8 +339,9 @@ impl Engine {
         self.next_poll(now_ns)
     }
 
-    /// Returns the step for the first task that the card does not have yet; `None` if the card has
-    /// all tasks.
+    /// Returns the step for the first task that the card does not have yet: fetch its descriptor,
+    /// or send its command. `None` if the card has all tasks, or if a barrier must wait. `free`:
+    /// the data lines are free.
     fn next_told(&self, free: bool) -> Option<Step> {
         // Tasks that the card has and that delay no other task.
         let past = self.work.plain & self.r.dpt;
@@ -386,8 +391,9 @@ impl Engine {
         if now_ns >= self.work.poll_ns { Step::Send(Job::Status) } else { Step::PollAt(self.work.poll_ns) }
     }
 
-    /// Handles the begin of a block of the present task; `left` is the number of blocks left, this
-    /// one included. Returns true if the engine must poll the card's queue status at this block.
+    /// Handles the begin of a block of the present task, the first one if `first`; `left` is the
+    /// number of blocks left, this one included. Returns true if the engine must poll the card's
+    /// queue status at this block.
     pub fn block_begins(&mut self, left: u32, first: bool) -> bool {
         let before = self.r.ssc1 >> 16 & 0xf;
         let due = before != 0 && (left == before || first && left < before);
@@ -434,7 +440,7 @@ impl Engine {
         }
     }
 
-    /// Handles a response without an error: updates the tasks that it concerns.
+    /// Handles a response without an error: updates the state of the tasks that it is about.
     pub fn answered(&mut self, job: Job, content: u32, now_ns: u64) {
         match job {
             Job::Announce(slot) => self.work.half = Some(slot),
@@ -500,13 +506,14 @@ impl Engine {
         }
     }
 
-    /// Returns the latest time in ns at which the waiting completed tasks must be reported; `None`:
-    /// none wait.
+    /// Returns the latest time in ns at which the completed tasks that wait for an interrupt must
+    /// be reported; `None`: no task waits.
     pub fn counted_ns(&self) -> Option<u64> {
         self.counted_ns
     }
 
-    /// Reports the waiting completed tasks by an interrupt, because of their number or their time.
+    /// Raises the interrupt for the completed tasks that wait for it, because their number or their
+    /// time has reached its limit.
     pub fn counted_out(&mut self) {
         (self.counted, self.counted_ns) = (0, None);
         self.raise(int::TCC);

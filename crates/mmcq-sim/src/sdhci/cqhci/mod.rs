@@ -199,7 +199,7 @@ impl Sdhci {
         self.update_irq(now);
     }
 
-    /// Handles the coalescing timeout: the waiting completed tasks are reported.
+    /// Handles the coalescing timeout: the completed tasks that wait for an interrupt are reported.
     pub(super) fn queue_counted(&mut self, now: u64) {
         if let Some(cqe) = &mut self.cqe {
             cqe.counted_out();

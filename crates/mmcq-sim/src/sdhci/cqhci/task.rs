@@ -46,7 +46,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Parses the task descriptor of a slot. `Err` says what is wrong with it.
+    /// Parses the task descriptor of a slot. `direct`: the driver has enabled direct commands in
+    /// slot 31. `Err` says what is wrong with the descriptor.
     pub fn parse(slot: u8, direct: bool, raw: u64) -> Result<Task, &'static str> {
         let (low, high) = (raw as u32, (raw >> 32) as u32);
         if low & VALID == 0 {
@@ -91,7 +92,8 @@ impl Task {
     }
 }
 
-/// Where the transfer descriptors of a task are.
+/// Place of the transfer descriptors of a task, as the descriptor after the task descriptor gives
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// The transfer descriptors are in a list at this address.
@@ -101,7 +103,8 @@ pub enum Link {
 }
 
 impl Link {
-    /// Parses the descriptor that follows the task descriptor; `None` if it is not valid.
+    /// Parses the descriptor that follows the task descriptor; `None` if it is not valid. `wide`:
+    /// addresses have 64 bits.
     pub fn parse(raw: &[u8; 16], wide: bool) -> Option<Link> {
         let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         let head = word(0);

@@ -9,18 +9,18 @@ use crate::engine::{BLOCK_BYTES, Count, DmaBuf, Error, StaysOpen};
 use crate::host::Direction;
 use crate::task::{Platform, Stack};
 
-/// A test under way.
+/// A test under way: its stack, its buffer, and what it has found so far.
 pub(super) struct Bench<'a, B: Platform, const N: usize, P> {
     stack: &'a Stack<B, N>,
     disk: BlockDevice<'a, B, N>,
     test: StreamTest,
     buf: DmaBuf,
     pause: P,
-    /// Number of the last run, which is in each block that it wrote.
+    /// Number of the last run. Each block that the run wrote contains this number.
     version: u32,
-    /// Number of the run whose blocks are behind the present one.
+    /// Number of the run that wrote the guard: the blocks behind the present run.
     guarded: u32,
-    /// Whether the engine has left open transfers.
+    /// Whether the engine has stopped keeping transfers open, after failures.
     lost: bool,
 }
 
@@ -31,16 +31,18 @@ struct Wrong {
     holds: Option<u64>,
 }
 
-/// What a run has done.
+/// What a run of requests has shown: its times, the checksum of its data, and the first wrong
+/// block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     times: StreamTimes,
     /// Checksum of all data that were read.
     sum: u64,
-    /// Requests whose first block differs from the last block of the request before.
+    /// Number of requests whose first block differs from the last block of the request before. Only
+    /// with such data does a lost or repeated block change the checksum.
     telling: u32,
-    /// The first wrong block of a write that was read back at once. Of a read: the first block with
-    /// data that a test has written to another block.
+    /// The first wrong block. After a run of writes: a block that reads back with other data than
+    /// were written. In a run of reads: a block with data that a test has written to another block.
     wrong: Option<Wrong>,
 }
 
@@ -131,8 +133,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(StreamResult { case, closed: closed.times, open, continued, outcome })
     }
 
-    /// Returns the engine's counters of continued transfers, and of phases that have failed or never
-    /// ended.
+    /// Returns two counters of the engine: continued transfers, and phases that have failed or
+    /// never ended.
     fn counts(&self) -> (Count, Count) {
         self.stack.with(|engine| {
             let stats = engine.stats();
@@ -182,7 +184,7 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(run)
     }
 
-    /// Reads or writes blocks; returns how long it took.
+    /// Reads or writes blocks by one request; returns how long the request took, in ns.
     async fn moved(
         &mut self,
         direction: Direction,
@@ -201,7 +203,8 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
         Ok(self.stack.now_ns() - began_ns)
     }
 
-    /// Writes the blocks behind the run.
+    /// Writes known data to the blocks behind the run (the guard), to find out whether the run
+    /// changes them.
     async fn guard(&mut self, case: &StreamCase) -> Result<(), Error> {
         let lba = self.test.lba + u64::from(case.all_blocks());
         self.guarded = self.version;
@@ -233,9 +236,9 @@ impl<'a, B: Platform, const N: usize, P: AsyncFnMut(u64)> Bench<'a, B, N, P> {
 }
 
 impl Run {
-    /// Adds the data of a request, with the number of each block, to the checksum. `last`: the
-    /// checksum of the last block of the request before. Returns that of the last block of this
-    /// request.
+    /// Adds the data of request `number` to the run's checksum; `blocks` has each block's data and
+    /// address. `last` is the checksum of the last block of the request before. Returns the
+    /// checksum of the last block of this request.
     fn add<'m>(&mut self, blocks: impl Iterator<Item = (&'m [u8], u64)>, number: u32, mut last: u64) -> u64 {
         for (at, (block, lba)) in blocks.enumerate() {
             let sum = sum_of(block);

@@ -11,9 +11,10 @@ pub struct StreamCase {
     pub direction: Direction,
     /// Number of requests.
     pub requests: u32,
-    /// Blocks of each request.
+    /// Number of blocks of each request but the first.
     pub blocks: u32,
-    /// Blocks of the first request, by which a driver chooses its boundary.
+    /// Blocks of the first request. By its size a driver chooses the boundary in memory at which
+    /// the controller stops.
     pub first_blocks: u32,
     /// Pause before each request, in nanoseconds.
     pub pause_ns: u64,
@@ -25,7 +26,7 @@ pub struct StreamCase {
 
 /// Most blocks that a block count register holds.
 const COUNT_MAX: u32 = 0xffff;
-/// Number of requests after which a case with other requests between has one.
+/// Number of requests after which a case with [`between`](StreamCase::between) reads another block.
 pub(super) const BETWEEN: u32 = 5;
 /// Blocks behind a run of writes that must be unchanged.
 pub(super) const GUARD: u32 = 8;
@@ -71,14 +72,14 @@ impl StreamCase {
         self.first_blocks + (self.requests - 1) * self.blocks
     }
 
-    /// Returns the blocks of the buffer that the largest request uses.
+    /// Returns how many blocks of the buffer the largest request uses.
     pub(super) const fn part(&self) -> u32 {
         let largest = if self.blocks > self.first_blocks { self.blocks } else { self.first_blocks };
         largest + self.shifted as u32
     }
 }
 
-/// A number of blocks, written as a size.
+/// A number of blocks, which is displayed as KiB or bytes.
 struct Size(u32);
 
 impl fmt::Display for Size {

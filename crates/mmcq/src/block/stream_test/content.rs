@@ -1,4 +1,5 @@
-//! The content of the blocks that the test of open transfers writes, and checksums of what it reads.
+//! The content of the blocks that the test of open transfers writes, and checksums of the data that
+//! it reads.
 
 use crate::engine::BLOCK_BYTES;
 

@@ -1,20 +1,24 @@
-//! A test of open transfers on the controller and the card that are there.
+//! A test of open transfers on this machine's controller and card.
 //!
-//! Whether a controller can keep a transfer open is known only after a trial. [`stream_test`] runs
-//! each case of a list twice, with each transfer closed and with transfers kept open, and compares
-//! the data. The cases are requests of each size from 4 to 512 KiB, so a driver meets each of its
-//! boundaries. Other cases have pauses, other requests between, memory beside a boundary, and more
-//! blocks than a block count register can hold.
+//! An *open transfer* does not end with its request: the next request continues it if it begins at
+//! the following block. Whether a controller can do that is known only after a trial.
+//! [`stream_test`] runs each case of a list twice, with each transfer closed and with transfers
+//! kept open, and compares the data. The cases are requests of each size from 4 to 512 KiB, so a
+//! driver meets each of its boundaries in memory. Other cases have pauses, requests for other
+//! blocks in between, memory that does not begin at a boundary, and more blocks than a block count
+//! register can hold.
 //!
-//! - *Reads* write nothing. The data of the two runs must be the same. If the card has the same data
-//!   everywhere, a lost or repeated block cannot be seen, and the case is
+//! - *Reads* write nothing. The data of the two runs must be the same. If the card has the same
+//!   data everywhere, a lost or repeated block cannot be seen, and the case is
 //!   [`Unproven`](StreamOutcome::Unproven).
 //! - *Writes* overwrite the blocks that the caller names. Each block gets its own number and the
 //!   number of its run. Then all are read back by closed transfers, and the blocks behind them must
 //!   be unchanged. The memory of a write is overwritten as soon as the write is complete.
 //!
-//! Run the test with a driver that has only one way of open transfers switched on: after two
-//! failures in a row the engine leaves all ways.
+//! A driver may keep transfers open in several ways ([`StreamConfig`]). Switch on only one of them
+//! for a test: after two failures in a row the engine keeps no transfer open in any way.
+//!
+//! [`StreamConfig`]: crate::host::sdhci::StreamConfig
 
 mod bench;
 mod case;
@@ -28,7 +32,7 @@ use bench::Bench;
 pub use case::StreamCase;
 pub use result::{StreamOutcome, StreamResult, StreamTimes, StreamVerdict};
 
-/// Which blocks [`stream_test`] uses, and how.
+/// Settings of a [`stream_test`]: its blocks, and whether it reads or writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamTest {
     direction: Direction,
@@ -54,9 +58,9 @@ impl StreamTest {
 }
 
 /// Tests whether open transfers are right on this controller with this card, and how fast they are.
-/// `report` gets the result of each case. The data of requests go through `buf`: a buffer of 512 KiB
-/// that is aligned to its size tests all boundaries, and cases that need a larger buffer are left
-/// out. `pause` waits for a number of nanoseconds, and does not use the stack.
+/// `report` gets the result of each case. The data of requests go through `buf`. Cases that need a
+/// larger buffer are left out; a buffer of 512 KiB that is aligned to its size is enough for all
+/// boundaries. `pause` waits for a number of nanoseconds, and does not use the stack.
 ///
 /// No other client should use the card during the test. The card has been brought up before. The
 /// call sets [`Config::stays_open`](crate::engine::Config::stays_open), and restores it at the end
@@ -64,8 +68,8 @@ impl StreamTest {
 ///
 /// # Errors
 /// [`Error::Unsupported`]: the driver keeps no transfer open. [`Error::OutOfRange`]: the blocks are
-/// not all on the card. Other errors: requests fail although each transfer is closed, or the card is
-/// gone; the results of the cases before have been reported.
+/// not all on the card. Other errors: requests fail although each transfer is closed, or the card
+/// is gone; the results of the cases before have been reported.
 pub async fn stream_test<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     test: StreamTest,

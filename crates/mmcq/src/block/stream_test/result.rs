@@ -4,7 +4,7 @@ use super::case::StreamCase;
 use crate::engine::{BLOCK_BYTES, Error};
 use core::fmt;
 
-/// The times of one run.
+/// The times of one run: the requests of a case, sent once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTimes {
     /// Time that the client has waited for its requests and for the flush after writes, in
@@ -23,20 +23,21 @@ pub enum StreamOutcome {
     /// The data are right. No request has continued an open transfer: the driver closes each
     /// transfer for such memory or such requests.
     NotKept,
-    /// The data are the same, but the card has the same data in too many blocks to show an error.
+    /// The data of both runs are the same. But the card has the same data in too many blocks, so an
+    /// error could not be seen.
     Unproven,
     /// The engine has repeated requests: the controller could not begin or continue an open
     /// transfer.
     Repeated {
-        /// Number of failures that were counted.
+        /// Number of phases that have failed or never ended.
         faults: u32,
     },
-    /// The data are wrong.
+    /// The data that were read, or read back, are not the data that should be there.
     Wrong {
-        /// The first wrong block; `None`: not known, since the blocks' own content was compared.
+        /// The first wrong block; `None`: not known, because a test of reads compares checksums.
         lba: Option<u64>,
-        /// The block whose data are there instead, if they are of this test. The same block: older
-        /// data of it.
+        /// The block to which the data belong that were found in the wrong block, if this test has
+        /// written them. The number of the wrong block itself: it has older data of its own.
         holds: Option<u64>,
     },
     /// A request has failed.
@@ -80,7 +81,7 @@ impl fmt::Display for StreamOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamResult {
-    /// The case.
+    /// The case that was executed.
     pub case: StreamCase,
     /// Times with each transfer closed.
     pub closed: StreamTimes,
@@ -115,7 +116,7 @@ impl fmt::Display for StreamResult {
     }
 }
 
-/// The numbers of cases by what they have shown.
+/// The verdict of a test: the number of cases with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamVerdict {
@@ -128,7 +129,7 @@ pub struct StreamVerdict {
     /// Cases that have failed.
     pub failed: u16,
     /// Cases that were left out: the range of blocks or the buffer is too small for them, or the
-    /// engine has left open transfers after an earlier failure.
+    /// engine keeps no transfer open any more after an earlier failure.
     pub left_out: u16,
 }
 

@@ -1,9 +1,15 @@
 //! Initialisation of I/O cards from CMD5 to their functions, with or without memory [SDIO 3, 6].
 //!
-//! The order is: reset, CMD8, CMD5, [bring-up of the memory, slow and with one data line], [CMD11,
-//! unless the lines are fixed at 1.8 V], CMD3, CMD7, CCCR, tuples, width, speed, asynchronous
-//! interrupt. The card's registers and tuples are read before the bus becomes fast; from then on
-//! its [quirks](super::quirk) are known. A combo card runs at most at high speed.
+//! The steps in their order:
+//! 1. reset, CMD8 and CMD5;
+//! 2. for a combo card: bring-up of the memory, at a slow clock and with one data line;
+//! 3. for a card that switches to 1.8 V: CMD11;
+//! 4. CMD3 and CMD7;
+//! 5. CCCR and tuples;
+//! 6. width, speed and asynchronous interrupt.
+//!
+//! Step 5 reads registers and tuples while the bus is still slow. They show the card's
+//! [quirks](super::quirk) before the bus becomes fast. A combo card runs at most at high speed.
 
 pub(crate) mod error;
 
@@ -93,8 +99,9 @@ impl IoCard {
         self.functions.iter().flatten().count() as u8
     }
 
-    /// Returns a number that distinguishes the card from others: that of its memory, or one made of
-    /// its manufacturer, product and functions, since an I/O card has no serial number.
+    /// Returns a number that distinguishes the card from others. For a combo card it is the number
+    /// of the memory. An I/O card without memory has no serial number, so its number is made of
+    /// manufacturer, product and functions.
     pub(crate) fn identity(&self) -> u32 {
         let Some(memory) = &self.memory else {
             let maker = self
@@ -149,7 +156,8 @@ impl Families for OnlyIo {
 /// A session with an I/O card during bring-up.
 struct Io<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,
-    /// Reason of a failed step for which the session has no error of its own.
+    /// Error of a failed step, if it is an [`IoError`](error::IoError) that the session's error
+    /// type cannot express.
     refusal: Option<error::IoError>,
 }
 
@@ -257,7 +265,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         identify::knows_cmd8(self.session).await
     }
 
-    /// Sends a CMD5 that only inquires [SDIO 3.2].
+    /// Sends a CMD5 that only inquires: it has no voltage window, so the card returns its OCR and
+    /// does not power up [SDIO 3.2].
     async fn inquire(&mut self) -> Result<R4, Failed> {
         for _ in 0..INQUIRIES {
             match self.session.command(cmd::io_send_op_cond(0, false)).await {
@@ -294,7 +303,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.refuse(Breach::IoPowerUp)
     }
 
-    /// Selects the card by CMD3 and CMD7.
+    /// Gets the card's RCA by CMD3, and selects the card by CMD7.
     async fn select(&mut self) -> Result<(), Failed> {
         for _ in 0..3 {
             self.session.rca = self.session.command(sd_cmd::send_relative_addr()).await?.r6().rca();
@@ -386,7 +395,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
     }
 
     /// Sets four data lines if card and host support them. Then switches off the pull-up on DAT3,
-    /// which only serves to detect a card.
+    /// which only serves to detect a card. `memory`: the memory part of a combo card, which must
+    /// support four lines too.
     async fn set_width(
         &mut self,
         bounds: &Bounds,
@@ -476,7 +486,8 @@ fn wants_18(bounds: &Bounds) -> bool {
     bounds.signal18 && bounds.width(Width::W4) == Width::W4 && uhs.iter().any(|&timing| bounds.allow(timing))
 }
 
-/// Returns the fastest timing that card, host and options allow.
+/// Returns the fastest timing that card, host and options allow. `memory`: the memory part of a
+/// combo card.
 fn choose(bounds: &Bounds, cccr: &Cccr, memory: Option<&Card>, signal18: bool, width: Width) -> Timing {
     let memory_is_fast = memory.is_none_or(|card| match &card.family {
         Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),

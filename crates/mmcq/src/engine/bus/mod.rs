@@ -9,8 +9,8 @@ use wire::Wire;
 
 pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 
-/// Longest time of a command alone. The wire needs microseconds, and half a millisecond at the
-/// slowest clock.
+/// Longest time of a command without data. On the wire it takes microseconds, and one or two
+/// milliseconds at 100 kHz, the slowest clock.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// Time that the engine waits beyond the card's limit; only needed if the controller's own timer
 /// has failed.
@@ -25,15 +25,15 @@ const START_TIMEOUT_NS: u64 = 500_000_000;
 /// use: the slowest command uses the line no longer than this.
 const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
-/// A phase that ended, well or not.
+/// A phase (one command with its data) that has ended, well or not, and its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Span {
-    /// The phase.
+    /// The phase: its command and its data.
     pub phase: Phase,
-    /// When the controller got the phase.
+    /// Time at which the controller got the phase, in nanoseconds.
     pub began_ns: u64,
-    /// When the engine learned that the phase had ended.
+    /// Time at which the engine learned that the phase had ended, in nanoseconds.
     pub ended_ns: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Bus<H> {
     blocked: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
-    /// When the controller got the phase.
+    /// Time at which the controller got the phase, in nanoseconds.
     began_ns: u64,
     wire: Wire,
     /// The phase that ended last.
@@ -154,7 +154,8 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Returns whether the controller has a phase with data, given that a transfer is in progress.
+    /// Returns whether the controller has a phase with data. The caller knows that a transfer is in
+    /// progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         !self.blocked && self.phase.data.is_some()
@@ -202,7 +203,8 @@ mod tests {
     const FIRST: Outcome = Outcome::Again { first: true };
     const AGAIN: Outcome = Outcome::Again { first: false };
 
-    /// Checks each outcome of these answers of a driver, at these times.
+    /// Passes a driver's answers to [`Bus::note_start`], checks the outcome of each, and returns
+    /// the bus. A tuple is the time in ns, the driver's answer, and the expected outcome.
     fn judged(answers: &[(u64, Result<(), StartError>, Outcome)]) -> Bus<()> {
         let mut bus = Bus::new(());
         for &(now_ns, answer, outcome) in answers {

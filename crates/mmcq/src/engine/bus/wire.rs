@@ -7,8 +7,8 @@
 use crate::host::{BusOp, Timing, Width};
 use crate::spec::bus::Bus;
 
-/// Slowest clock that the longest waits are computed for. Cards are brought up at 100 kHz at least
-/// [SD 4.2.1].
+/// Slowest clock for which the time of a block is computed; a slower clock counts as this one.
+/// Cards are brought up at 100 kHz at least [SD 4.2.1].
 const SLOWEST_HZ: u32 = 4_000;
 /// Number of clocks that the card needs after the last token before the clock changes [SD 4.4].
 const LAST_CLOCKS: u64 = 8;
@@ -16,7 +16,7 @@ const LAST_CLOCKS: u64 = 8;
 /// The settings of the bus, and the state of its tuning.
 #[derive(Debug)]
 pub(in super::super) struct Wire {
-    /// Wire time of a block at the present clock and width.
+    /// Wire time of a block at the present clock and width, if each line carries one bit a clock.
     block_ns: u64,
     clock_hz: u32,
     width: Width,
@@ -38,7 +38,8 @@ impl Wire {
         tuning: false,
     };
 
-    /// Notes an operation that the driver has finished.
+    /// Notes a bus operation that the driver has finished: the new clock, width or timing, or the
+    /// end of a tuning.
     pub fn done(&mut self, op: BusOp) {
         message!(debug, "bus: {:?}", op);
         match op {
@@ -74,8 +75,8 @@ impl Wire {
         u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
     }
 
-    /// Returns how long the clock must run before this operation may begin [SD 4.4]; `None`: it
-    /// need not.
+    /// Returns for how many nanoseconds the clock must run before this operation may begin [SD
+    /// 4.4]. `None`: the operation may begin at once.
     pub fn last_clocks_ns(&self, op: BusOp) -> Option<u64> {
         if self.clock_hz == 0 || !matches!(op, BusOp::Clock(_)) {
             return None;
@@ -84,7 +85,8 @@ impl Wire {
         Some(LAST_CLOCKS * u64::from(clock_ns + 1))
     }
 
-    /// Returns whether the bus mode has a sampling point, which tuning finds.
+    /// Returns whether the present timing has a sampling point that only tuning finds: SDR50,
+    /// SDR104, HS200 or HS400.
     pub fn is_tuned(&self) -> bool {
         matches!(self.timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 | Timing::Hs400)
     }
@@ -99,8 +101,8 @@ impl Wire {
         self.tuning
     }
 
-    /// Notes that the sampling point may be wrong, or soon will be. No transfer is left open then,
-    /// so that a tuning can start.
+    /// Notes that the sampling point is wrong, or may soon be. From then on no transfer is left
+    /// open, so that a tuning can start.
     pub fn doubt(&mut self) {
         self.doubted = true;
     }
@@ -110,8 +112,8 @@ impl Wire {
         self.doubted
     }
 
-    /// Clears the doubt: a tuning has run or was attempted, or a caller has noted the doubt.
-    /// Returns true if there was a doubt.
+    /// Clears the note that the sampling point may be wrong: a tuning has run or was attempted, or
+    /// the platform has been told. Returns true if there was such a note.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

@@ -1,16 +1,16 @@
 //! Failures of a chain.
 //!
 //! The controller reports at which transfer it stopped. The recovery ladder handles that transfer
-//! like a failed transfer of the single lane. The transfers after the failed one were not begun;
+//! like a failed transfer outside of a chain. The transfers after the failed one were not begun;
 //! their requests wait again with their age, and the failure does not count against them. The
 //! transfers before the failed one are done. The reads among them are complete. The writes among
 //! them are complete if the last response shows no error. If that response shows an error, or did
 //! not come, the writes are sent again, in order and one at a time. All this happens only after the
 //! lines are reset, since the controller has the memory of the whole chain until then.
 //!
-//! If the controller reports success and its registers contradict it, or each other, nothing of the
-//! chain counts as done: all of it is repeated by the single lane. After the first such end no more
-//! chains are made.
+//! The controller may report success although its registers contradict that, or each other. Then no
+//! transfer of the chain counts as done, and all are repeated one at a time. After the first such
+//! end no further chains are made.
 
 use super::super::Error;
 use super::super::lane::Lane;
@@ -22,7 +22,8 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the chain has a write before this transfer.
+    /// Returns whether the chain has a write before the transfer with the number `passed`; false if
+    /// that number is not known.
     pub(in crate::engine) fn has_written(&self, passed: Option<u8>) -> bool {
         let links = self.chains().map_or(&[][..], |chains| chains.links());
         let before = links.iter().take(usize::from(passed.unwrap_or(0)));
@@ -57,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.phase_failed(Fault { ..fault }, now_ns);
     }
 
-    /// Ends the chain, if a chain is in progress and has failed.
+    /// Ends the chain if the phase that has failed is a chain; otherwise does nothing.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.lane.has_chain() {
@@ -65,7 +66,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a chain that the controller does not report on, or that must end.
+    /// Ends a chain that the controller has not reported as ended or failed: something else has
+    /// failed, or the engine breaks the chain off.
     #[cold]
     #[inline(never)]
     fn break_chain(&mut self, now_ns: u64) {
@@ -75,8 +77,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stop_chain(passed, None, now_ns);
     }
 
-    /// Ends a chain that stopped at the transfer `passed`, which becomes the transfer in progress.
-    /// `told`: the last R1 that came.
+    /// Ends a chain that stopped at the transfer with the number `passed` (from 0; `None`: not
+    /// known). That transfer becomes the one in progress. `told`: the last R1 that came.
     #[cold]
     fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
@@ -112,7 +114,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Splits a chain that failed, after a reset: the controller does not use its memory any more.
+    /// Ends or puts back the requests of a chain that failed, after a reset: the controller does
+    /// not use their memory any more.
     #[inline(always)]
     pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {

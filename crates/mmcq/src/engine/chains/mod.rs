@@ -1,16 +1,17 @@
 //! Chains: several transfers that the controller executes from one list [SDHC 4.10, 1.13.5].
 //!
 //! A chain is made of the requests that wait when the controller is free. The policy picks the
-//! first request of each transfer, and requests that continue it are merged to it, as for a
-//! transfer of its own. Reads and writes may be in one chain: the controller keeps their order. The
-//! chain ends before the first request that cannot join: a barrier, a request with rules of its
-//! own, a request that has failed before, or a request on the same blocks as another where one of
-//! the two writes. So all rules of order hold as without chains.
+//! first request of each transfer, and requests that continue it are merged to it, as for an
+//! ordinary transfer. Reads and writes may be in one chain: the controller keeps their order. The
+//! chain ends before the first request that cannot join. Such a request is a barrier, has special
+//! rules (a durable write, say), has failed before, or overlaps another request of the chain where
+//! one of the two writes. So all rules of order hold as without chains.
 //!
-//! All requests of a chain end together. So a chain has at most half as many links as requests wait (rounded up, and two are allowed):
-//! while their clients are notified, the next chain runs. *Written bound: a chain has at most 16
-//! transfers, and no more blocks than merged requests may have; each transfer has the time limit
-//! that it has alone.*
+//! All requests of a chain end together. So a chain has at most half as many transfers as requests
+//! wait (rounded up; two are always allowed): the next chain runs while the clients of the first
+//! are notified. *Guarantee: a chain has at most 16 transfers, and at most as many blocks as a
+//! merged transfer may have. The time limit of the chain is the sum of the limits of its
+//! transfers.*
 //!
 //! The controller does not show the R1 responses of a chain, and stops at one that has an error. So
 //! each response without an error confirms the writes before it. The result of a last write is in
@@ -43,8 +44,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
     }
 
-    /// Returns two sums over all transfers of the chain: the time on the wire, and the longest
-    /// allowed time.
+    /// Returns two sums over all transfers of the chain, in ns: the time on the wire, and the time
+    /// limits.
     pub fn chain_times_ns<H>(&self, bus: &Bus<H>, card: &Card) -> (u64, u64) {
         let (plan, wire) = (card.plan(), bus.wire());
         let links = self.chains().map_or(&[][..], |chains| chains.links());
@@ -57,7 +58,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether another transfer waits, in addition to the one that is being collected.
+    /// Returns whether a request waits that could be another transfer of the chain, in addition to
+    /// the requests in `part`, which are being collected.
     pub fn has_other_link<P: Profile>(&self, card: &Card, ledger: &Durability, part: &Batch<N>) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         let may =
@@ -81,7 +83,7 @@ impl Card {
 }
 
 impl<P: Profile> Order<P> {
-    /// Notes that the data of this request have been transferred.
+    /// Notes that the data of this request, a member of the chain, have been transferred.
     pub fn link_moved<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, now_ns: u64) {
         self.note_done(slots, index, now_ns);
         let slot = slots.at_mut(index);
@@ -93,9 +95,11 @@ impl<P: Profile> Order<P> {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
     /// where several wait. A `most` below two switches chains off. If the engine has given chains
-    /// up, the call lets it try them again. The setting holds for every card. Returns false if the
-    /// profile has no such lane ([`Chained`](crate::sched::Chained)), or the controller executes no
-    /// chains ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says why).
+    /// up, the call lets it try them again. The setting holds for every card.
+    ///
+    /// Returns false if the profile sends no chains ([`Chained`](crate::sched::Chained)), or the
+    /// controller executes none ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says
+    /// why).
     pub fn set_chains(&mut self, most: u8) -> bool {
         if self.lane.chains().is_none() {
             return false;
@@ -114,27 +118,30 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         chains.is_armed()
     }
 
-    /// Returns the counters of the lane of chains; `None`: the profile has no such lane.
+    /// Returns the counters of chains; `None`: the profile sends no chains.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }
 
-    /// Begins a chain with the request that would be next, if that pays. Returns true if it has
-    /// begun, or something else was done.
+    /// Begins a chain with the request `first`, if several transfers can go together. Returns true
+    /// if the engine has done something: it has started the chain, an ordinary transfer of these
+    /// requests, or a read of the card's status that must come before; or it has ended `first` with
+    /// an error.
     #[inline(always)]
     pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
-    /// Returns whether a chain may begin now.
+    /// Returns whether a chain may begin now, by the card, the controller and the blockers.
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Collects the requests that continue this one. Returns true if the transfer has whole
-    /// requests, and may be a link.
+    /// Collects the request `next` and the requests that continue it. Returns true if none of them
+    /// is cut, and their transfer may be the next link (transfer) of the chain. `blocks` and
+    /// `members`: how many blocks and requests the chain has already.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.bus.limits(&self.config, &self.incident, self.lane.streams());
@@ -219,7 +226,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Makes the collected requests the next link of the chain. Returns false if the requests
-    /// cannot be a link; then they wait as before.
+    /// cannot be a link; they stay in the queue.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -304,7 +311,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(outcome, now_ns);
     }
 
-    /// Handles the controller's events while it has a chain. Returns false if there was none.
+    /// Handles the controller's events while it has a chain. Returns false if there was no event.
     #[inline(never)]
     pub(super) fn chain_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(chain) = self.bus.host_mut().chain() else { return false };
@@ -327,7 +334,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes a chain whose transfers have all ended well.
+    /// Completes the requests of a chain: all of its transfers have ended well.
     fn chain_ended(&mut self, now_ns: u64) {
         self.lane.set_idle();
         self.timers.clear();

@@ -18,9 +18,9 @@ pub(in super::super) enum Next {
     Data { place: Place, command: Command, data: Data, segment: Segment, changes: bool },
     /// Waits this long.
     Pause(Place, u64),
-    /// A piece of the erase is done.
+    /// Ends the present piece of the erase; the piece was erased.
     Erased,
-    /// The flush by register is over; this status shows an error of it, if it is not 0.
+    /// The flush by register is over. The value is 0, or a status that shows its error.
     Flushed(u32),
     /// The request ends with this result.
     End(Result<Output, Error>),

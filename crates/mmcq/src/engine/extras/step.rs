@@ -7,7 +7,7 @@ pub(in super::super) enum Step {
     Command(Place),
     /// A command with busy.
     Order(Place),
-    /// Written data, after which the card's status is read.
+    /// A command that writes data, after which the card's status is read.
     Data(Place),
     /// CMD13 after busy.
     Status(Place),
@@ -44,7 +44,7 @@ pub(in super::super) enum Place {
     FlushStart,
     /// CMD48 that reads whether the flush is over.
     FlushAsk,
-    /// CMD13 between two pieces of a write with its own rules.
+    /// CMD13 between two pieces of a write with special rules.
     Piece,
 }
 

@@ -1,4 +1,5 @@
-//! Transcripts of requests of several steps: what comes in, and what is to be done next.
+//! Tests that follow requests of several steps: each result that comes in, and the step that
+//! follows.
 
 extern crate std;
 use super::super::card::Card;
@@ -22,7 +23,7 @@ fn slot(kind: Kind) -> Slot {
     slot
 }
 
-/// Returns what is to be done, in short.
+/// Returns a step as a short text, which the tests compare.
 fn said(next: &Next) -> String {
     match next {
         Next::Command(place, command) => format!("{place:?}: CMD{} {:#x}", command.index, command.arg),

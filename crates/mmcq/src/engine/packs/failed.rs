@@ -29,8 +29,8 @@ const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Handles a status that has come. Returns true if it shows an error of a packed write; then no
-    /// write is completed by it.
+    /// Handles a status of the card. Returns true if it may show an error of a packed write; then
+    /// it completes no write, and the failed entry is searched first.
     #[inline(always)]
     pub fn pack_keeps(&mut self, status: u32) -> bool {
         let Some(packs) = self.packs_mut() else { return false };
@@ -114,7 +114,7 @@ impl<E, T: Lanes> Lane<E, T> {
         incident.doubt(slots);
     }
 
-    /// Forgets all packs, for another card, none, or a new start.
+    /// Forgets all packs: the card is gone, has been replaced, or will be brought up again.
     pub fn forget_packs<const N: usize, P: Profile>(
         &mut self,
         ledger: &mut Durability,

@@ -2,11 +2,11 @@
 //! [eMMC 6.6.29].
 //!
 //! A pack is made of the requests that wait when the controller is free. The policy picks the first
-//! request of each entry, and requests that continue it are merged to it, as for a transfer of its
-//! own. The pack ends before the first request that cannot join: a request of the other direction,
-//! a barrier, a request with rules of its own, a request that has failed before, or a request on
-//! the same blocks as an entry where both write. So all rules of order hold as without packs. A
-//! pack has no more blocks than merged requests may have, and at most 16 entries.
+//! request of each entry, and requests that continue it are merged to it, as for an ordinary
+//! transfer. The pack ends before the first request that cannot join. Such a request is a barrier,
+//! has the other direction or special rules, has failed before, or writes blocks that an entry
+//! writes too. So all rules of order hold as without packs. A pack has no more blocks than merged
+//! requests may have, and at most 16 entries.
 //!
 //! A packed write is CMD23 and CMD25, with a header before the data. A packed read is CMD23 and
 //! CMD25 with the header, then CMD23 and CMD18. The status after a packed write is read before
@@ -72,7 +72,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Handles the end of the pack's transfer.
+    /// Handles the end of the pack's transfer: the header's memory is unmapped, and the result of
+    /// the writes is not known until the card's status has come.
     #[inline(always)]
     pub fn pack_ended<H: Host>(&mut self, host: &mut H, memory: &mut Memory) {
         if let Some(packs) = self.packs_mut()
@@ -87,7 +88,7 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether the batch has requests, and the limits cut none of them.
+    /// Returns whether `part` has requests, and the limits have cut none of them.
     pub fn is_whole(&self, slots: &Slots<N>, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
@@ -95,8 +96,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns whether the request may be an entry of a pack, or a part of one; and whether it is a
-    /// reliable write.
+    /// Returns two values: whether the request may be an entry of a pack (alone or merged with
+    /// others), and whether it is a reliable write.
     pub fn is_packable(
         &self,
         card: &Card,
@@ -141,12 +142,13 @@ impl<const N: usize> Slots<N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Enables packed commands of up to this many writes and reads, for a card whose exception bit
-    /// shows that an entry failed. Packs that were given up are tried again. Must be called again
-    /// after [`set_card_params`](Self::set_card_params) with `None`. The header is in the engine's
-    /// [page](Self::set_page). Returns false if the profile has no such lane
-    /// ([`Packed`](crate::sched::Packed)), the engine has no page, or the card or its controller
-    /// does not support packed commands.
+    /// Enables packed commands of up to this many writes and reads, for a card that reports a
+    /// failed entry by its exception bit. Packs that were given up are tried again. Must be called
+    /// again after [`set_card_params`](Self::set_card_params) with `None`. The header is in the
+    /// engine's [page](Self::set_page).
+    ///
+    /// Returns false if the profile sends no packed commands ([`Packed`](crate::sched::Packed)),
+    /// the engine has no page, or the card or its controller does not support packed commands.
     pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool {
         let counts = self.card.target().is_some_and(|t| t.emmc && t.count && !t.extended_address);
         let can = counts
@@ -164,13 +166,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         packs.is_armed()
     }
 
-    /// Returns the counters of the lane of packed commands; `None`: the profile has no such lane.
+    /// Returns the counters of packed commands; `None`: the profile sends no packed commands.
     pub fn pack_stats(&self) -> Option<&PackStats> {
         self.lane.packs().map(|packs| packs.stats())
     }
 
-    /// Begins what is left to do for the last pack (read a status or EXT_CSD), while nothing is in
-    /// progress on the bus. Returns true if something was begun.
+    /// Begins the command that the last pack still needs (CMD13 for its status, or a read of
+    /// EXT_CSD), while nothing is in progress on the bus. Returns true if a command was begun.
     #[inline(always)]
     pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
@@ -194,14 +196,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins a pack with the request that would be next, if that pays. Returns true if it has
-    /// begun, or something else was done.
+    /// Begins a pack with the request `first`, if packs pay on this card. Returns true if the
+    /// engine has done something: it has started the pack, an ordinary transfer of these requests,
+    /// or a read of the card's status that must come before; or it has ended `first` with an error.
     #[inline(always)]
     pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// Returns whether a pack may begin now.
+    /// Returns whether a pack may begin now, by the card, the memory for the header and the
+    /// blockers.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
         let memory = self.services.memory();
@@ -296,8 +300,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests an entry of the pack. Returns false if their memory cannot be
-    /// mapped.
+    /// Makes the collected requests an entry of the pack, a reliable write if `reliable`. Returns
+    /// false if their memory cannot be mapped.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
@@ -360,7 +364,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
-    /// Sends the collected requests as one ordinary transfer.
+    /// Sends the collected requests as one ordinary transfer, a reliable write if `reliable`.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
         self.lane.note_transfer_start(
             &mut self.record,
@@ -381,9 +385,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Sends CMD23 of the pack's data as a phase of its own. The controller's automatic CMD23 is
-    /// not used: if it failed unseen, the header would be written as data, and all data after it to
-    /// wrong places.
+    /// Sends CMD23 of the pack's data as a separate phase. The controller's automatic CMD23 is not
+    /// used: if that CMD23 failed unseen, the card would take the header for data, and write all
+    /// data to wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);

@@ -11,7 +11,7 @@ use crate::spec::response::R1;
 pub enum RecoveryStep {
     /// Classifies the failure.
     Classify,
-    /// Keeps the results from before the failure that are certain.
+    /// Counts those earlier pieces of the request as done whose result is certain.
     Salvage,
     /// Resets the lines, and reads the card's state (CMD13).
     Status,
@@ -108,7 +108,7 @@ impl Trace {
 pub(super) enum Class {
     /// The card has refused the command, and would refuse it again.
     Refused,
-    /// The card answers well, but its medium fails.
+    /// The card and the bus work, but the card reports that it cannot read or write the blocks.
     Medium,
     /// A token of the command or its response is damaged (the card may have executed it), or
     /// missing.
@@ -116,14 +116,14 @@ pub(super) enum Class {
         /// Whether a token is damaged: then a better sampling point may help.
         damaged: bool,
     },
-    /// A block is damaged or missing.
+    /// A data block is damaged or missing.
     Data {
         /// Whether a block is damaged: then a better sampling point may help.
         damaged: bool,
     },
     /// The controller itself failed, or is silent.
     Controller,
-    /// No further try can help.
+    /// No further try can help: the card is gone, say, or the host cannot do this.
     Hopeless,
 }
 
@@ -168,8 +168,8 @@ impl Class {
     }
 }
 
-/// Returns the error that the card's status names; `None`: the status names none. Such an error
-/// says more about a failed data transfer than the failure itself.
+/// Returns the error that the card's status shows, which says more about a failed data transfer
+/// than the controller's own report; `None`: the status shows no error.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

@@ -10,8 +10,8 @@ use crate::spec::response::{R1, State};
 // What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(in super::super) struct Failed {
-    /// Status bits that the card has sent since the failure, or since the busy that is watched
-    /// began.
+    /// Bits of all statuses (R1) that the card has sent since the failure, or since the beginning
+    /// of the busy that is watched.
     status: u32,
     /// Most blocks of a transfer while a bad block is being searched.
     piece_blocks: u32,
@@ -47,15 +47,15 @@ impl Failed {
         self.error.take()
     }
 
-    /// Clears the status bits.
+    /// Clears the status bits that were collected since the failure.
     #[inline(always)]
     pub fn forget_status(&mut self) {
         self.status = 0;
     }
 
     /// Clears the status bits, except errors that the engine has not handled yet, since the card
-    /// reports them only once. These are, with `is_busy` (the engine was polling a busy card), the
-    /// errors so far; and `of_order`, the errors that the card reported while it was busy after a
+    /// reports them only once. `is_busy`: the engine was polling a busy card, so the errors so far
+    /// are such errors. `of_order`: errors that the card reported while it was busy after a
     /// command.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
@@ -83,7 +83,8 @@ impl Failed {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
 
-    /// Returns all status bits so far.
+    /// Returns all status bits that the card has sent since the failure, or since the busy that is
+    /// watched began.
     #[inline(always)]
     pub fn status(&self) -> u32 {
         self.status

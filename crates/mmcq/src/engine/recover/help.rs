@@ -1,7 +1,8 @@
-//! Requests for help: recovery that the engine cannot do by itself. Files of their own handle the
-//! supervisor and the card's presence.
+//! Requests for help: recovery that needs several commands to the card, which the supervisor sends.
+//! `supervisor.rs` handles supervisors that come and go, `presence.rs` cards that come and go.
 //!
-//! While the engine waits for help only urgent requests start; all others keep their place.
+//! While the engine waits for help, only urgent requests start; all others keep their place in the
+//! queue.
 
 mod presence;
 mod supervisor;
@@ -20,8 +21,8 @@ const UNHELPED_NS: u64 = 100_000_000;
 const GAP_NS: u64 = 5_000_000_000;
 /// Shortest time between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
-/// Time limit to bring up a new card; it starts again when the supervisor extends it: a forced
-/// erase may be one phase of three minutes.
+/// Time limit, in ns, to bring up a new card; each extension by the supervisor restarts it. A
+/// forced erase alone may be one phase of three minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work
@@ -80,7 +81,8 @@ enum Pace {
     Step(u64),
     /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
-    /// The time limit has been granted a second time.
+    /// The machine was suspended, and therefore the supervisor's time limit was restarted once. It
+    /// is not restarted again.
     Again,
 }
 
@@ -114,7 +116,7 @@ impl Helping {
         self.supervisor = there;
     }
 
-    /// Returns whether there is a request that the supervisor has not taken.
+    /// Returns whether there is a request that the supervisor has not taken yet.
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
@@ -142,7 +144,8 @@ impl Helping {
         )
     }
 
-    /// Forgets the request. A dismissal stays until the supervisor has been notified.
+    /// Forgets the open request to the supervisor. A dismissal stays until the supervisor knows of
+    /// it.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);
@@ -168,8 +171,8 @@ impl Helping {
         }
     }
 
-    /// Begins the rest that the supervisor was asked for. Returns false if it was not asked, or has
-    /// not taken the request.
+    /// Notes that the supervisor begins the card's rest that the engine has requested. Returns
+    /// false if the engine has not requested it, or the supervisor has not taken the request.
     pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
@@ -219,8 +222,8 @@ impl Supervisor {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Takes the request for help; it is returned once. The caller answers by
-    /// [`service_done`](Self::service_done). Until then only
+    /// Takes the engine's request for help. Each request is returned only once. The caller answers
+    /// by [`service_done`](Self::service_done). Until then only
     /// [urgent](super::super::Request::urgent) requests start.
     pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> {
         let wanted = self.supervisor.helping().wanted();
@@ -356,16 +359,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Requests help: the requests of the failed transfer go back to the front of the queue, and
-    /// the engine stops until help has come.
+    /// Requests help from the supervisor. The requests of the failed transfer go back to the front
+    /// of the queue, and the engine starts only urgent requests until the supervisor has answered.
     pub(super) fn ask_help(&mut self, help: ServiceRequest, now_ns: u64) {
         self.put_back(now_ns);
         self.ask(help, now_ns);
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
-    /// Extends the time limit of help that begins or continues for a card without a fault. Without
-    /// this call the engine does not wait for such help.
+    /// Extends the time limit of the supervisor's work on a card without a fault; called when that
+    /// work begins or continues. Without this call the engine soon stops waiting for such work
+    /// ([`UNHELPED_NS`]).
     pub(crate) fn extend_help(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping();
         if helping.taken && helping.asked == Some(ServiceRequest::Inserted) {
@@ -375,7 +379,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the tuning was requested because the card did not even answer CMD13.
+    /// Returns whether the supervisor's tuning is needed because the card did not answer even
+    /// CMD13.
     pub(crate) fn is_unheard(&self) -> bool {
         self.incident.open && self.incident.unheard
     }
@@ -386,7 +391,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
-    /// Returns whether all waiting requests wait for help.
+    /// Returns whether a request to the supervisor is open, so that all requests but urgent ones
+    /// wait.
     pub(crate) fn asks_for_help(&self) -> bool {
         self.supervisor.helping().asks()
     }
@@ -532,7 +538,7 @@ impl ServiceRequest {
         }
     }
 
-    /// Returns whether this help initialises the card again.
+    /// Returns whether the card is initialised again, or another card is initialised, by this help.
     fn loses_state(self) -> bool {
         matches!(
             self,
@@ -545,8 +551,8 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// Clears what was counted before, and allows a slower mode again: the results do not hold for
-    /// the new mode.
+    /// Clears the counts of damage and of tries, and allows another step to a slower mode: the
+    /// counts do not hold for the new mode.
     fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);

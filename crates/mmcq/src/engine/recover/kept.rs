@@ -74,7 +74,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Tries again to stop a controller that still uses memory, if it is time for that.
+    /// Tries once more to stop a controller that no reset has stopped, if it is time for that.
     #[cold]
     #[inline(never)]
     pub(in super::super) fn stop_again(&mut self, now_ns: u64) {

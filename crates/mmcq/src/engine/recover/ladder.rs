@@ -1,21 +1,24 @@
 //! The recovery ladder: which measure is next, once commands to controller and card work again.
 //!
-//! In an incident each measure is taken when those before it are used up:
+//! In an incident a measure is taken when those before it are used up:
 //!
-//! | measure | for | how often |
+//! | measure | for which failures | how often |
 //! |---|---|---|
-//! | again, together | everything but refusals | commands 5 times, data 2 times |
-//! | retune ([`ServiceRequest::Retune`]) | damage; the controller was reset | once, and not within
-//! a second of the last; again after each of three such resets |
+//! | the same transfer again | all but refusals | commands 5 times, data 2 times |
+//! | tuning ([`ServiceRequest::Retune`]) | damage; a reset lost the tuning | once, see below |
 //! | each request alone | requests that failed together | once |
-//! | reset of the controller | a failure of the controller, writes that never end | once |
+//! | reset of the controller | the controller failed; a write never ends | once |
 //! | half of the blocks | a request of several blocks | down to one block |
-//! | slower ([`ServiceRequest::Slower`]) | damage; at once if three of 64 transfers were damaged |
-//! five times, each with tries of its own |
-//! | the error as the answer | | |
+//! | slower mode ([`ServiceRequest::Slower`]) | damage | 5 times, each with new tries |
+//! | the error as the result | all | |
 //!
-//! If a card does not come back to `tran`, the controller is reset, then the card is initialised
-//! again, then the card is power-cycled, once each ([`ServiceRequest`]). Then the card is given up.
+//! Damage is a wrong CRC, end bit or index. If it struck three of 64 transfers, the first measure
+//! is a tuning, and the next one a slower mode. Two tunings because of damage are at least a second
+//! apart. A reset of the controller that loses a tuning allows another one, at most three times in
+//! an incident.
+//!
+//! A card that does not come back to `tran` gets three measures, once each: a reset of the
+//! controller, an initialisation, a power cycle ([`ServiceRequest`]). Then the card is given up.
 
 use super::super::batch::Batch;
 use super::super::card::Card;
@@ -40,8 +43,8 @@ const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 const SLOWER_MAX: u8 = 5;
 
 impl<P: Profile> Order<P> {
-    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
-    /// error.
+    /// Puts the requests of the transfer back to the front of the queue if `back`; otherwise ends
+    /// them with this error.
     #[inline(never)]
     pub fn return_members<const N: usize>(
         &mut self,
@@ -79,9 +82,9 @@ impl Incident {
         }
     }
 
-    /// Handles a transfer that went well while an incident was open. The incident ends, unless its
-    /// own request is still queued (the transfer was another request's, or a piece), or that
-    /// request still needs a flush.
+    /// Handles a transfer that went well while an incident was open. The incident ends, with two
+    /// exceptions. The request that the incident is about may still be queued: the transfer was
+    /// another request's, or only a piece of it. Or that request may still need a flush.
     #[cold]
     pub fn went_well<const N: usize, P: Profile>(&mut self, slots: &Slots<N>, card: &mut Card) {
         let (owner, generation) = (self.owner, self.generation);
@@ -215,9 +218,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// Tries a flush again, of a flush request or of a durable write or erase, if the card did not
-    /// understand it or took longer than the controller could wait; the errors of the second flush
-    /// are the result. Other control requests are not tried again: it is unknown how far they got.
+    /// Continues with a control request that failed. A flush (also that of a durable write or
+    /// erase) is tried again if the card did not understand it, or took longer than the controller
+    /// could wait. The errors of the second flush are then the result. An erase whose piece only
+    /// ended late continues. Other control requests get their error: it is unknown how far they
+    /// got.
     fn resume_control(&mut self, now_ns: u64) {
         if self.lane.awaits_end_of_erase::<N, P>(&self.incident, &self.slots, self.services.memory(), true)
             && self.incident.failed.status() & R1::ERRORS == 0
@@ -252,8 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Returns whether several transfers were damaged lately, so that one bad block is no
-    /// explanation.
+    /// Returns whether several transfers were damaged lately: then the bus is the reason, and not
+    /// one bad block.
     pub(crate) fn damaged_often(&self) -> bool {
         let [_, _, oldest] = self.incident.damages;
         const { assert!(DAMAGES == 3) };
@@ -267,7 +272,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
 
-    /// Tries requests that failed together alone, in their order and before all others.
+    /// Tries requests that failed together one by one, in their order and before all others.
     fn each_alone(&mut self, now_ns: u64) {
         self.incident.tries = 0;
         for place in 0..self.batch.members().len() {
@@ -286,7 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Makes the requests of the failed transfer the oldest again; those that cannot be repeated
+    /// Makes the requests of the failed transfer the oldest again; requests that cannot be repeated
     /// end.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
@@ -345,7 +350,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a request that is not a read or write, for which recovery can do no more.
+    /// Ends, with this error, a request other than a read or write after recovery has failed.
     fn control_failed(&mut self, error: Error, now_ns: u64) {
         match self.slots.at(self.lane.control()).kind() {
             // The memory of a partition access, or of a flush by register, must be unmapped first.

@@ -1,5 +1,5 @@
-//! Loss of the card: it was removed, or has lost its state. Waiting requests are answered, or the
-//! card is initialised again.
+//! Loss of the card. If it was removed, waiting requests end with an error. If it has lost its
+//! state, it is initialised again.
 
 use super::super::order::Order;
 use super::super::phases::Stage;
@@ -22,7 +22,8 @@ impl Incident {
         }
     }
 
-    /// Ends the doubt about writes that have ended in another way than by a status.
+    /// Forgets the rewritten writes that have ended without a status of the card: no result of
+    /// theirs is awaited any more.
     #[cold]
     pub fn forget_ended<const N: usize>(&mut self, slots: &Slots<N>) {
         for index in bits(self.doubted & !self.redo) {
@@ -65,9 +66,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// Initialises the card as [`recover_lost_card`](Self::recover_lost_card) does, for a card that
-    /// has not lost its state: the data in its cache are lost with the initialisation, and not
-    /// before.
+    /// Initialises again a card that has not lost its state. The data in its cache are lost only
+    /// with the initialisation, so they do not count as lost yet, as they do in
+    /// [`recover_lost_card`](Self::recover_lost_card).
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();
@@ -112,8 +113,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 mod tests {
     use super::*;
 
-    /// Tests a rewritten write that ends in another way than by a status: nothing is in doubt any
-    /// more, also when its slot has another write.
+    /// Tests a write that was sent once more, and then ends in another way than by a status. No
+    /// result of it is awaited any more, also when its slot has another write.
     #[test]
     fn a_write_that_has_ended_is_not_in_doubt() {
         for rewritten in [true, false] {

@@ -7,8 +7,8 @@
 //! reads the state, CMD12 ends what is still open. If that does not help, the whole controller is
 //! reset. Then `ladder.rs` chooses the next measure, each stronger than the last. Measures that
 //! need several commands to the card in a row (such as a tuning) are requested from the supervisor
-//! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` stores what was done, and
-//! decides which request reports what was lost. `lost.rs` ends the requests of a lost card.
+//! (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs` keeps the results that are
+//! certain, and decides which request reports a loss. `lost.rs` ends the requests of a lost card.
 //!
 //! No buffer is returned before the controller has stopped using it. The number of steps is
 //! bounded, and so is the time of an incident.
@@ -71,21 +71,22 @@ pub(super) struct Incident {
     open: bool,
     /// Number of failed tries of the same transfer.
     tries: u8,
-    /// The slot that was the first of that transfer.
+    /// Slot of the failed control request, or of the first request of the failed transfer.
     owner: u8,
-    /// The number of uses of the slot `owner` at that time.
+    /// Number of uses of the slot `owner` at the time of that failure.
     generation: u32,
     class: Class,
     /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
-    /// Whether the transfer failed at CMD23.
+    /// Whether the failed phase was CMD23.
     counting: bool,
-    /// Whether the transfer failed at CMD25.
+    /// Whether the failed phase was CMD25.
     multiple: bool,
     /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
-    /// Whether the same transfer is tried again after recovery.
+    /// Whether the failed phase should have continued an open transfer. Its requests are then tried
+    /// again with a new command, and the failure does not count as a try.
     again: bool,
     /// Whether the tuning was requested because the card did not even return its status: then
     /// nothing can continue without the tuning.
@@ -100,8 +101,8 @@ pub(super) struct Incident {
     status_lost: bool,
     /// Writes that are to be written once more, bit n for slot n.
     redo: SlotSet,
-    /// Writes that were sent once more and whose result is not known yet: no command that could
-    /// lose this result again may be sent before.
+    /// Writes that were sent once more and have no result yet. Before a result is known, no command
+    /// may be sent that could lose it again.
     doubted: SlotSet,
     /// For each of the last three transfers that the bus damaged (CRC errors): how many transfers
     /// the engine had counted by then, newest first.
@@ -154,19 +155,20 @@ impl Incident {
         self.open
     }
 
-    /// Returns whether one of these writes is a second try, whose result must be known before
-    /// anything else is written.
+    /// Returns whether one of these writes was written once more, and its result is not known yet.
+    /// That result must be known before other writes are sent.
     #[inline(always)]
     pub fn doubts(&self, writes: SlotSet) -> bool {
         self.doubted & writes != 0
     }
 
-    /// Returns whether a write has to be written once more, or was and its result is not known.
+    /// Returns whether some write must be written once more, or was written once more and its
+    /// result is not known yet.
     pub fn is_in_doubt(&self) -> bool {
         self.redo | self.doubted != 0
     }
 
-    /// Ends the doubt about these writes: the card's status has shown their result.
+    /// Notes that the card's status has shown the result of these writes.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
         self.doubted &= !writes;
@@ -191,7 +193,7 @@ impl Incident {
         }
     }
 
-    /// Returns whether this measure was taken.
+    /// Returns whether this measure was already taken in the incident.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
@@ -213,8 +215,8 @@ impl Incident {
         record.climbed(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step });
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time limit; the card's own time
-    /// is added.
+    /// Marks all measures as not taken, and restarts the incident's time limit. `card_ns` is added
+    /// to that limit: the time that the card itself may need.
     pub fn renew_until(&mut self, timers: &mut Timers, now_ns: u64, card_ns: u64) {
         self.renew();
         timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
@@ -231,8 +233,8 @@ impl Incident {
         self.status_lost |= bus.phase().auto != Auto::Continue && bus.phase().command.resp != Resp::None;
     }
 
-    /// Marks the sampling point as lost, after a reset of the controller: no data are transferred
-    /// before it is found again.
+    /// Marks the sampling point as lost, after a reset of the controller in a mode that needs
+    /// tuning. No data are transferred before a tuning has found a sampling point.
     pub fn doubt_tuning<H>(&mut self, bus: &mut Bus<H>, supervisor: &mut Supervisor, timers: &mut Timers) {
         if bus.wire().is_tuned() {
             bus.wire_mut().doubt();
@@ -245,7 +247,8 @@ impl Incident {
 
 impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the request's client handles the failure, and not the ladder. This holds for
-    /// a raw phase (of the recovery itself, say) and a phase of an I/O function.
+    /// raw phases (of the recovery itself, say), phases of I/O functions, changes of the bus and
+    /// pauses, and for all requests while no card is known.
     pub fn owner_recovers<const N: usize>(&self, slots: &Slots<N>, card: &Card) -> bool {
         let kind = slots.at(self.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -282,8 +285,9 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns how long the card may work on the erase or flush in progress, whose deadline has
-    /// passed.
+    /// Returns the longest time in ns for which the card may still work when a request's deadline
+    /// has passed. For an erase in progress that is its longest time, for another control request
+    /// the longest time of a flush.
     pub fn order_ns<const N: usize, P: Profile>(
         &self,
         incident: &Incident,
@@ -327,7 +331,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins recovery, whatever was in progress.
+    /// Begins recovery from the failure of the transfer, request or task in progress.
     fn begin_recovery(&mut self, error: Error, now_ns: u64) {
         message!(debug, "CMD{}: {}", self.bus.phase().command.index, error);
         self.fail_concurrent(error);
@@ -439,8 +443,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a supervisor that ended in the middle of a tuning. The controller accepts only
-    /// tuning blocks until it is reset.
+    /// Resets the controller after the supervisor has ended in the middle of a tuning: until a
+    /// reset the controller accepts only tuning blocks.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);
@@ -537,7 +541,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a failed phase of the recovery itself.
+    /// Handles a failed phase of the recovery itself; `gone`: the controller has disappeared.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         let unsent = P::RECOVERS && self.bus.is_blocked();
         self.bus.unblock();

@@ -12,8 +12,9 @@ use crate::sched::Profile;
 const STATE_INTERVAL_NS: u32 = 200_000;
 pub(super) const STATE_DOUBLINGS: u32 = 7;
 pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
-/// Most polls in one pass, and the time that they take. The failed phase has had the card's own
-/// time before.
+/// Most polls of the card's state in one pass of recovery; [`STATE_WAIT_NS`] is the time that they
+/// take together. Before the first poll, the failed phase has already used the longest time that
+/// the card needs for it.
 pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
 pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
 
@@ -30,7 +31,8 @@ impl Card {
         !timers.incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
-    /// Returns the time limit of a flush of the card's cache, if a control request has failed.
+    /// Returns the time limit of a flush of the card's cache, in ns, if the failed request is a
+    /// control request (`of_control`); otherwise 0.
     pub fn flush_ns(&self, of_control: bool) -> u64 {
         match self.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if of_control => timeout_ns,

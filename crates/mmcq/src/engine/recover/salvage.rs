@@ -1,10 +1,10 @@
-//! Which pieces of a failed transfer are kept, and which request reports what was lost.
+//! Results around a failed transfer: which pieces count as done, and which request reports a loss.
 //!
 //! The pieces of a request that ended well before the failure are *kept* (`moved_blocks`). Nothing
 //! of the failed transfer itself is kept. For a read, no host reports how many of its blocks were
-//! good. For a write, ACMD22 would report it on SD cards, but needs memory for its answer where
-//! there may be none; writing the same blocks again is as good. If a block fails in every try, the
-//! search for the bad block finds it, and `done_bytes` is exact.
+//! good. For a write, ACMD22 of SD cards would report it, but its answer needs memory that may be
+//! missing. Writing the same blocks again is as good. If a block fails in every try, the search for
+//! the bad block finds it, and `done_bytes` is exact.
 //!
 //! The one response with the result of earlier writes may be *lost*: the card clears the bits when
 //! it has sent them. Writes whose buffers are still there are then written again. The data of
@@ -26,7 +26,7 @@ use crate::sched::{Lanes, Profile};
 use crate::spec::response::R1;
 
 impl<const N: usize> Batch<N> {
-    /// Lets the earlier pieces of a write in progress be written once more too.
+    /// Marks the earlier pieces of the writes in progress to be written once more.
     pub fn restart_pieces(&mut self, slots: &mut Slots<N>) {
         if self.direction() != Direction::Write {
             return;
@@ -41,9 +41,9 @@ impl<const N: usize> Batch<N> {
 }
 
 impl Incident {
-    /// Takes writes out of the queue of which some blocks are written while the others still wait:
-    /// they are written once more. A write that waits for its flush alone is none of them: its
-    /// status has come, and younger writes of the same blocks may have followed it.
+    /// Takes partly written writes out of the queue, and marks them to be written once more from
+    /// their first block. A write that only waits for its flush stays as it is: its status has
+    /// come, and younger writes of the same blocks may have followed it.
     #[cold]
     pub fn restart_waiting_pieces<const N: usize, P: Profile>(
         &mut self,
@@ -58,8 +58,8 @@ impl Incident {
         }
     }
 
-    /// Takes a write out of the queue that is written once more: all its blocks go back to the
-    /// queue together.
+    /// Takes a write out of the queue, and marks it to be written once more:
+    /// [`write_again`](Self::write_again) queues all its blocks.
     fn redo_waiting<const N: usize, P: Profile>(
         &mut self,
         slots: &mut Slots<N>,
@@ -71,8 +71,8 @@ impl Incident {
         self.redo |= 1 << index;
     }
 
-    /// Marks these writes, whose result is unknown, to be written once more. Writes that were
-    /// written a second time already end with an error.
+    /// Marks these writes to be written once more, since their result is unknown. Writes that were
+    /// already written a second time end with an error.
     pub fn doubt<const N: usize>(&mut self, slots: &mut Slots<N>) {
         for index in bits(slots.take_settling()) {
             let slot = slots.at_mut(index);
@@ -87,7 +87,7 @@ impl Incident {
         }
     }
 
-    /// Puts writes in doubt back into the queue, before everything else.
+    /// Puts the writes that must be written once more back into the queue, before everything else.
     pub fn write_again<const N: usize, P: Profile>(
         &mut self,
         slots: &mut Slots<N>,
@@ -102,7 +102,7 @@ impl Incident {
 }
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether a read has failed.
+    /// Returns whether the failed transfer is a read whose requests have not ended yet.
     pub fn read_failed<const N: usize>(&self, batch: &Batch<N>, slots: &Slots<N>) -> bool {
         !self.has_control()
             && batch.direction() == Direction::Read
@@ -158,8 +158,9 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Decides the results of the writes before the failed transfer, at the end of a pass of
-    /// recovery: by the card's status, or without it if the status was lost.
+    /// Decides, at the end of a pass of recovery, the results of the writes that were sent before
+    /// the failed transfer. The card's status decides; if that status was lost, the writes are sent
+    /// once more.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
         if !P::RECOVERS {
@@ -219,7 +220,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settle_pass();
     }
 
-    /// Ends the request whose memory goes out of scope, or stops the controller's work on it.
+    /// Ends a request whose memory goes out of scope. If the controller has the request, its
+    /// transfer is stopped first.
     pub(in super::super) fn give_up_request(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
         self.take_from_card(id, now_ns);

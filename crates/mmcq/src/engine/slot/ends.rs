@@ -29,7 +29,7 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.settling)
     }
 
-    /// Removes a request from those that wait for a status.
+    /// Removes a request from the set of requests that wait for the card's next status.
     pub fn stop_settling(&mut self, index: u8) {
         self.settling &= !(1 << index);
     }
@@ -46,8 +46,8 @@ impl<const N: usize> Slots<N> {
         self.ended != 0
     }
 
-    /// Returns whether a request that has ended has no client, so that its error, if there is one,
-    /// is still to be noted for the next flush.
+    /// Returns whether some request that has ended has no client. Its error, if it has one, is
+    /// still to be noted for the next flush.
     pub fn have_untold(&self) -> bool {
         bits(self.ended).any(|index| self.at(index).orphan())
     }
@@ -58,9 +58,9 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.ended)
     }
 
-    /// Fails the writes that wait for their next piece or for a flush of their own, and the erases
-    /// that are half done: the data that the cache could not write may be theirs. Their own flush
-    /// would succeed, with none of their data left to be flushed.
+    /// Gives this error to the queued writes and erases of which a part is done, also to writes
+    /// that wait for a flush of their own. The data that the cache could not write may be theirs,
+    /// and their own flush would then report success although these data are lost.
     #[cold]
     pub fn fail_begun(&mut self, error: Error) {
         for slot in &mut self.slots {
@@ -71,8 +71,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Ends the writes of which a piece was transferred with this error, when their turn comes.
-    /// Returns false if there is none.
+    /// Gives this error to each write of which a piece was transferred. The write ends with it when
+    /// its turn comes. Returns false if there is no such write.
     #[cold]
     pub fn fail_begun_writes(&mut self, error: Error) -> bool {
         let mut found = false;
@@ -98,21 +98,22 @@ impl<const N: usize> Slots<N> {
         self.unreported != 0
     }
 
-    /// Takes the requests whose completion can be taken, to be reported only one time.
+    /// Takes the slots that have a completion and were not reported yet: each is reported only one
+    /// time.
     #[inline(always)]
     pub fn take_unreported(&mut self) -> SlotSet {
         core::mem::take(&mut self.unreported)
     }
 
-    /// Returns the slots whose completion can be taken. Only slots that neither wait nor are free
-    /// are looked at: those of the transfers in progress, and those that are returned.
+    /// Returns the slots whose completion can be taken. For speed, free slots and slots with
+    /// waiting requests are not examined.
     pub fn finished(&self) -> SlotSet {
         let waiting = self.reads | self.writes | self.barriers | self.ios | self.settling | self.ended;
         let others = Self::ALL & !(self.free | waiting);
         bits(others).filter(|&index| self.at(index).state == State::Done).fold(0, |set, i| set | 1 << i)
     }
 
-    /// Removes a slot from those whose end has to be reported.
+    /// Removes a slot from the set of slots whose end has to be reported.
     #[inline(always)]
     pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);

@@ -5,16 +5,18 @@
 //!
 //! - Durable writes that need a flush are written one after the other, and then flushed together.
 //! - Flushes that wait with no change of the card between them are one.
-//! - A flush at its turn gives way to the waiting writes of other clients that have flushed since
-//!   they last passed one: each of them will ask for a flush behind its write. So each client
-//!   passes a flush once, and none passes its own. No flush but this one can end meanwhile, so the
-//!   clients that may pass get fewer.
+//! - A flush whose turn comes lets waiting writes of other clients go first, if these clients flush
+//!   too: each will soon request a flush for its write, and one flush then serves all. A client may
+//!   go before a flush once; then it must flush before it may do so again. No write goes before a
+//!   flush of its own client. No other flush can end meanwhile, so fewer and fewer clients may go
+//!   first.
 
 use super::{Rules, Slots, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// The clients that have flushed and whose writes have passed no flush since, a bit each.
+/// The clients whose writes may go before another client's flush, one bit for each client. A flush
+/// of the client sets its bit; a write that goes before another client's flush clears the bit.
 #[derive(Debug)]
 pub(in super::super) struct Flushers([u32; 8]);
 
@@ -33,9 +35,9 @@ impl Flushers {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Queues a written request that needs a flush: at the front, or (`joins`) behind the durable
-    /// writes there, which are written first. Each client waits for its write, so at most N - 1 go
-    /// before. A function of its own, since few writes need one.
+    /// Queues a written request that needs a flush. It goes to the front; with `joins` it goes
+    /// behind the durable writes there, which are written first and share the flush. Each client
+    /// waits for its write, so at most N - 1 writes go before.
     #[cold]
     #[inline(never)]
     pub fn requeue_for_flush(&mut self, index: u8, joins: bool) {
@@ -58,9 +60,9 @@ impl<const N: usize> Slots<N> {
         self.queue().find(|&at| self.at(at).awaits_flush())
     }
 
-    /// Puts a flush whose turn has come, and the flushes behind it, behind the waiting writes of
-    /// other clients that flush too. Returns true if it did. No request passes a flush of its own
-    /// client, and reads and writes keep their order.
+    /// Moves a flush whose turn has come, and the flushes behind it, behind the waiting writes of
+    /// other clients that flush too. Returns true if it has moved them. No write goes before a
+    /// flush of its own client, and reads and writes keep their order.
     pub fn give_way(&mut self, flush: u8) -> bool {
         if !self.at(flush).is_flush() {
             return false;
@@ -94,9 +96,12 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// Takes from the queue what the flush that just ended well has served in addition to its
-    /// `owner`: written durable writes, and (`joins`) flushes with nothing before them but reads
-    /// and flushes, so that no change of the card comes between.
+    /// Takes from the queue the requests that a flush has served, in addition to its `owner`; the
+    /// flush just ended well. Served are:
+    ///
+    /// - durable writes whose data are written;
+    /// - with `joins`, the flushes at the head of the queue that have only reads and flushes before
+    ///   them, so that nothing has changed the card since.
     pub fn take_served(&mut self, owner: u8, joins: bool) -> SlotSet {
         let written = self.queue().filter(|&at| self.at(at).awaits_flush()).fold(0, |set, at| set | 1 << at);
         for index in bits(written) {

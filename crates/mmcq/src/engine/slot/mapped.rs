@@ -43,7 +43,8 @@ impl<const N: usize> Slots<N> {
         self.unmapped
     }
 
-    /// Notes whether a request was left unmapped, because no mapping ahead of its turn was free.
+    /// Notes whether (`left`) a queued request was left without a mapping, because no mapping ahead
+    /// of its turn was free.
     #[inline(always)]
     pub fn leave_unmapped(&mut self, left: bool) {
         self.unmapped |= left;
@@ -54,14 +55,14 @@ impl<const N: usize> Slots<N> {
         self.unmapped = false;
     }
 
-    /// Sets whether the request whose turn it is has found no free mapping; cleared when it is
-    /// about to try again.
+    /// Sets whether the request whose turn has come has found no free mapping. The engine clears
+    /// the flag when that request is about to try again.
     pub fn set_cramped(&mut self, cramped: bool) {
         self.cramped = cramped;
     }
 
-    /// Returns whether the request whose turn it is waits until mappings of other requests are
-    /// freed.
+    /// Returns whether the request whose turn has come has to wait until mappings of other requests
+    /// are freed.
     #[inline(always)]
     pub fn are_cramped(&self) -> bool {
         self.cramped

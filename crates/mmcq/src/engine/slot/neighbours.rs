@@ -44,7 +44,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
-    /// False says nothing: the request may be both.
+    /// False means that this is not known.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
@@ -63,8 +63,8 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// Puts a request at the end of the queue as `push_span` does. It continues a waiting request,
-    /// so it has a neighbour, and no other request counts as without one any more.
+    /// Puts a request that continues a waiting one at the end of the queue, as `push_span` does.
+    /// From then on no queued request counts as without a neighbour.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;
@@ -72,7 +72,7 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// Takes all waiting requests from the queue at once, if they are exactly `count` reads and
+    /// Takes all waiting requests from the queue in one step, if they are exactly `count` reads and
     /// writes. Otherwise returns false and does nothing.
     pub fn leave_all(&mut self, count: usize) -> bool {
         if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
@@ -84,9 +84,9 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// Returns how poorly this request fits after the last one of a batch: 2 if it is another
-    /// client's, and 1 more if another waiting request of its client ends where it begins, and
-    /// would stay behind. 0 fits best.
+    /// Returns how poorly this request fits behind the last request of a batch; 0 is the best fit.
+    /// The result is the sum of two penalties. 2: the two requests have different clients. 1: the
+    /// request continues another waiting request of its client, which would stay in the queue.
     #[inline(never)]
     pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> u8 {
         let client = |index: u8| self.at(index).origin().client;

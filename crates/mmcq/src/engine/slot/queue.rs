@@ -7,7 +7,8 @@ use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
 impl<const N: usize> Slots<N> {
-    /// Adds a request to the sets of queued requests.
+    /// Adds a request to the sets of queued reads, writes or barriers. `age`: its number of
+    /// arrival.
     fn enter(&mut self, index: u8, age: u32) {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
@@ -21,7 +22,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Adds a phase of an I/O function to those that wait outside of the queue.
+    /// Adds a phase of an I/O function to the phases that wait outside of the queue.
     pub fn push_io(&mut self, index: u8) {
         self.next_age = self.next_age.wrapping_add(1);
         self.ios |= 1 << (index as usize % N);
@@ -34,7 +35,8 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
-    /// Adds an urgent request, a part of the recovery, to those that wait outside of the queue.
+    /// Adds an urgent request, which is a part of the recovery, to the requests that wait outside
+    /// of the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);
@@ -121,9 +123,9 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Queues the remaining blocks of an erase, which are these: behind the waiting requests that
-    /// do not overlap it, but before those that do, and before the first barrier other than an
-    /// erase.
+    /// Queues the remaining blocks of an erase, from `start` up to but not including `end`. They go
+    /// directly before the first waiting request that overlaps them, or that is a barrier other
+    /// than an erase. If there is no such request, they go to the end of the queue.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);
@@ -213,7 +215,8 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// Activates a request that never waits. It gets an age, in case it must be tried again.
+    /// Marks a request as sent that was never queued. It gets an age, in case it must be tried
+    /// again.
     #[inline(always)]
     pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;
@@ -221,8 +224,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// Activates a read or write that never waits. Its blocks are stored, because other requests
-    /// are compared with them while it waits for its status.
+    /// Marks a read or write as sent that was never queued. Its blocks are stored, because other
+    /// requests are compared with them while it waits for its status.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);

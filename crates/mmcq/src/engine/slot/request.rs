@@ -7,7 +7,7 @@ use crate::host::Segment;
 use crate::sched::Origin;
 use core::task::Waker;
 
-/// Macro that makes methods which return single values of a slot.
+/// Macro that makes methods, each of which returns one field of a slot.
 macro_rules! told {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         impl Slot {
@@ -28,7 +28,7 @@ told! {
     orphan: bool;
     /// Returns whether the request is never merged again.
     solo: bool;
-    /// Returns whether the request was written a second time.
+    /// Returns whether the request is marked to be written a second time, or was.
     redone: bool;
     /// Returns whether the controller has perhaps changed some of the request's blocks.
     tried: bool;
@@ -93,7 +93,7 @@ impl Slot {
     }
 
     /// Returns whether this is a read or write of exactly this many blocks, of which none was
-    /// transferred.
+    /// transferred, without special rules.
     #[inline(always)]
     pub fn is_whole(&self, blocks: u32) -> bool {
         let (Kind::Read { blocks: all, .. } | Kind::Write { blocks: all, .. }) = self.kind else {
@@ -123,7 +123,7 @@ impl Slot {
         self.result = Ok(Output::default());
     }
 
-    /// Changes the kind of the request.
+    /// Changes the kind of the request, for example from zeroes to an erase.
     pub fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
     }
@@ -188,7 +188,7 @@ impl Slot {
         self.state = State::Kept;
     }
 
-    /// Lets a written request wait until it is written again.
+    /// Marks a write as waiting, outside of the queue, until it is queued to be written again.
     pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);
@@ -199,8 +199,8 @@ impl Slot {
         self.solo |= alone;
     }
 
-    /// Notes that the request comes back from the controller, which perhaps did some of it. A read
-    /// or a flush has changed nothing.
+    /// Notes that the request comes back from the controller, which may have changed some of its
+    /// blocks. Reads and flushes change no blocks, so nothing is noted for them.
     pub fn note_tried(&mut self) {
         self.tried = !matches!(self.kind, Kind::Read { .. } | Kind::Flush);
     }
@@ -225,7 +225,7 @@ impl Slot {
         self.result = self.result.and(Ok(output));
     }
 
-    /// Notes that all blocks of the request were transferred at once.
+    /// Notes that one transfer or task has moved all blocks of the request.
     #[inline(always)]
     pub fn moved_all(&mut self, blocks: u32) {
         self.moved_blocks = blocks;

@@ -8,7 +8,7 @@ impl Rules {
     /// No special rule.
     pub const NONE: Rules = Rules(0);
     /// A write with this rule is complete only when it is on the medium. A read with this rule ends
-    /// at the card's last block, which must be read alone.
+    /// at the card's last block, which must be read alone, or directly before that block.
     pub const DURABLE: Rules = Rules(1);
     /// A write of zeroes: the same buffer is sent repeatedly.
     pub const ZERO: Rules = Rules(1 << 1);

@@ -98,7 +98,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         })
     }
 
-    /// Describes the next task. The task whose data are in progress is collected again afterwards.
+    /// Describes the next task. This uses the batch, so the requests of the task whose data are in
+    /// progress are collected again afterwards.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };

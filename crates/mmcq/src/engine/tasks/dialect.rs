@@ -1,6 +1,6 @@
-//! What differs for the queue of an SD card: an extension register of the performance function
-//! (CMD49) switches the queue; that register is next to the one that flushes the cache [SD 4.19,
-//! 5.8.2].
+//! The queue of an SD card is switched in another way than that of an eMMC: by an extension
+//! register of the performance function, which CMD49 writes. That register is next to the one that
+//! flushes the cache [SD 4.19, 5.8.2].
 //!
 //! A card may take its time for the switch, so the register is read (CMD48) until it has the value
 //! that was written. Both commands transfer one block, in the engine's own page.
@@ -21,10 +21,10 @@ use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Time between two reads of the register that switches the queue, in nanoseconds: a driver of
-/// Linux waits 10 ms in all.
+/// Time between two reads of the register that switches the queue, in nanoseconds.
 const CONFIRM_NS: u64 = 1_000_000;
-/// Largest number of reads of the register that switches the queue.
+/// Largest number of reads of the register that switches the queue. The last read comes at least 11
+/// ms after the first; a driver of Linux waits 10 ms in all.
 const CONFIRMS_MAX: u8 = 12;
 /// Bit of the register that switches the queue: the queue is on.
 const ON: u8 = 1;
@@ -45,7 +45,8 @@ impl<E, T: Lanes> Lane<E, T> {
         timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
     }
 
-    /// Returns whether the queue can be switched.
+    /// Returns whether the engine can switch the card's queue on and off: an eMMC's always, an SD
+    /// card's if its register is known and the engine has a page.
     pub fn knows_switch(&self, card: &Card, page: &DmaBuf) -> bool {
         !self.is_sd_queue() || card.queue_register(page).is_some()
     }
@@ -72,9 +73,9 @@ impl Card {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
-    /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]), since the place of
-    /// the queue's register follows from that of the cache's register; and the engine must have a
-    /// page ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
+    /// things are needed. The card's cache must be on ([`FlushBy::SdCache`]): the queue's register
+    /// is found beside the register of the cache. And the engine must have a page
+    /// ([`set_page`](Self::set_page)). Returns false if one of these is missing, the card has
     /// addresses of 38 bits, or the queue is too small to be of use.
     ///
     /// The queue of some cards damages data without an error.
@@ -150,8 +151,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Handles the end of the CMD48 that read the SD register of the card's queue. If the register is
-    /// not as it was written, it is read again, a bounded number of times.
+    /// Handles the end of the CMD48 that read the SD register of the card's queue. If the register
+    /// is not as it was written, it is read again, a bounded number of times.
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {

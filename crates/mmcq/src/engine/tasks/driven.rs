@@ -1,11 +1,11 @@
 //! Ordinary reads and writes while the controller's command queue engine has the lines, and nothing
-//! special is going on. Three shortcuts: from `submit` to the doorbell without the queue, from the
-//! end of a task to its result, and from there to the next request in the queue.
+//! special is going on. There are three shortcuts. A request goes from `submit` to the doorbell
+//! without the queue. At the end of a task, its requests get their results directly. Then the next
+//! requests of the queue are sent directly.
 //!
-//! This path corresponds to the [fast path](super::super::fast) for a transfer: the checks of
-//! [`hosted`](super::hosted) are skipped, and the state afterwards is the same as without the
-//! shortcuts. The [`blockers`](super::super::blockers) open and close this path as they do the fast
-//! path.
+//! This path is to tasks what the [fast path](super::super::fast) is to transfers. It skips the
+//! checks of [`hosted`](super::hosted), and leaves the same state as the path with these checks.
+//! The [`blockers`](super::super::blockers) open and close this path as they do the fast path.
 
 use super::super::lane::Lane;
 use super::super::recover::Incident;
@@ -34,8 +34,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.rings_tasks() && !dull && !due && !incident.is_in_doubt()
     }
 
-    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known.
+    /// Returns whether these blocks overlap those of a task that the command queue engine has, or
+    /// of a write whose status is not known.
     #[inline(always)]
     pub fn meets_rung<const N: usize>(
         &self,
@@ -111,7 +111,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let segment = core::slice::from_ref(self.slots.at(index).segment());
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         if queue.prepare_task(id, &task, segment).is_err() {
-            // The command queue engine cannot use this memory: the request goes by the single lane.
+            // The command queue engine cannot use this memory: the request goes without the queue.
             self.slots.at_mut(index).forbid_merge(true);
             self.order.push_again(&mut self.slots, index, now_ns);
             return false;
@@ -144,7 +144,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tell_more(done, now_ns)
     }
 
-    /// Handles other events than ends of tasks, by the general path.
+    /// Handles, by the general path, events of the command queue engine: ends of tasks that the
+    /// short way has not handled, or events of another kind. `done`: the tasks that have ended.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -155,7 +156,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Ends these tasks, if nothing else has happened. Otherwise returns false and does nothing.
+    /// Ends the tasks of `done` (bit n for task n) by the short way. Returns false and does nothing
+    /// if the general path has to handle them: one of the tasks is not on the card, an interrupt
+    /// was perhaps lost, or a write is to be written again.
     #[inline(always)]
     fn end_driven(&mut self, done: u32, now_ns: u64) -> bool {
         let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);

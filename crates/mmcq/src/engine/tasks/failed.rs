@@ -1,13 +1,13 @@
 //! Failures of a card's queue.
 //!
 //! Any failure switches the card's queue off. Tasks that wait on the card come back to the engine's
-//! own queue, with their age. The task that was executed is tried again by the single lane and the
+//! own queue, with their age. The task that was executed is tried again without the queue, by the
 //! recovery ladder. The card discards its tasks, and its queue is switched off, before anything
 //! else is sent. After two failures in ten seconds, five in ten minutes, or one contradictory
 //! report of the card, the queue is not used again.
 //!
-//! A late error in a queue names no write. All writes whose status is not known are suspects: they
-//! are written again, in order and one at a time, and each gets a result of its own.
+//! A late error in a queue names no write. So all writes whose status is not known are suspects.
+//! They are written again, in order and one at a time, and each gets its own result.
 
 use super::super::SlotId;
 use super::super::lane::Lane;
@@ -51,7 +51,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Passes the failure of a phase on to the card's queue, if it is on.
+    /// Handles the failure of a phase, if the card's queue is on: the failure ends the use of the
+    /// queue.
     #[inline(always)]
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.lane.is_queued() {
@@ -94,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Forgets all tasks, for another card, none, or a new start.
+    /// Forgets all tasks: the card is gone, has been replaced, or will be brought up again.
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
             // The kind of the next card decides whether the command queue engine drives its queue.
@@ -159,8 +160,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Checks a status for a late error. Returns true if it may belong to several writes; they are
-    /// written again.
+    /// Checks a status for a late error while the card's queue is on. Returns true if the error may
+    /// belong to several writes; they are then written again.
     #[inline(always)]
     pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
         self.lane.is_queued() && self.suspect_several(status)

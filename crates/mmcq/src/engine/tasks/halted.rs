@@ -27,7 +27,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Selects the failed task: the named one, or the oldest. Returns false if there is none.
+    /// Selects the task that has failed: the task that the controller names, or the oldest one.
+    /// Returns false if there is no task.
     #[cold]
     pub fn choose_suspect<H, const N: usize>(
         &mut self,
@@ -66,8 +67,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Clears a command queue engine that has halted: it is known which tasks have ended, and the
-    /// others are dropped.
+    /// Clears a command queue engine that has halted: the tasks that have ended are known by now,
+    /// and the others are dropped.
     #[cold]
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
         let left = self.lane.has_tasks();

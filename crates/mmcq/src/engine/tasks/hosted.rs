@@ -1,24 +1,28 @@
 //! The card's queue, driven by the controller's command queue engine (`CommandQueueHost`). In this
 //! file "queue engine" always means the controller's.
 //!
-//! Order, batches and the rules for sending a task are those of the lane. But a task is *rung* (its
-//! doorbell bit is written) instead of announced, and the next event is its end. While the queue
-//! engine is on, it owns the lines, the interrupts and the memory of the tasks that were rung. So
-//! nothing else starts before the queue is empty and the queue engine is switched off, and no
-//! memory comes back before the queue engine stops using it.
+//! Order, batches and the rules for sending a task are those of a queue that software drives
+//! ([`tasks`](super)). But a task is *rung* (its doorbell bit is written) instead of announced, and
+//! the next event is its end. While the queue engine is on, it owns the lines, the interrupts and
+//! the memory of the tasks that were rung. So nothing else starts before the queue is empty and the
+//! queue engine is switched off, and no memory comes back before the queue engine stops using it.
 //!
-//! A task that ends well was executed after all that had ended before it: the data lines serve one
-//! at a time, and the queue engine checks each R1. So the end of one task completes the writes
-//! before it.
+//! A task that ends well was executed after all tasks that had ended before it: the data lines
+//! serve one task at a time, and the queue engine checks each R1. So the end of one task completes
+//! the writes before it.
 //!
 //! If something fails, the queue engine is halted, and its registers are read once more: tasks that
 //! are done count as done. The other tasks are cleared. One request is blamed and goes to the
 //! recovery ladder; the others wait again. Then the card discards its tasks and its queue is
-//! switched off, as after any failure of the lane. *Written bounds: if no task ends in the longest
-//! time of a task, the queue engine is halted. The halt may take half a second, and the clearing
-//! after it a tenth of a second; then a reset takes the memory from the queue engine. A task that
-//! has waited for 20 ms is searched in the registers, and no task is rung that could keep it
-//! waiting.*
+//! switched off, as after any failure of the queue.
+//!
+//! *Guarantees:*
+//!
+//! - If no task ends in the longest time of a task, the queue engine is halted.
+//! - The halt may take half a second, and the clearing after it a tenth of a second. Then a reset
+//!   takes the memory from the queue engine.
+//! - A task that has waited for 20 ms is searched in the registers, and no task is rung that could
+//!   keep it waiting.
 
 use super::super::batch::Batch;
 use super::super::blockers::TASKS;
@@ -33,8 +37,8 @@ use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
 use crate::sched::{Demotion, Lanes, Profile};
 
-/// Time between polls of the card by the queue engine while no task is ready, in nanoseconds: one
-/// poll takes half a microsecond, and causes no interrupt.
+/// Time, in nanoseconds, between two polls by which the queue engine asks the card for ready tasks,
+/// while none is ready. A poll takes half a microsecond, and causes no interrupt.
 const POLL_NS: u64 = 5_000;
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -44,13 +48,14 @@ impl<E, T: Lanes> Lane<E, T> {
         self.hosted().is_some_and(|hosted| hosted.drives() || hosted.at() != At::Off)
     }
 
-    /// Returns whether the queue engine has lines and interrupts.
+    /// Returns whether the queue engine owns the bus lines and the controller's interrupts.
     #[inline(always)]
     pub(in crate::engine) fn engine_has_lines(&self) -> bool {
         self.hosted().is_some_and(|hosted| hosted.has_lines())
     }
 
-    /// Returns whether the queue engine has memory of requests.
+    /// Returns whether the queue engine has memory of requests, so that this memory must not be
+    /// unmapped or returned.
     #[inline(always)]
     pub(in crate::engine) fn engine_has_memory(&self) -> bool {
         self.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
@@ -90,8 +95,8 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Sets the time by which a task of this many blocks, which is rung now, must have ended.
-    /// `first`: no other task was rung.
+    /// Sets the time by which a task of this many blocks, whose doorbell is rung now, must have
+    /// ended. `first`: the queue engine has no other task.
     #[inline(always)]
     pub fn limit_rung<H>(&mut self, card: &Card, bus: &Bus<H>, first: bool, blocks: u32, now_ns: u64) {
         let (card, wire, hosted) = (card, bus.wire(), self.hosted_mut());
@@ -153,14 +158,16 @@ impl<E, T: Lanes> Lane<E, T> {
         !self.engine_has_lines()
     }
 
-    /// Sets the engine's deadline by which the queue engine should have reported an end.
+    /// Sets the engine's deadline to the time by which the queue engine should have reported the
+    /// end of a task.
     pub fn wake_for_tasks(&mut self, timers: &mut Timers) {
         let (Some(tasks), Some(hosted)) = (self.tasks(), self.hosted()) else { return };
         let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };
         timers.wake_by(hosted.limit_ns().min(looks_ns));
     }
 
-    /// Handles reported ends of tasks that were not rung, or not rung again since their last end.
+    /// Handles reported ends of tasks that the command queue engine did not have: no doorbell was
+    /// rung for them, or none since their last end. `stale`: bit n for task n.
     pub fn hear_stale(&mut self, stale: u32) {
         message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
         if let Some(tasks) = self.tasks_mut() {
@@ -181,7 +188,8 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Returns whether the collected request is a write that its task makes durable.
+    /// Returns whether the collected request is a durable write on a card with a cache. Its task
+    /// must then be a reliable write.
     pub fn is_reliable(&self, slots: &Slots<N>, card: &Card) -> bool {
         let rules = slots.at(self.first()).rules();
         let cached = card.target().is_some_and(|target| target.flush != FlushBy::Status);
@@ -252,8 +260,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Returns whether the head of the queue is a flush of the card's cache, and nothing must go
-    /// before it.
+    /// Returns whether the head of the queue is a flush of the card's cache, and no other work has
+    /// to be done before it.
     fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
@@ -325,7 +333,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             None => return Ok(None),
         };
         if described.is_err() {
-            // The queue engine cannot use this memory: the request goes by the single lane.
+            // The queue engine cannot use this memory: the request is sent without the queue.
             tasks.forget_described();
             self.slots.at_mut(self.batch.first()).forbid_merge(true);
             return Err(Turn::Again);
@@ -385,7 +393,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Handles the queue engine's events, and lets the lane continue.
+    /// Handles the queue engine's events, and then decides what the queue engine does next.
     #[inline(never)]
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);
@@ -395,14 +403,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         moved
     }
 
-    /// Handles all events of the queue engine. Returns false if there was none.
+    /// Handles all events of the queue engine. Returns false if there was no event.
     pub(super) fn take_events(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         let events = queue.ack_queue();
         self.hear(&events, now_ns)
     }
 
-    /// Handles these events of the queue engine. Returns false if there was none.
+    /// Handles these events of the queue engine. Returns false if there was no event among them.
     fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {
@@ -458,7 +466,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes tasks that have ended well.
+    /// Completes the tasks of the mask `done`, which have ended well. `clean`: no fault came with
+    /// these ends, so earlier writes whose status was open are good too.
     #[inline]
     fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());

@@ -1,21 +1,20 @@
-//! The lane of tasks: a card's queue, driven by software on any host [eMMC 6.6.39]
-//! [SD 4.19].
+//! A card's command queue, driven by software on any host [eMMC 6.6.39] [SD 4.19].
 //!
-//! A transfer that the single lane would start is *announced* to the card instead (CMD44, CMD45).
+//! A transfer that would otherwise be started at once is *announced* to the card (CMD44, CMD45).
 //! The transfer, which is now a task with a number on the card, *becomes ready* while others
 //! transfer data (CMD13 with bit 15 reads which tasks are ready). The task is *executed* (CMD46,
 //! CMD47: a phase with data like any other), and *ends*. Slots, order, batches, the policy, and the
-//! handling of status and failures are those of the single lane.
+//! handling of status and failures are those of transfers without the queue.
 //!
 //! The card promises no order. So the rules of order are applied before a task is announced. A
 //! transfer is not announced while it overlaps a task on the card, or a write whose status is not
 //! known, where one of the two writes. Any request but an ordinary read or write starts when the
 //! queue is empty and off.
 //!
-//! This file decides what the lane does next. `steps.rs` has its commands, `beside.rs` those that
-//! are sent during data, `dialect.rs` what differs for an SD card, `failed.rs` failures.
-//! `hosted.rs` has the same lane where the controller's command queue engine announces, polls and
-//! executes.
+//! This file decides what is sent to the card's queue next. The other files: `steps.rs` has the
+//! commands, `beside.rs` the commands during data, `dialect.rs` the queue of an SD card,
+//! `failed.rs` failures. `hosted.rs` is for a controller whose command queue engine announces,
+//! polls and executes.
 
 mod beside;
 mod dialect;
@@ -45,10 +44,10 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// The answer of the lane of tasks to the loop.
+/// Action that the loop takes after it has called the code for the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The queue is off: the single lane continues.
+    /// The queue is off: transfers are sent one at a time, without the queue.
     Pass,
     /// Something was done: the loop continues.
     Again,
@@ -56,7 +55,7 @@ pub(super) enum Turn {
     Wait,
 }
 
-/// The result of the choice of the next task.
+/// The result of choosing the next task of the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
     /// No task can be chosen now.
@@ -74,7 +73,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
     }
 
-    /// Returns whether a command of the queue is under way, or the data of a task.
+    /// Returns whether the phase in progress is a command of the queue, or the data of a task.
     #[inline(always)]
     pub(in crate::engine) fn has_fast_task(&self) -> bool {
         let stage = matches!(self.stage(), Stage::Extra | Stage::Main);
@@ -87,15 +86,16 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| !tasks.is_empty())
     }
 
-    /// Returns the most blocks of a task, of which the bus allows `most`.
+    /// Returns the most blocks of a task: `most`, the limit of the bus, or fewer if the
+    /// controller's command queue engine accepts fewer.
     fn task_blocks(&self, most: u32) -> u32 {
         let driver = self.hosted().filter(|hosted| hosted.drives());
         driver.map_or(most, |hosted| most.min(hosted.limits().0))
     }
 
     /// Returns whether these blocks overlap those of a task, or of a write whose status is not
-    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent once
-    /// more as a whole.
+    /// known, where one of the two writes. All blocks of such a write count: it is perhaps sent
+    /// once more as a whole.
     pub fn meets_task<const N: usize>(
         &self,
         slots: &Slots<N>,
@@ -174,9 +174,12 @@ impl<P: Profile> Order<P> {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the card's command queue of this many tasks: ordinary reads and writes may use it. A
     /// queue that was given up is tried again. Must be called again after
-    /// [`set_card_params`](Self::set_card_params) with `None`. Returns false if the profile has no
-    /// such lane ([`Queued`](crate::sched::Queued), [`HostQueued`](crate::sched::HostQueued)), or
-    /// the queue is too small to be of use.
+    /// [`set_card_params`](Self::set_card_params) with `None`. The queue of an SD card is enabled
+    /// by [`set_sd_task_queue`](Self::set_sd_task_queue).
+    ///
+    /// Returns false if the profile uses no card's queue ([`Queued`](crate::sched::Queued),
+    /// [`HostQueued`](crate::sched::HostQueued)), the card is not an eMMC, or the queue is too
+    /// small to be of use.
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
         self.blockers.close_fast();
@@ -195,7 +198,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the counters of the lane of tasks; `None`: the profile has no such lane.
+    /// Returns the counters of the card's queue; `None`: the profile does not use a card's queue.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
@@ -214,8 +217,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether this request may use the card's queue. A request that goes in pieces may not:
-    /// nothing may be sent between its pieces.
+    /// Returns whether this request may use the card's queue. A request that goes in pieces may
+    /// not: nothing may be sent between its pieces.
     fn is_ordinary_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         if slot.rules() == Rules::NONE {
@@ -227,8 +230,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.is_reliable_task(index)
     }
 
-    /// Returns whether this is a durable write that one task makes durable: without a cache any
-    /// task does that, with a cache only a reliable write.
+    /// Returns whether this is a durable write that needs no flush after it when it is sent as one
+    /// task. Without a cache any task is enough; with a cache the task must be a reliable write.
     #[cold]
     fn is_reliable_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
@@ -244,7 +247,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && (!cached || self.card.abilities().reliable(lba, blocks))
     }
 
-    /// Returns whether nothing but ordinary reads and writes is to be done next.
+    /// Returns whether the card's queue may be used for what comes next: nothing stops the queue,
+    /// and the first waiting request, if there is one, is an ordinary read or write.
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
@@ -326,9 +330,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Handles the case that no task can be announced although none is on the card. Returns true if
-    /// the policy picks a request: one that cannot use the queue, or (since a policy may pick
-    /// another one each time) one that could. Without the queue either can start.
+    /// Asks the policy again, when no task can be announced although none is on the card. Returns
+    /// true if it picks a request: one that cannot use the queue, or (since a policy may pick another
+    /// one each time) one that could. Without the queue either can start.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns).is_some()

@@ -38,6 +38,7 @@ pub(super) struct Bus {
     width: Width,
     /// Requested card clock, in hertz.
     asked_hz: u32,
+    /// Divider n of the clock: card clock = source / 2n; with 0 it is the source itself.
     divider: u32,
     running: bool,
     /// Whether data are transferred on both clock edges (DDR).
@@ -48,13 +49,13 @@ pub(super) struct Bus {
     pub(super) search: Option<Search>,
     /// Selected sampling tap; `None` selects the sampling point that needs no tuning.
     pub(super) tap: Option<u8>,
-    /// Whether the voltage switch is in progress: CMD11 was answered, and the clock has not been
-    /// enabled again since the lines went low.
+    /// Whether the voltage switch is in progress: the card has answered CMD11, and the clock was
+    /// not enabled again since then.
     switches: bool,
     powered: bool,
     stage: Option<Stage>,
     until_ns: u64,
-    /// Whether the change of the clock waits until earlier data have ended.
+    /// Whether the controller delays the change of the clock until earlier data have ended.
     waits: bool,
 }
 

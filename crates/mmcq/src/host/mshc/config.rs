@@ -119,7 +119,7 @@ impl MshcConfig {
     }
 
     /// Returns the capabilities of a controller with `descriptors` DMA descriptors on this board.
-    /// `tuned` says whether the sampling point can be selected.
+    /// `fixed`: the card is soldered. `tuned`: the sampling point can be selected.
     pub(super) fn caps(&self, descriptors: usize, fixed: bool, tuned: bool) -> Result<Caps, MshcInitError> {
         let slowest = self.source_hz.div_ceil(2 * DIVIDER_MAX);
         let fastest = self.source_hz.min(self.max_clock_hz);
@@ -186,8 +186,8 @@ impl MshcConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MshcInitError {
-    /// All registers read as all ones: the controller's clock is off, or no controller is at this
-    /// address.
+    /// The status and control registers read as all ones: the controller's clock is off, or no
+    /// controller is at this address.
     Gone,
     /// The fastest allowed card clock is slower than the slowest possible one (the source divided
     /// by 510), or one of both settings is 0.

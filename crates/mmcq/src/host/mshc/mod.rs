@@ -6,10 +6,9 @@
 // `events.rs` (how a phase ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the sampling
 // point) and `table.rs` (descriptors).
 //!
-//! The internal DMA transfers data by a list of descriptors. The CPU transfers through the FIFO
-//! what the DMA cannot: lengths that are not a multiple of a word or of a cache line. A read ends
-//! when the DMA also reports that the data are in memory. The controller sends CMD12 after the last
-//! block.
+//! The internal DMA transfers data by a list of descriptors. The CPU transfers data through the
+//! FIFO if their length is not a multiple of a word or of a cache line. A read ends when the DMA
+//! also reports that the data are in memory. The controller sends CMD12 after the last block.
 //!
 //! A change of the clock takes effect by a command that sends nothing on the bus. The driver sends
 //! three of them: clock off, new divider, clock on. Each may take 100 ms; if one does not end, the
@@ -37,13 +36,13 @@
 //! timer has 24 bits: at 200 MHz its longest timeout is 84 ms.
 //!
 //! DesignWare's controller keeps the response of the command and the R1 of the automatic CMD12. In
-//! an SMHC the R1 of CMD12 may replace the command's R1 (in QEMU it does), and with it an error of
-//! an earlier write. A card accepts CMD18 and CMD25 in `tran`, and CMD12 in other states [SD 4.8],
-//! so the state in an R1 shows which command it belongs to. If the R1 of CMD12 has replaced the
-//! command's R1 before, or no transfer has shown yet whether it does, the driver also enables the
-//! interrupt at the end of the command, and reads the R1 then. If the driver handles this interrupt
-//! only after the R1 of CMD12 has come, the command's R1 is lost, and the driver reports an R1
-//! without errors.
+//! an SMHC the R1 of CMD12 may overwrite the command's R1 (in QEMU it does), which may report an
+//! error of an earlier write. A card accepts CMD18 and CMD25 in `tran`, and CMD12 in other states
+//! [SD 4.8], so the state in an R1 shows which command it belongs to.
+//!
+//! Until an SMHC has shown that it keeps the command's R1, the driver also enables the interrupt at
+//! the end of the command, and reads the R1 then. If the driver handles this interrupt only after
+//! the R1 of CMD12 has come, the command's R1 is lost, and the driver reports an R1 without errors.
 //!
 //! [`BusyDetect::Level`]: crate::host::BusyDetect::Level
 

@@ -169,8 +169,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Ok(())
     }
 
-    /// Returns an error if the lines are in use, or if data have failed and the controller was not
-    /// reset since.
+    /// Returns an error if the CMD line is in use, or, for a phase with data (`data`), if the DAT
+    /// lines are in use, or if data have failed and the controller was not reset since.
     pub(super) fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.active.is_some() {
             return Err(StartError::CommandLine);
@@ -270,7 +270,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 
     /// Returns the length of the tuning block in bytes, or an error if the data are no tuning
-    /// block.
+    /// block. `stops`: the phase also asks for a CMD12, which a tuning block does not have.
     fn check_tuning(&self, data: &Data, stops: bool) -> Result<u32, StartError> {
         let bytes = u32::from(data.block_size);
         let one = data.direction == Direction::Read && data.blocks == 1 && matches!(bytes, 64 | 128);

@@ -35,8 +35,9 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Returns how many bytes fit the table in any case, if they are in up to `segments` segments,
-    /// each descriptor has up to `chunk` bytes, and one more descriptor stops the DMA.
+    /// Returns the largest number of bytes whose descriptors always fit the table. The bytes are in
+    /// up to `segments` segments, a descriptor has up to `chunk` bytes, and one more descriptor
+    /// stops the DMA.
     pub(super) const fn ring_bytes(chunk: u32, segments: u16) -> u32 {
         (DESCRIPTORS as u32).saturating_sub(segments as u32 + 1).saturating_mul(chunk)
     }

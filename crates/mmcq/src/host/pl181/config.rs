@@ -31,7 +31,7 @@ pub struct Pl181Config {
     /// bus (PL181).
     pub width: Width,
     /// Whether the card is switched to high-speed timing for clocks above 25 MHz. The controller
-    /// has no setting for it, so the board must support it.
+    /// has no setting for this timing; the board's wiring must support it.
     pub high_speed: bool,
     /// Additional bits of MCIPower while the supply is on, if the board connects something to them:
     /// voltage (5:2), open drain (6), resistor (7).
@@ -102,8 +102,8 @@ impl Pl181Config {
         }
     }
 
-    /// Returns the number of words in the FIFO, by the identification `id` unless the settings have
-    /// it.
+    /// Returns the number of words in the FIFO: the setting if there is one, else the number of the
+    /// controller with the identification `id`.
     pub(super) fn fifo(&self, id: u32) -> Result<u16, Pl181InitError> {
         match self.fifo_words {
             Some(words) if words >= 2 && words.is_power_of_two() => Ok(words),
@@ -131,8 +131,8 @@ impl Pl181Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pl181InitError {
-    /// All registers read as all ones: the controller's clock is off, or no controller is at this
-    /// address.
+    /// The status register reads as all ones: the controller's clock is off, or no controller is at
+    /// this address.
     Gone,
     /// The identification (the value) is neither PL180 nor PL181. Set [`Pl181Config::fifo_words`]
     /// if the controller is compatible nevertheless.

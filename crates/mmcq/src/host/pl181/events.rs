@@ -43,13 +43,14 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Reads the status and transfers the words that the FIFO certainly holds or accepts, again and
-    /// again up to a limit of words. Returns the result if the phase has ended.
+    /// Reads the status and transfers the words that the FIFO certainly holds or accepts. Repeats
+    /// both until no words are ready, or the limit of words is reached. Returns the result if the
+    /// phase has ended.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
         let mut look_again = false;
-        // Each turn of this loop except two (response, end) transfers at least one word, or follows
-        // a turn that did.
+        // Each pass of this loop transfers at least one word, or follows a pass that did. Only the
+        // passes of the response and of the end do not.
         for _ in 0..2 * words_left + 2 {
             let status = self.regs.read32(STATUS);
             if status == u32::MAX {

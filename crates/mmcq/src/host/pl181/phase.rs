@@ -159,8 +159,8 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-/// Returns the length of the data in bytes, and the transfer; an error if the controller cannot
-/// transfer them.
+/// Returns the length of the data in bytes, and the initial state of their transfer; an error if
+/// the controller cannot transfer these data.
 fn plan(data: &Data, segments: &[Segment]) -> Result<(u32, Transfer), StartError> {
     let size = data.block_size;
     let bytes = data.blocks.checked_mul(size.into()).ok_or(StartError::Unsupported)?;

@@ -22,7 +22,8 @@ const VOLTAGE_NS: u32 = 5_000_000;
 const ACCESS_NS: u64 = 10_000_000;
 /// Interval of polls for the end of a register access, in nanoseconds.
 const ACCESS_POLL_NS: u64 = 10_000;
-/// Number of polls for one access before the function returns and must be called again.
+/// Number of polls for the end of an access in one call; afterwards the driver returns
+/// [`Step::Wait`].
 const LOOKS: u32 = 8;
 /// Largest number of script steps that one call executes.
 const ACTS_PER_CALL: usize = 16;
@@ -70,7 +71,8 @@ impl Script {
         self.push(Act::Write(write_word(register, mask, value)));
     }
 
-    /// Like [`write`](Self::write), for a register that cannot be written under a mask.
+    /// Adds a step that changes the bits under `mask` of a register that has no write mask: it
+    /// reads the register, and writes it with these bits changed.
     pub(super) fn merge(&mut self, register: u16, mask: u8, value: u8) {
         self.push(Act::Merge(write_word(register, mask, value)));
     }
@@ -87,7 +89,7 @@ impl Script {
         self.push(Act::Pause(ns));
     }
 
-    /// Inverts these bits of the value of the next step, a write.
+    /// Inverts these bits in the value of the next step if that step is a write.
     fn invert_next(&mut self, bits: u8) {
         if let Some(Act::Write(word)) = self.acts.get_mut(self.next) {
             *word ^= u32::from(bits);
@@ -135,8 +137,9 @@ enum Wait {
     Free { deadline_ns: u64 },
     /// The register access of this step has ended.
     Access { act: Act, deadline_ns: u64 },
-    /// The next call, from which on this time in nanoseconds has to pass. The time of the call that
-    /// wrote the registers may be older than the writes: other work may have come between.
+    /// The next call has come, which begins a wait of this many nanoseconds. The wait does not
+    /// begin in the call that wrote the registers, because the `now_ns` of that call may be older
+    /// than the writes.
     Rest(u32),
     /// A point in time has come; the value is that time in nanoseconds.
     Until(u64),
@@ -236,8 +239,11 @@ impl Bus {
 /// Register values for one SD clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
+    /// Value of the register PLL_N.
     pll_n: u8,
+    /// Value of the register CLOCK_DIV; bits 6:4 are the code of the divider.
     divider: u8,
+    /// Bits of the register SD_CFG1 for the second divider (1, 128 or 256).
     cfg1: u8,
 }
 
@@ -413,9 +419,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         true
     }
 
-    /// Ends an operation after its script: a reset, a change of the supply and an aborted tuning
-    /// clear late events and the state of the last phase. Records whether the SD clock now runs
-    /// between transfers.
+    /// Ends an operation after its script. After a reset, a change of the supply or an aborted
+    /// tuning, clears late events and the state of the last phase. Records whether the SD clock now
+    /// runs between transfers.
     fn end(&mut self, op: BusOp) {
         match op {
             BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {

@@ -9,7 +9,7 @@ use crate::host::Timing;
 
 /// Time after which an access to a register of the link has ended, in nanoseconds.
 const LINK_NS: u32 = 100_000;
-/// Value of PULL_3 that pulls CMD up, and the value that pulls CMD down. The other three fields are
+/// Values of PULL_3: the first pulls CMD down, the second pulls CMD up. The other three fields are
 /// those of the card's clock, of its detection and of its write-protect switch.
 const PULLS_3: [u8; 2] = [0xd5, 0xe9];
 /// Bits of PULL_3 that version C of the RTS5229 has inverted: the write-protect switch.
@@ -94,7 +94,8 @@ impl Chip {
 }
 
 impl Script {
-    /// Writes those bits of a 16-bit register of the link that `mask` selects.
+    /// Adds the steps that change the bits under `mask` in a 16-bit register of the PCI Express
+    /// link.
     fn link(&mut self, address: u8, mask: u16, value: u16) {
         self.write(LINK_ADDRESS, 0xff, address);
         self.write(LINK_CTL, 0xff, LINK_START);

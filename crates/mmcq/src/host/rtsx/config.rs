@@ -119,7 +119,8 @@ impl RtsxConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RtsxInitError {
-    /// All registers read as all ones: the reader's clock is off, or no reader is at this address.
+    /// The register BIPR reads as all ones: the reader's clock is off, or no reader is at this
+    /// address.
     Gone,
     /// The driver does not support the chip with these PCI IDs.
     Chip {

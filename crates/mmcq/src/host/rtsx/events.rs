@@ -120,8 +120,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(Done { tuned: tuned.is_some(), ..Done::default() })
     }
 
-    /// Returns the response of a command that ended without an error, from the beginning of the
-    /// list or from the registers.
+    /// Returns the response of a command that ended without an error. The response is read from the
+    /// beginning of the list if `from_list`, else from the chip's registers.
     fn response(&self, active: &Active, from_list: bool) -> Result<Response, Cause> {
         let resp = active.command.resp;
         let mut bytes = [0u8; 17];
@@ -191,9 +191,9 @@ fn late(active: &Active) -> Stage {
     }
 }
 
-/// Returns the fault that the status registers show. `late` is the stage at which a list without
-/// any error has stopped. Errors of the command are decoded first: after them, errors of the data
-/// mean nothing.
+/// Returns the fault that the status registers show. `late` is the stage to report if the registers
+/// name no error. Errors of the command are decoded first: after them, errors of the data mean
+/// nothing.
 fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     match () {
         () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),

@@ -39,7 +39,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Number of pieces of memory in one transfer.
+    /// Largest number of pieces of memory in one transfer.
     pub const SEGMENTS: usize = SEGMENTS;
     /// Size of the list in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
@@ -171,7 +171,8 @@ impl List<'_> {
         }
     }
 
-    /// Adds the operations that set up DMA between the ring buffer and memory.
+    /// Adds the operations that set up DMA between the ring buffer and memory: to memory if
+    /// `from_card`, otherwise to the ring buffer.
     pub(super) fn dma(&mut self, bytes: u32, from_card: bool) {
         self.write(IRQ_STAT0, IRQ_DMA_DONE, IRQ_DMA_DONE);
         for (at, byte) in (DMA_COUNT..).zip(bytes.to_le_bytes()) {

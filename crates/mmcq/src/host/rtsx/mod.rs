@@ -29,9 +29,9 @@
 //! The chip can delay the end of a command until the card releases DAT0, and does so for each R1b.
 //! The data of a write end with the card's CRC status; it is not known whether the real chip can
 //! delay that end too. So [`Caps::busy`] is [`Response`](BusyDetect::Response) unless
-//! [`RtsxConfig::busy_after_data`] is set. The level of DAT0 cannot replace it, since the chip
-//! samples the level only while the SD clock runs. After CMD12 the first CMD13 finds the card
-//! ready.
+//! [`RtsxConfig::busy_after_data`] is set: the engine then polls the card's status (CMD13) after a
+//! write. It cannot poll DAT0, because the chip samples DAT0 only while the SD clock runs. After a
+//! CMD12, which waits for the end of busy, the first CMD13 finds the card ready.
 
 mod bus;
 mod chip;

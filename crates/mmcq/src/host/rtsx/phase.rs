@@ -143,7 +143,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Some((Work::Read, list.finish()?))
     }
 
-    /// Writes the list for a command and its response; `None` if it does not fit.
+    /// Writes the list for a command and its response; `None` if the list is too long. `data` says
+    /// that the data of a write follow in another list.
     fn list_command(&mut self, command: &Command, data: bool) -> Option<Extent> {
         let mut list = self.buffers.list();
         prepare(&mut list, &self.state);
@@ -171,7 +172,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 
     /// Writes the list for data of a transfer that is open on the card, and returns its size;
-    /// `None` if the chip cannot transfer the data.
+    /// `None` if the chip cannot transfer the data. `stays_open`: further data follow, so the chip
+    /// does not wait for the end of busy.
     pub(super) fn list_data(&mut self, data: &Data, stays_open: bool) -> Option<Extent> {
         let (bytes, blocks) = size(data)?;
         let read = data.direction == Direction::Read;
@@ -238,8 +240,8 @@ fn prepare(list: &mut List<'_>, state: &Condition) {
     }
 }
 
-/// Adds the operation that drops what the card may have sent since CMD12; it is no part of the next
-/// data.
+/// Adds the operation that empties the ring buffer if CMD12 has ended the last transfer. The card
+/// may have sent data after that CMD12, which do not belong to the next transfer.
 fn flush(list: &mut List<'_>, state: &Condition) {
     if state.stopped {
         list.write(RING_CTL, RING_FLUSH, RING_FLUSH);

@@ -125,14 +125,15 @@ pub const DRIVE_CLOCK: u16 = 0xfd5a;
 pub const DRIVE_CMD: u16 = 0xfd5e;
 /// Drive strength of the pads of DAT.
 pub const DRIVE_DAT: u16 = 0xfd5f;
-/// Pull-ups and pull-downs of the pads, in four registers with four fields of two bits each: 1
-/// pulls down, 2 pulls up.
+/// Pull-ups and pull-downs of the pads, first of four registers. Each register has four fields of
+/// two bits: 1 pulls down, 2 pulls up.
 pub const PULL_1: u16 = 0xfd60;
-/// See [`PULL_1`].
+/// Pull-ups and pull-downs of the pads, second register, in the format of [`PULL_1`].
 pub const PULL_2: u16 = 0xfd61;
-/// See [`PULL_1`]; with the field of CMD.
+/// Pull-ups and pull-downs of the pads, third register, in the format of [`PULL_1`]; one field is
+/// CMD's.
 pub const PULL_3: u16 = 0xfd62;
-/// See [`PULL_1`].
+/// Pull-ups and pull-downs of the pads, fourth register, in the format of [`PULL_1`].
 pub const PULL_4: u16 = 0xfd63;
 /// Card data source: which buffer holds the data of a transfer.
 pub const DATA_SOURCE: u16 = 0xfd5b;
@@ -159,9 +160,9 @@ pub const LINK_CTL: u16 = 0xfe3c;
 pub const LINK_START: u8 = 1 << 7;
 /// [`LINK_CTL`]: the access is a write.
 pub const LINK_WRITE: u8 = 1 << 0;
-/// Data of the access, in two registers, the lower byte first.
+/// Data of an access to a register of the link, in two registers, the lower byte first.
 pub const LINK_DATA: u16 = 0xfe3d;
-/// Address of the access.
+/// Address of the register of the link that is accessed.
 pub const LINK_ADDRESS: u16 = 0xfe3f;
 /// Register of the link with the voltage of the pads.
 pub const LINK_VOLTAGE: u8 = 0x08;
@@ -169,9 +170,9 @@ pub const LINK_VOLTAGE: u8 = 0x08;
 pub const LINK_VOLTAGE_MASK: u16 = 0x03c0;
 /// Register of the link that some chips need written before a change to 1.8 V (PHY_BACR).
 pub const LINK_BASE: u8 = 0x11;
-/// Gate of the pads' supply (LDO3318).
+/// Switch of the pads' supply (LDO3318).
 pub const POWER_GATE: u16 = 0xfe75;
-/// [`POWER_GATE`]: mask of the gate's state.
+/// [`POWER_GATE`]: mask of the switch's state.
 pub const GATE_MASK: u8 = 3 << 1;
 /// [`POWER_GATE`]: the pads have no supply.
 pub const GATE_OFF: u8 = 0;

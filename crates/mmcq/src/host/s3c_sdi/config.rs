@@ -43,8 +43,8 @@ impl S3cSdiConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum S3cSdiInitError {
-    /// All registers read as all ones: the controller's clock is off, or no controller is at this
-    /// address.
+    /// The register SDICON reads as all ones: the controller's clock is off, or no controller is at
+    /// this address.
     Gone,
     /// The fastest allowed SD clock is slower than the slowest possible one (PCLK / 256), or one of
     /// both settings is 0.

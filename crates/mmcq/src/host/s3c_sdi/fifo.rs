@@ -8,7 +8,7 @@ use crate::host::pio::Cursor;
 use crate::host::{Dma, Regs, Segment};
 use core::ptr::NonNull;
 
-/// The part of a transfer by the CPU that is still to be done.
+/// State of a transfer by the CPU: the bytes that are left, and their place in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) cursor: Cursor,

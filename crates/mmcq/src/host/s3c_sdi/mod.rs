@@ -27,22 +27,31 @@
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
 //! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!
-//! Further accesses: 1 if the kind of phase differs from the last phase's (interrupt enables), 1
-//! for the first command after data (the data circuits are disarmed), 1 for a new block size, 1
-//! after data that are not whole words (the FIFO is emptied), 1 while the card interrupt is enabled
-//! (DAT1 is read). [`Done`](crate::host::Done) needs one interrupt for a command, and for up to 31
-//! bytes from the card or 60 bytes to the card.
+//! Each of these conditions costs one further access:
+//!
+//! - the phase is of another kind than the last one (interrupt enables),
+//! - the phase is the first command after data (the data circuits are disarmed),
+//! - the block size is new,
+//! - the data are not whole words (the FIFO is emptied),
+//! - the card interrupt is enabled (DAT1 is read).
+//!
+//! A phase takes one interrupt if it is a command without data, or has up to 31 bytes from the
+//! card, or up to 60 bytes to the card.
 //!
 //! # Card interrupt
 //! The controller detects the falling edge of DAT1 only while it is idle. So the driver itself
-//! reads the level (a GPIO, [`regs::DAT1`]) after each phase, when the engine enables the card
-//! interrupt, after a reset, and whenever an idle controller is acknowledged. If the engine enables
-//! the card interrupt during a phase, the driver reads the level at the end of the phase. A low
-//! level while no phase is in progress must be reported although no edge will follow. The driver
-//! then enables the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so
-//! that the next `ack` reports the card interrupt. On a chip that raises no interrupt in this case,
-//! the platform code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
-//! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
+//! reads the level (a GPIO, [`regs::DAT1`]):
+//!
+//! - after each phase,
+//! - when the engine enables the card interrupt (during a phase: at the end of the phase),
+//! - after a reset,
+//! - in each `ack` while no phase is in progress.
+//!
+//! A low level while no phase is in progress must be reported although no edge will follow. The
+//! driver then enables the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at
+//! once, so that the next `ack` reports the card interrupt. On a chip that raises no interrupt in
+//! this case, the platform code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after
+//! each [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
 //!
 //! # Limitations
 //! The end of data to the card includes the card's busy. The controller does not detect the busy of

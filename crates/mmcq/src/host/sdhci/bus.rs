@@ -29,8 +29,10 @@ pub(super) struct Bus {
     control: u8,
     /// Value of Host Control 2 without its tuning bits.
     control_2: u16,
+    /// Value of Power Control.
     power: u8,
-    /// Value of Clock Control without its enable bits.
+    /// Bits of Clock Control that select the frequency: the register's value without its enable
+    /// bits.
     divider: u16,
     /// SD clock in hertz, 0 while it is stopped.
     pub(super) clock_hz: u32,

@@ -15,7 +15,7 @@ pub(super) const VERSION_4_00: u8 = 3;
 pub(super) const VERSION_4_10: u8 = 4;
 
 const MAX_BLOCKS: u32 = 65_535;
-/// Largest SDMA or PIO transfer in bytes: the distance of two SDMA boundaries.
+/// Largest SDMA or PIO transfer in bytes: the distance between two SDMA boundaries.
 const MAX_BYTES_UNSCATTERED: u32 = 512 * 1024;
 const DESCRIPTOR_BYTES: u32 = 65_536;
 
@@ -53,8 +53,9 @@ pub(super) enum ByCpu {
 }
 
 impl Model {
-    /// Decides which modes the driver uses for a controller with this version. `caps` is the
-    /// capabilities register, 044h:040h.
+    /// Decides which modes the driver uses. `version` is the Specification Version Number, `caps`
+    /// the capabilities register (044h:040h), `slots` the number of descriptors in the table, and
+    /// `line_bytes` the length of a cache line.
     pub(super) fn new(
         version: u8,
         caps: u64,
@@ -206,9 +207,9 @@ impl Model {
         }
     }
 
-    /// Returns the largest number of segments, of bytes in a segment and of bytes in a transfer
-    /// with which any list fits the table. Segments that add up to `t` times the bytes of one
-    /// descriptor need at most `t - 1` descriptors more than there are segments.
+    /// Returns the largest number of segments, of bytes in a segment and of bytes in a transfer.
+    /// Within these limits every transfer fits a table of `slots` descriptors: `n` segments with
+    /// the bytes of `t` full descriptors need at most `n + t - 1` descriptors.
     pub(super) fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         // A chunk is neither 0 nor longer than a transfer; `max` makes a panic impossible.

@@ -7,7 +7,7 @@
 //! fails, only the CMD circuit is reset [SDHC 2.2.16]. If the controller may still send an
 //! automatic CMD12 by that circuit, the driver resets the circuit only after the data.
 //!
-//! A phase without such a command costs one more instruction because of this feature.
+//! This feature costs one more instruction in each phase during which no such command is sent.
 
 use super::Sdhci;
 use super::events::{ALL_BITS, NEVER, decode};
@@ -78,8 +78,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Called before the first other command is sent during a phase's data. Saves the phase's own
-    /// response, which that command would overwrite, and acknowledges its Command Complete.
+    /// Saves the response of the phase in progress and acknowledges its Command Complete. Called
+    /// before the first other command is sent during the phase's data, which would overwrite that
+    /// response.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {
             self.port.write32(INT_STATUS, INT_COMMAND);

@@ -41,8 +41,8 @@ impl SdhciQuirks {
     pub const BROKEN_TIMEOUT_VALUE: SdhciQuirks = SdhciQuirks(1 << 11);
     /// The timeout counter counts periods of the SD clock instead of TMCLK.
     pub const TIMEOUT_USES_SD_CLOCK: SdhciQuirks = SdhciQuirks(1 << 12);
-    /// The driver masks Data Timeout Error when the counter is too short for a phase; the engine's
-    /// deadline remains.
+    /// The driver masks Data Timeout Error when the counter is too short for a phase. Then only the
+    /// engine's deadline limits the phase.
     pub const MASK_LONG_TIMEOUT: SdhciQuirks = SdhciQuirks(1 << 13);
     /// High Speed Enable must stay 0, because it moves the sampling edge in the wrong direction.
     pub const NO_HISPD_BIT: SdhciQuirks = SdhciQuirks(1 << 14);
@@ -200,10 +200,11 @@ pub struct SdhciConfig {
     pub extra_timings: u16,
     /// Value of UHS Mode Select for HS400; the standard defines none.
     pub hs400_mode: u8,
-    /// Value of UHS Mode Select for HS400 with enhanced strobe, which Spreadtrum's controllers
-    /// have.
+    /// Value of UHS Mode Select for HS400 with enhanced strobe; the standard defines none. The
+    /// default is the value of Spreadtrum's controllers.
     pub hs400es_mode: u8,
-    /// Capabilities (044h:040h) that replace the register's.
+    /// Value that the driver uses instead of the Capabilities register: 044h in bits 63:32, 040h in
+    /// bits 31:0. `None`: the driver reads the register.
     pub capabilities: Option<u64>,
 }
 
@@ -277,8 +278,8 @@ impl Default for SdhciConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SdhciInitError {
-    /// All registers read as all ones: the controller's clock is off, or no controller is at this
-    /// address.
+    /// The version register reads as all ones: the controller's clock is off, or no controller is
+    /// at this address.
     Gone,
     /// Neither the capabilities nor the configuration have a base clock.
     NoBaseClock,

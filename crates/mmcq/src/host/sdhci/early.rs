@@ -12,8 +12,8 @@ use crate::spec::command::Resp;
 use crate::spec::response::R1;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Returns the R1 of the transfer in progress. `None` if the transfer has no R1, has ended, or
-    /// if an interrupt will follow when the response arrives.
+    /// Returns the R1 of the transfer in progress. `None` if the transfer has no R1 or has ended,
+    /// or if the response has not arrived; its arrival then raises an interrupt.
     pub(super) fn response_so_far(&mut self) -> Option<u32> {
         let mut active = self.active?;
         let of_data = active.work.has_data() && active.work != Work::Tuning;

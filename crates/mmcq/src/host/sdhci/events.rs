@@ -10,8 +10,8 @@ use crate::host::{Cause, Direction, Dma, Done, Events, FastEnd, Fault, Regs, Seg
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
-/// Interrupt status bits that belong to a phase: all except card presence, card interrupt, shared
-/// interrupts and re-tuning.
+/// Interrupt status bits that belong to a phase: all except insertion and removal of the card, card
+/// interrupt, shared interrupts and re-tuning.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// Interrupt status bits that the driver clears by writing 1.
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
@@ -28,8 +28,8 @@ const READY_LOOKS: u32 = 256;
 /// Largest number of reads of Present State before the driver decides that a Transfer Complete
 /// belonged to another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
-/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, or belongs to
-/// another transfer. The bit is no status bit of a phase.
+/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, so it may
+/// belong to an earlier transfer. The flag uses a bit that is no status bit of a phase.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -38,8 +38,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// Returns the short form of the end of a phase with an R1, without data or by ADMA, if the
-    /// phase has no error and its end is the only event. Otherwise returns the events, as
+    /// Returns the end of the phase in progress in short form, if it is the only event and has no
+    /// error. The phase has an R1, and no data or data by ADMA. Otherwise returns the events, as
     /// `take_events` does.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
@@ -112,8 +112,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 }
     }
 
-    /// Reports card presence, card interrupt and re-tuning in `events`. Masks each reported event
-    /// until it can change again, so that a level cannot interrupt for ever.
+    /// Reports insertion or removal of the card, card interrupt and re-tuning in `events`. Masks
+    /// each reported event until it can change again, so that a level cannot interrupt for ever.
     pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -132,8 +132,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.set_enable(enable);
     }
 
-    /// Returns the enable bit of the presence change that can come next. The other one may be a
-    /// level that stays set.
+    /// Returns the enable bit of the event that can come next: removal if a card is in the slot,
+    /// otherwise insertion. The status bit of the other one may be a level that stays set.
     pub(super) fn presence_enable(&self) -> u32 {
         match self.present_state() {
             _ if self.caps.fixed => 0,
@@ -195,7 +195,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         None
     }
 
-    /// Returns the error bits, without those that the standard tells the driver to ignore.
+    /// Returns the error bits of `status`, without those that the driver must ignore: errors that
+    /// tuning expects, and a Data Timeout that is masked or comes with Transfer Complete.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
         if matches!(active.work, Work::Tuning) {
@@ -272,7 +273,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Transfers the blocks for which the buffer is ready, at most as many as the transfer has
-    /// left.
+    /// left. `offered`: an interrupt has reported that the buffer is ready.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
@@ -289,9 +290,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether the DAT lines stay in use, for a phase whose Transfer Complete came before
-    /// its response. If they do, the end belonged to another transfer [SDHC 2.2.9]. A short use may
-    /// also follow the phase's own end.
+    /// Returns whether the DAT lines stay in use after a Transfer Complete that came before the
+    /// phase's response. If so, that Transfer Complete belonged to an earlier transfer [SDHC
+    /// 2.2.9]. The lines are read several times, because they may be in use shortly after the
+    /// phase's own end too.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {

@@ -52,9 +52,9 @@ pub use streams::{OpenWrites, StreamConfig, Streams};
 pub use table::Table;
 pub use usdhc::Usdhc;
 
-/// Flag in [`Segment::bus`]: the CPU transfers the segment, so it is not mapped for DMA. DMA
-/// addresses are whole words, and parts of a segment begin at blocks of whole words, so each part
-/// keeps the flag.
+/// Flag in [`Segment::bus`]: the CPU transfers the segment, so it is not mapped for DMA. The flag
+/// is bit 0, which is 0 in every DMA address. A part of a segment begins at a multiple of 4 bytes,
+/// so it has the flag too.
 const BY_CPU: u64 = 1;
 
 /// The driver of an SDHCI with registers `R`, memory access `D`, and memory for `DESCRIPTORS` ADMA2
@@ -71,8 +71,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
-    /// The exact interrupt status that ends the phase without an error, if the phase has an R1 and
-    /// the CPU transfers no data. [`NEVER`] for another phase, or without one.
+    /// Interrupt status that ends the phase without an error, compared with all bits. Set only for
+    /// a phase that has an R1 and whose data the CPU does not transfer; otherwise [`NEVER`].
     fast_end: u32,
     /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once the controller has shown that it
     /// lacks the quirk.
@@ -81,8 +81,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     auto: Automatic,
     /// State of a command that was sent during the data of a phase, until its end is handled.
     concurrent: Option<Concurrent>,
-    /// Mask of the interrupt status bits that belong to the phase; without the CMD line's bits
-    /// while a command is sent during its data.
+    /// Mask of the interrupt status bits that belong to the phase. While another command is sent
+    /// during the phase's data, the mask lacks the bits of the CMD line.
     own_bits: u32,
     transfer: Transfer,
     bus: Bus,
@@ -104,8 +104,8 @@ struct Shadow {
     enable: u32,
     /// Interrupt Signal Enable as last written; never 0 once the driver wrote it.
     signal: u32,
-    /// Bits that are always set in Interrupt Signal Enable; Interrupt Status Enable decides which
-    /// of them occur.
+    /// Bits that are always set in Interrupt Signal Enable. Interrupt Status Enable decides which
+    /// of these events the controller reports.
     base_signal: u32,
     timeout: Option<u8>,
     /// The timeout in nanoseconds that `timeout` was computed for; [`UNKNOWN_NS`] if it must be

@@ -43,15 +43,15 @@ fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
-/// Which automatic command the controller sends with a phase's command. For `Stop` and the variants
-/// below it, the driver checks the response of the automatic command.
+/// Which automatic command the controller sends with a phase's command. For `Stop` and
+/// `TellingCount` the driver also reads the response to the automatic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Automatic {
     Nothing,
     Count,
     Stop,
-    /// CMD23 after a write, or after busy. Its response may report errors of that write, and then
-    /// the next response does not.
+    /// CMD23 after a write, or after busy. Its response may report errors of that write. The card
+    /// reports them only once, so the response to the next command lacks them.
     TellingCount,
 }
 
@@ -205,8 +205,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Writes the registers that every phase needs, as the last step. CMD and DAT are idle, so no
-    /// other phase is in progress.
+    /// Sends the phase's command: writes Argument, Transfer Mode and Command as the last step of a
+    /// start. `ends` is the interrupt status that ends the phase, `kind` the response type. CMD and
+    /// DAT are idle, so no other phase is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;

@@ -4,8 +4,9 @@
 // positions. The facts come from NXP's manuals (i.MX 6UltraLite, chapter 58) and from Linux's
 // driver.
 //!
-//! Transfer Mode is the separate register MIX_CTRL. The gate of the SD clock is in VEND_SPEC. One
-//! interrupt bit has another position. All accesses are 32 bits wide.
+//! A uSDHC has the registers of an SDHCI, with these differences: Transfer Mode is a separate
+//! register (MIX_CTRL), the bit that enables the SD clock is in VEND_SPEC, and some bits have other
+//! positions. All accesses are 32 bits wide.
 
 use super::regs::*;
 use crate::host::Regs;

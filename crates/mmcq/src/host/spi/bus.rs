@@ -13,7 +13,7 @@ const CLOCKS_BYTES: u32 = 12;
 /// Bytes of one exchange that drains the card: the driver sends 0xff, and drops what it receives.
 const DRAIN_BYTES: u32 = 64;
 /// Number of exchanges that drain the card. Together they are longer than a block of 512 bytes with
-/// its CRC, of which the card may still send, or wait for, a part.
+/// its CRC. The card may be in the middle of such a block, in either direction.
 const DRAINS: u8 = 9;
 /// Number of rounds in which the driver tries CMD0.
 const ROUNDS: u8 = 4;
@@ -48,8 +48,8 @@ enum What {
     Reset,
     Answer,
     /// Receives and drops the bytes of a block that the card may still send; the value is the
-    /// number of exchanges left. If CMD0 is to follow, stop token and CMD12 come before it, and end
-    /// an open transfer.
+    /// number of exchanges left. During power-up the driver then sends stop token and CMD12, which
+    /// end an open transfer, and CMD0.
     Drain(u8),
     StopToken,
     /// Waits until the card's line is high.

@@ -15,8 +15,9 @@ pub struct SpiConfig {
     /// Fastest clock that port and wiring support, in hertz. Above 25 MHz the card is switched to
     /// high speed.
     pub max_clock_hz: u32,
-    /// Largest number of blocks in a phase, at least 1. A port that is much slower than its clock
-    /// needs a smaller number.
+    /// Largest number of blocks in a phase, at least 1. The engine derives a phase's deadline from
+    /// the clock, so a port that transfers much more slowly than its clock allows needs a smaller
+    /// number.
     pub max_blocks: u16,
     /// Whether the card cannot be removed.
     pub fixed: bool,

@@ -6,9 +6,8 @@ use super::port::{Exchange, Port, Progress};
 use crate::host::Segment;
 use core::ptr::NonNull;
 
-/// The port, the card, and the state of the exchanges. Beside it, the driver [`Spi`](super::Spi)
-/// has only its capabilities, the sequence of exchanges of the phase in progress (its `Program`),
-/// and the work between phases.
+/// The port, the driver's memory, the state of the card, and the exchange in progress: the part of
+/// the driver [`Spi`](super::Spi) that phases and bus operations share.
 pub(super) struct Line<P: Port> {
     pub port: P,
     memory: &'static mut SpiMemory,
@@ -92,8 +91,8 @@ impl<P: Port> Line<P> {
         self.exchange(Exchange::Swap(Segment { ptr, len, bus }));
     }
 
-    /// Sends a command, and receives bytes for its response. The bytes that were received during
-    /// the command, and `skip` more, count as read.
+    /// Sends a command, and receives bytes for its response. The bytes that come in during the
+    /// command, and `skip` bytes after it, are marked as read.
     pub fn send_frame(&mut self, index: u8, arg: u32, skip: usize) {
         let [a, b, c, d, e, f] = frame::of(index, arg);
         // The driver does not poll once more for a late response to CMD0, so receive enough bytes
@@ -120,7 +119,7 @@ impl<P: Port> Line<P> {
         self.input.skip(2);
     }
 
-    /// Receives `count` more bytes, and keeps those that were not read.
+    /// Receives `count` more bytes after the received bytes that were not read yet.
     pub fn more(&mut self, count: usize) {
         let left = self.input.settle(self.memory, count);
         let count = count.min(WIRE_BYTES - left.min(WIRE_BYTES));

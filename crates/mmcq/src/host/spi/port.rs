@@ -63,8 +63,8 @@ pub unsafe trait Port {
     /// ended; a PIO port transfers its bytes in these calls.
     fn done(&mut self) -> Progress;
 
-    /// Stops the exchange in progress, of which no end has been reported in seconds. Returns true
-    /// if the port accesses the exchange's memory no more; the exchange has then ended, and `done`
+    /// Stops the exchange in progress; called if it has not ended within seconds. Returns true if
+    /// the port no longer accesses the exchange's memory. The exchange has then ended, and `done`
     /// is not called for it. The default returns false, and the memory stays with the port.
     ///
     /// A port whose CPU moves the bytes inside of `exchange` and `done` returns true; it first
@@ -82,8 +82,8 @@ pub unsafe trait Port {
     /// Sets the bus clock in hertz, rounded down; 0 means that no clock is needed.
     fn clock(&mut self, hz: u32);
 
-    /// Takes the waker of a task that carries out exchanges, if there is one: see
-    /// [`Host::take_waker`](crate::host::Host).
+    /// Returns the waker of an async task that carries out exchanges and now has work, if there is
+    /// one: see [`Host::take_waker`](crate::host::Host::take_waker).
     fn take_waker(&mut self) -> Option<Waker> {
         None
     }

@@ -50,7 +50,7 @@ pub(super) struct Program {
     blocks: Option<Blocks>,
     pub response: Response,
     stop: Option<u32>,
-    /// Number of repeated polls for a response, or of repeated CMD0, so far.
+    /// Number of repeated polls for a response so far, or of repeated CMD0 in a reset.
     again: u8,
     /// Number of CMD59 that this phase has sent so far.
     tries: u8,
@@ -79,9 +79,10 @@ fn words(bytes: &[u8]) -> Response {
     response
 }
 
-/// Returns whether the byte after a CRC holds the CRC's last bit. Then the card missed a clock
-/// between token and data, so all its bits are late. The CRC is right nevertheless if it ends with
-/// a zero, because leading zeros do not change a CRC that starts with zero.
+/// Returns whether the byte after a CRC begins with a zero bit. Then the card missed a clock
+/// between token and data and has sent the whole block one bit late; the zero is the last bit of
+/// the CRC. The comparison of the CRC cannot detect this, because a leading zero bit in the data
+/// does not change a CRC.
 fn is_shifted(behind: &[u8]) -> bool {
     behind.first().is_some_and(|byte| byte & 0x80 == 0)
 }

@@ -39,9 +39,9 @@ impl<'a, B: SpiBus> BusLease for &'a RefCell<B> {
 ///
 /// While another user has the bus, the card's exchange waits; each [`Stack::turn`] tries again. A
 /// phase may take several turns, and the port keeps the bus between them. So another user must
-/// check before it begins (`RefCell::try_borrow_mut`). If all users make blocking calls, one after
-/// the other, the bus is always free. No transfer stays open, so sequential access is much slower
-/// than on a bus without other devices.
+/// check whether the bus is free before it uses the bus (`RefCell::try_borrow_mut`). If all users
+/// make blocking calls, one after the other, the bus is always free. No transfer stays open, so
+/// sequential access is much slower than on a bus without other devices.
 ///
 /// The port sets the card's clock with each lease, since another device may have used another
 /// clock. The closure `clock` sets it in hertz, rounded down. All devices use SPI mode 0, or the
@@ -63,8 +63,8 @@ pub struct SharedHalPort<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> 
 }
 
 impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, F> {
-    /// Makes a port for the card on `bus`, with its chip select `select` (low selects the card; now
-    /// high).
+    /// Makes a port for the card on `bus`, with its chip select `select`. Low selects the card; the
+    /// chip select must be high at this call.
     pub fn new(bus: L, select: C, clock: F) -> Self {
         SharedHalPort {
             bus,

@@ -31,11 +31,11 @@ pub(super) enum Step {
     Register,
     /// Receives the token of a block.
     Token,
-    /// Receives the block, as far as it did not come with the token.
+    /// Takes the bytes of the block that came with its token, and starts to receive the others.
     Block,
-    /// Receives the part of the block that is still missing.
+    /// Waits until the other bytes of the block are received.
     Rest,
-    /// Receives the CRC of the block.
+    /// Receives and checks the CRC of the block.
     Check,
     /// Before a block is sent: waits until the card's line is high.
     ReadyToWrite,
@@ -71,8 +71,8 @@ impl Step {
     }
 }
 
-/// How long the card may delay the driver. Time is counted in bytes on the bus, the driver's only
-/// clock.
+/// Time that is left for the card before a timeout. The driver has no other clock than the bytes on
+/// the bus: each byte of a poll uses up its duration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience {
     limit_ns: u64,

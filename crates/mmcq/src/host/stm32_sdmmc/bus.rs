@@ -49,6 +49,7 @@ enum Listens {
 pub(super) struct Bus {
     /// Value of the clock register without its divider.
     lines: u32,
+    /// Divider field of the clock register.
     divider: u32,
     /// Frequency of the card's clock in hertz, 0 while the clock is stopped.
     clock_hz: u32,
@@ -58,8 +59,9 @@ pub(super) struct Bus {
     switches: bool,
     /// Whether the card interrupt is unmasked in the mask register.
     hears_card: bool,
-    /// Whether the controller detects the card interrupt, masked or not. Only the mask register
-    /// follows `hears_card`: during data, the data control register must not be written.
+    /// Whether the controller detects the card interrupt (bit of the data control register). It
+    /// stays enabled while the interrupt is masked, because the data control register must not be
+    /// written during data.
     listens: Listens,
     search: Option<Search>,
 }
@@ -108,8 +110,8 @@ impl Bus {
         }
     }
 
-    /// Returns whether the driver still has to write the data control register when its data path
-    /// is idle, to enable the card interrupt.
+    /// Returns whether the engine has requested the card interrupt, but the data control register
+    /// does not enable it yet. That register can be written only while the data path is idle.
     pub(super) fn listens_soon(&self) -> bool {
         self.listens == Listens::Soon
     }

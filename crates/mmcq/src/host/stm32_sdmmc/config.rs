@@ -164,8 +164,8 @@ impl Stm32SdmmcConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stm32SdmmcInitError {
-    /// All registers read as all ones: the controller's clock is off, or no controller is at this
-    /// address.
+    /// The status register reads as all ones: the controller's clock is off, or no controller is at
+    /// this address.
     Gone,
     /// The fastest allowed card clock is slower than the slowest possible one (the kernel clock
     /// divided by 2046), or one of both settings is 0.

@@ -1,9 +1,13 @@
 //! Writes that stay open on ST's SDMMC.
 //!
-//! Only the card's transfer stays open. CMD25 has the exact data length of its own data, and later
-//! data are sent as the data of a CMD13 (a carrier), which the card answers while it receives. The
-//! bit CMDTRANS of the command register, not the command's index, starts the data path. A data path
-//! without a command (bit DTEN) is not used: the manual forbids it with SD cards and eMMC.
+//! Only the card keeps the transfer open; for the controller, each phase is a complete write. The
+//! first phase sends CMD25 and its data. By the standard CMD13 has no data, but in each later phase
+//! (a *carrier*) the controller sends a CMD13 with the next blocks as its data. The card answers
+//! the CMD13, and takes these blocks as the next data of the open CMD25.
+//!
+//! The bit CMDTRANS of the command register, not the command's index, starts the data path. The
+//! driver never starts the data path without a command (bit DTEN): the manual forbids it with SD
+//! cards and eMMC.
 //!
 //! Reads do not stay open, because the DMA cannot wait: it overwrites the first of two buffers, and
 //! a list entry that is not ready is an error. `docs/open-transfers.md` quotes the manual.
@@ -27,7 +31,7 @@ const SEND_STATUS: u8 = 13;
 pub struct OpenStm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     host: Stm32Sdmmc<R, D, S, PIECES>,
     caps: Caps,
-    /// Whether the card has a transfer open.
+    /// The transfer that is open on the card; `None` if there is none.
     open: Option<Open>,
     plain: Plain,
     carrier: Carrier,

@@ -83,8 +83,8 @@ impl<const PIECES: usize> Pieces<PIECES> {
 
     /// Writes list entries for the first `bytes` bytes of the segments, each of at most `chunk`
     /// bytes, and returns the register values that start the list. `None` if the segments have
-    /// fewer bytes, the list is too small, or an entry before the last has a length that the
-    /// controller does not support.
+    /// fewer bytes, the list is too small, or an entry before the last has a length that is not a
+    /// multiple of [`GRAIN_BYTES`].
     pub(super) fn build(&mut self, segments: &[Segment], bytes: u32, chunk: u32) -> Option<First> {
         let (mut used, mut left) = (0, bytes);
         let mut first = None;

@@ -1,5 +1,5 @@
-//! State of a client: how far the client is ahead of its share, and its mean think time (the time
-//! from a completion to the client's next request).
+//! State of a client: how far the client is ahead of its share, and its mean think time. The *think
+//! time* is the time from a completion to the client's next request.
 
 use super::super::Waiting;
 
@@ -16,8 +16,8 @@ const STREAM: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
     /// How far the synchronous and the asynchronous queue are ahead of the virtual time of their
-    /// class (start tag minus virtual time): blocks divided by weight, with [`FRACTION`] fraction
-    /// bits. Never below 0.
+    /// class: start tag minus virtual time, never below 0. The unit is blocks divided by weight,
+    /// with [`FRACTION`] fraction bits.
     sync_ahead: u64,
     async_ahead: u64,
     last_done_ns: u64,
@@ -52,16 +52,17 @@ impl Client {
         if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
     }
 
-    /// Charges a queue of the client for `blocks` that were sent: adds blocks divided by weight to
-    /// its start tag.
+    /// Charges one queue of the client (`sync`: the synchronous one) for `blocks` blocks that were
+    /// sent: its start tag grows by the blocks divided by the weight.
     pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
         let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_add(cost);
     }
 
-    /// Advances the virtual time of a class by `by`. A start tag that would fall behind the virtual
-    /// time is moved with it, so that a client without requests earns no credit.
+    /// Advances the virtual time of a class by `by`; `sync`: of the synchronous class. A start tag
+    /// that would fall behind the virtual time is moved with it, so that a client without requests
+    /// earns no credit.
     pub(super) fn advance(&mut self, sync: bool, by: u64) {
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_sub(by);

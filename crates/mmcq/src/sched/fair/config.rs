@@ -15,9 +15,9 @@ pub struct FairConfig<const CLIENTS: usize = 8> {
 }
 
 impl<const CLIENTS: usize> FairConfig<CLIENTS> {
-    /// Equal weights of 100. A turn has at most 4096 blocks (2 MiB) or 40 ms. BFQ has 125 ms; a
-    /// card writes 2 MiB in 28 to 40 ms, so equal weights mean about equal time. The card idles at
-    /// most 8 ms for a client, and only for clients that think for 2 ms at most. After two
+    /// All clients have the weight 100. A turn has at most 4096 blocks (2 MiB) or 40 ms; BFQ has
+    /// 125 ms. A card writes 2 MiB in 28 to 40 ms, so equal weights mean about equal time. The card
+    /// idles at most 8 ms for a client, and only for clients that think for 2 ms at most. After two
     /// synchronous turns follows an asynchronous turn of 512 blocks.
     pub const DEFAULT: Self = {
         assert!(CLIENTS >= 1 && CLIENTS <= 256);
@@ -58,9 +58,9 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         }
     }
 
-    /// Sets how long the card is kept idle for a client that thinks: at most `idle_ns` (0: never;
-    /// up to 1 s), and only for clients whose mean think time is at most `think_ns` (up to
-    /// `idle_ns`).
+    /// Sets how long the card is kept idle for a client that thinks: at most `idle_ns` (0 to 1 s;
+    /// 0: never). It is kept idle only for clients whose mean think time is at most `think_ns` (0
+    /// to `idle_ns`).
     pub const fn with_idling(self, idle_ns: u64, think_ns: u64) -> Result<Self, ConfigError> {
         if let Err(error) = ConfigError::check("fair.idle_ns", idle_ns, 0, 1_000_000_000) {
             return Err(error);

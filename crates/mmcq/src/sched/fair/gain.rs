@@ -32,7 +32,8 @@ impl Gain {
         self.sent_ns = (reads && alone).then_some(now_ns);
     }
 
-    /// Notes that a request is complete.
+    /// Notes that a request is complete; learns its time if it was a read and the only request on
+    /// the card.
     pub(super) fn done(&mut self, blocks: u32, now_ns: u64) {
         let Some(sent_ns) = self.sent_ns.take() else { return };
         if blocks != self.blocks {
@@ -46,8 +47,9 @@ impl Gain {
         };
     }
 
-    /// Returns whether a read of this length that continues the last one ends earlier than another
-    /// read would, although the card waits `think_ns` for it. True as long as it is not known.
+    /// Returns whether it pays that the card waits `think_ns` for a read of this length that
+    /// continues the last one: that read ends earlier, with the wait, than a read elsewhere would.
+    /// True as long as the times are not known.
     pub(super) fn is_worth(&self, blocks: u32, think_ns: u64) -> bool {
         let known = blocks == self.blocks && self.follow_ns != 0 && self.jump_ns != 0;
         !known || u64::from(self.follow_ns).saturating_add(think_ns) < u64::from(self.jump_ns)

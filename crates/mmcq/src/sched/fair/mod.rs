@@ -4,22 +4,24 @@
 //! Bandwidth Distribution", IEEE Trans. Computers 59(9), 2010; Valente & Avanzini, "Evolution of
 //! the BFQ Storage-I/O Scheduler", 2015) for turns, budgets, time-outs, charging by time and
 //! idling. The order of turns is start-time fair queueing (Goyal, Vin & Cheng, SIGCOMM 1996), in
-//! place of B-WF2Q+. Start-time fair queueing needs no length in advance, so a turn may end early
-//! without correcting a finish tag; its state is one number for each queue. Idling follows Iyer &
-//! Druschel, "Anticipatory scheduling", SOSP 2001. The scheduler also idles for clients with random
-//! addresses, as BFQ does on devices that take one command at a time. BFQ's weight raising and
-//! queue merging are left out.
+//! place of B-WF2Q+. Start-time fair queueing need not know the length of a turn in advance, so a
+//! turn may end early and no finish tag has to be corrected. Its state is one number for each
+//! queue. Idling follows Iyer & Druschel, "Anticipatory scheduling", SOSP 2001. The scheduler also
+//! idles for clients with random addresses, as BFQ does on devices that take one command at a time.
+//! BFQ's weight raising and queue merging are left out.
 //!
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a
 //! synchronous one (reads, and writes that a client waits for) and an asynchronous one. The
-//! synchronous queues of all clients are one class, the asynchronous queues the other. One queue at
-//! a time has the turn. The turn ends when its charge reaches the budget, or when the queue is
-//! empty and not worth idling for. **Charge** is the larger of two values: blocks sent, and card
-//! time (idling included) at the rate budget / time-out. The charge for time is at most one budget.
-//! So a client that is slower than this rate pays for time, all others for blocks. The next turn
-//! goes to the queue with the smallest start tag. A queue's start tag is the larger of the virtual
-//! time of its class (start tag of the present or last turn) and its own last tag plus charge /
-//! weight.
+//! synchronous queues of all clients are one class, the asynchronous queues the other.
+//!
+//! One queue at a time has the turn. The turn ends when its charge reaches the budget, or when the
+//! queue is empty and not worth idling for. **Charge** is the larger of two values: blocks sent,
+//! and card time (idling included) at the rate budget / time-out. The charge for time is at most
+//! one budget. So a client that is slower than this rate pays for time, all others for blocks.
+//!
+//! The next turn goes to the queue with the smallest start tag. A queue's start tag is the larger
+//! of two values: the virtual time of its class, that is, the start tag of the present or last
+//! turn; and the queue's own last tag plus charge / weight.
 //!
 //! Synchronous queues come before asynchronous ones. An asynchronous turn ends as soon as a
 //! synchronous request waits. But after `sync_turns` turns that went before it, an asynchronous
@@ -33,35 +35,36 @@
 //! 1. *Share*: while clients i and j both have synchronous requests waiting, their charges c over
 //!    any interval differ by |c_i / w_i - c_j / w_j| <= Q / w_i + Q / w_j. (Goyal's theorem 1, with
 //!    the turn as the packet.)
-//! 2. *Waiting, synchronous*: a request of client i with K blocks of its own queue before it is
-//!    sent after other synchronous queues were charged, each, at most (K' + Q) w_j / w_i + Q, where
-//!    K' is what i is charged for the K blocks (K itself unless i pays for time). No client is sent
-//!    more blocks than it is charged, so this bounds their blocks, and by time-out / budget (and
-//!    one transfer a turn) their time. Why: on arrival i's tag is at most Q / w_i above the virtual
-//!    time v, and K' / w_i more when its turn comes; j's turns until then start at tags from v to
-//!    there, and all but the last fit between.
-//! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most `async_blocks` + R - 1
-//!    asynchronous blocks are sent in a row, plus the transfer that was running; and only after `sync_turns`
-//!    synchronous turns.
+//! 2. *Waiting, synchronous*: let K blocks of its own queue be before a request of client i. Until
+//!    the request is sent, each other synchronous queue j is charged at most (K' + Q) w_j / w_i +
+//!    Q. K' is what i is charged for the K blocks: K itself, unless i pays for time. No client is
+//!    sent more blocks than it is charged, so this bounds the blocks of j. Multiplied by time-out /
+//!    budget (and with one transfer more in a turn) it also bounds the time of j. Why: when the
+//!    request comes, the tag of i is at most Q / w_i above the virtual time v; when its turn comes,
+//!    K' / w_i more. The turns of j until then start at tags between these two values, and all but
+//!    the last fit between them.
+//! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most
+//!    `async_blocks + R - 1` asynchronous blocks are sent in a row, plus the transfer that was
+//!    running. That happens only after `sync_turns` synchronous turns.
 //! 4. *Asynchronous*: while an asynchronous request waits, at most (`sync_turns` + 1) Q synchronous
 //!    blocks are sent in a row. Bounds 1 and 2 also hold among asynchronous queues, with
 //!    asynchronous charges.
-//! 5. *Idling*: at most `idle_ns` in a row, and no more than the time-out in a turn; the client
-//!    pays for it as for card time. A turn may begin with idling (its client was served last, and
-//!    its tag is still the smallest); if nothing comes, another client's turn follows. There is no
-//!    idling while all waiting requests are alike: reads of the same length as the last read of the
-//!    turn's client, from clients of the same weight that have one request each, none of them a
-//!    stream (its last two requests each began where the one before ended) that gains by idling.
-//!    Then turns of one request are equally fair, and bounds 1 and 2 hold unchanged. A stream gains
-//!    if its next read, and the wait for it, take less time than a read elsewhere; both times are
-//!    measured.
+//! 5. *Idling*: the card idles for at most `idle_ns` in a row, and for no more than the time-out in
+//!    a turn. The client pays for this time as for card time. A turn may begin with idling, if its
+//!    client was served last and its tag is still the smallest; if no request comes, another
+//!    client's turn follows. The card does not idle while all waiting requests are alike: reads of
+//!    the same length as the last read of the turn's client, from clients of the same weight with
+//!    one request each. None of these clients may be a stream that gains by idling. Then turns of
+//!    one request are equally fair, and bounds 1 and 2 hold unchanged. (A client is a stream if its
+//!    last two requests each began where the one before ended. A stream gains if its next read, and
+//!    the wait for it, take less time than a read elsewhere; both times are measured.)
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
 //! Cost: each pick makes one pass over the waiting requests. The pick that ends a turn makes a
-//! second pass, and one over the clients. All other calls take constant time. That is about 35
-//! instructions for each waiting request; 340 for a request that waits alone, all calls together
-//! (x86-64, optimised). At most 512 bytes for eight clients.
+//! second pass, and one over the clients. All other calls take constant time. On x86-64, optimised,
+//! a pick takes about 35 instructions for each waiting request; all calls together take 340 for a
+//! request that waits alone. The scheduler has a size of at most 512 bytes for eight clients.
 
 mod client;
 mod config;
@@ -179,9 +182,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
-    /// Returns whether nothing is gained if the card waits for the next read of this turn's client:
-    /// its requests are not sequential, or a read that continues the last one saves less than the
-    /// wait costs.
+    /// Returns whether it is useless that the card waits for the next read of this turn's client.
+    /// That is so if its requests are not sequential, or if a read that continues the last one
+    /// saves less time than the wait costs.
     fn is_idling_vain(&self, turn: &Turn) -> bool {
         self.clients.get(usize::from(turn.slot)).is_some_and(|client| {
             client.jumps() || !self.gain.is_worth(turn.read_blocks, client.think_ns().unwrap_or(0))
@@ -189,8 +192,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
     }
 
     /// Returns whether the request is like the last read of the turn: a read of the same length,
-    /// from a client of the same weight that has no other request under way. If idling pays for a
-    /// stream, the request belongs to none.
+    /// and its client has the same weight and no other request under way. A request of a stream for
+    /// which idling pays is not alike.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let client = self.clients.get(usize::from(slot));
@@ -221,9 +224,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
-    /// Gives the client whose turn has just ended another turn and idles for it, if the client is
-    /// thinking and would still be the next by its start tag. Returns until when the card idles;
-    /// `None`: the client gets no such turn.
+    /// Gives the client whose turn has just ended another turn, which begins with idling, if the
+    /// client is thinking and its start tag is still the smallest. Returns until when the card
+    /// idles; `None`: the client gets no such turn.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
         // The ended turn has already idled for this client in vain.
         if ended.idle_until_ns.is_some() {

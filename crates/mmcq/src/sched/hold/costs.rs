@@ -3,23 +3,24 @@
 
 /// Fixed-point units in one block, for means in integers.
 const UNITS: i64 = 256;
-/// A new transfer counts in the means with the weight 1 / `MEMORY`.
+/// Once this many transfers were seen, a new one counts in the means with the weight 1 / `MEMORY`;
+/// before, all transfers count alike.
 const MEMORY: i64 = 16;
-/// A transfer that takes longer than this many times the time expected for its size was delayed by
-/// something else.
+/// Factor: a transfer counts with at most this many times an estimate for its size, made from the
+/// mean time. If it took longer, something else has delayed it.
 const OUTLIER: i64 = 4;
-/// Longest time that a transfer counts with, about a minute. With at most 65535 blocks, all
-/// products below fit into 63 bits.
+/// Longest time of a transfer, about a minute: a longer one counts as this. With at most 65535
+/// blocks, all products below then fit into 63 bits.
 const LONGEST_NS: u64 = 1 << 36;
 
-/// A line fitted to the transfers of one direction: the time of a transfer over its number of
-/// blocks.
+/// A straight line fitted to the transfers of one direction. It gives the time of a transfer by its
+/// number of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     seen: u8,
     mean_units: i64,
     mean_ns: i64,
-    /// Variance of the transfers' sizes, and covariance of size and time.
+    /// Variance of the transfers' sizes. The next field is the covariance of size and time.
     spread: i64,
     joint: i64,
     /// Time of a block in nanoseconds, learned from transfers of different sizes.
@@ -63,12 +64,12 @@ impl Costs {
         (self.seen > 0).then(|| u64::try_from(self.mean_ns - blocks_ns).unwrap_or(0))
     }
 
-    /// Returns the mean time of a transfer.
+    /// Returns the mean time of a transfer in ns, with the time of its blocks.
     pub fn mean_ns(&self) -> u64 {
         u64::try_from(self.mean_ns).unwrap_or(0)
     }
 
-    /// Returns the time that this many blocks add to a transfer.
+    /// Returns the time, in ns, that this many blocks add to the fixed time of a transfer.
     pub fn blocks_ns(&self, blocks: u32) -> u64 {
         u64::try_from(self.per_block_ns).unwrap_or(0).saturating_mul(u64::from(blocks))
     }

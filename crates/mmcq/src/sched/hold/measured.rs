@@ -1,18 +1,19 @@
-//! Measures the time of a block, with and without starts that are delayed for the tail of a batch.
+//! Measures the time of a block, with and without starts that are delayed for the tail of a batch
+//! (the requests that are about to come and would continue it).
 //!
 //! The [`costs`](super::costs) predict which of two ways is faster: to delay the start, or to start
 //! at once. This module measures both ways. A measure covers several transfers, from the beginning
 //! of the first to the beginning of the one after them, with all that came in between.
 
-/// Number of transfers in a measure.
+/// Number of transfers that are measured together.
 const WINDOW: u8 = 8;
 /// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// After this many decisions the next few are taken against the prediction, so that both ways (to
-/// delay the start, to start at once) are measured.
+/// Number of decisions between two trials, at first. In a trial the next few decisions are taken
+/// against the prediction, so that both ways (to delay the start, to start at once) are measured.
 const DOUBTED: u16 = 128;
-/// Most times that the number of decisions between two trials doubles. It doubles each time that a
-/// trial confirms the prediction.
+/// Most times that the number of decisions between two trials doubles. It doubles with each trial
+/// that begins while the measured times of the two ways clearly differ.
 const SURE_MAX: u8 = 3;
 
 /// The measured times of both ways: to start at once, and to delay the start.
@@ -35,8 +36,8 @@ pub(super) struct Measured {
     chances: u16,
     /// Number of transfers until the present trial ends.
     trying: u8,
-    /// Number of trials in a row that have confirmed the prediction. Each one doubles the interval
-    /// to the next trial.
+    /// Number of trials in a row that began while the measured times of the two ways clearly
+    /// differed. Each one doubles the interval to the next trial.
     sure: u8,
     /// Whether the present trial delays starts; if false, the trial starts each transfer
     /// immediately.
@@ -60,7 +61,8 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of this many blocks that begins.
+    /// Counts a transfer of this many blocks that begins; ends the measure in progress if it is
+    /// full.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
@@ -98,10 +100,11 @@ impl Measured {
         }
     }
 
-    /// Decides whether a start that may be delayed is delayed. `better`: the costs favour the
-    /// delay. `close`: the two ways differ little. `alone`: no other stream is active. If other
-    /// streams are active, the time of a block depends on them as much as on the decision; then a
-    /// trial changes only one decision, and only the costs learn from it.
+    /// Decides whether a start that may be delayed is delayed. `better`: the learned costs favour
+    /// the delay. `close`: by the costs, the two ways differ little. `alone`: no other sequential
+    /// stream is active. If other streams are active, the time of a block depends on them as much
+    /// as on the decision. A trial then changes only one decision, and its time is not measured
+    /// here.
     pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();

@@ -1,21 +1,25 @@
-//! Delays the start of a transfer for the tail of its batch (a *hold*).
+//! Delays the start of a transfer (a *hold*) for the tail of its batch: the requests that are about
+//! to come and would continue it.
 //!
 //! A submitter with `d` contiguous requests in flight sends the next one as each is complete. An
-//! engine that starts at once with the requests that wait splits such a loop into two batches of `d
-//! / 2` that alternate for ever, and pays for two commands instead of one. So the engine waits for
-//! the other half when that is cheaper: it holds the start while the requests that were just
-//! completed are about to come back.
+//! engine that starts at once with the waiting requests splits such a loop into two batches of `d /
+//! 2`. These alternate for ever, and cost two commands instead of one. So the engine waits for the
+//! other half when that is cheaper: it holds the start until the requests that were just completed
+//! have come back.
 //!
 //! The engine learns the times for this decision from events. For each direction it learns the time
 //! of a transfer without its blocks (`a`) and the time of a block (`b`), fitted to the transfers so
-//! far. For each sequential stream it learns three values: how many requests its clients keep in
-//! flight, counted at each completion; how long the first request takes to come back; and how long
-//! each further one takes. A submitter that handles all completions before it sends the next
-//! request takes longer for more of them: so the pause before the first request is a line over the
-//! number of completions. The start is held under three conditions: all waiting requests are one
-//! run of such a stream, they are fewer than the stream keeps in flight, and one transfer is better
-//! than two ([`ways`]). Streams are updated once for each transfer, by its collected requests, and
-//! not at each arrival.
+//! far. For each sequential stream it learns three values:
+//!
+//! - how many requests its clients keep in flight, counted at each completion;
+//! - how long the first request takes to come back. A submitter may handle all completions before
+//!   it sends the next request, and takes longer for more of them. So this pause is learned as a
+//!   straight line over the number of completions;
+//! - how long each further request takes.
+//!
+//! The start is held under three conditions: all waiting requests are one run of such a stream,
+//! they are fewer than the stream keeps in flight, and one transfer is faster than two ([`ways`]).
+//! Streams are updated once for each transfer, by its collected requests, and not at each arrival.
 //!
 //! Some batches are not aligned to the card's pages. Then, once in sixteen transfers, the engine
 //! leaves the end of the batch out of the transfer. That end waits until the requests that were
@@ -24,14 +28,15 @@
 //! If the learned costs are wrong, the measured time of both ways decides ([`measured`]). If one of
 //! several missing requests comes late, the engine expects the others to come with it.
 //!
-//! *Written bound: a start is held no longer than `a`; the end of a batch that was left out, no
+//! *Guarantee: a start is held no longer than `a`. The end of a batch that was left out is held no
 //! longer than twice the usual time until the first of the sent requests comes back, plus 2 us.
-//! Neither is held longer than [`Config::tail_ns`](crate::engine::Config::tail_ns); nor, without an
-//! arrival, longer than twice the usual time of the next request plus 2 us.* Each hold is paid from
-//! an account: the hold's gain is added, its loss is subtracted. The account begins with
-//! [`CREDIT_NS`], and gets 1/256 of the time of all transfers. So the losses of holds, beyond the
-//! gains of others, are at most that sum and one hold. A client that stays away costs one wait, and
-//! the engine does not wait for that client again until it has come back.
+//! Neither is held longer than [`Config::tail_ns`](crate::engine::Config::tail_ns). If no request
+//! comes, neither is held longer than twice the usual time of the next request, plus 2 us.*
+//!
+//! Each hold is paid from an account: the hold's gain is added, its loss is subtracted. The account
+//! begins with [`CREDIT_NS`], and gets 1/256 of the time of all transfers. So the losses of holds,
+//! beyond the gains of others, are at most that sum and one hold. A client that stays away costs
+//! one wait, and the engine does not wait for that client again until it has come back.
 
 mod costs;
 mod measured;
@@ -50,21 +55,23 @@ use ways::{Loop, Ways};
 
 /// First balance of the account that pays for holds, in nanoseconds.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account, in multiples of the fixed time of a transfer. The balance is
-/// what the engine may lose when a client that has always come back stays away.
+/// Largest balance of the account, in multiples of the fixed time of a transfer. It limits what the
+/// engine loses when a client that has always sent its next request stops.
 const CREDITS_MAX: u64 = 4;
 /// Divisor: the account gets the time of each transfer divided by `SHARE`.
 const SHARE: u64 = 256;
 /// Number of starts in a row that continue no stream, after which the engine stops watching
 /// streams.
 const DULL_MAX: u8 = 32;
-/// After a transfer that left the end of its batch to the next transfer, this many transfers must
-/// end before another one may do so.
+/// Number of transfers that must end between two transfers that leave the end of their batch to the
+/// next transfer.
 const CUT_EVERY: u8 = 16;
 
-/// The waiting requests, if they are one contiguous run.
+/// The waiting requests, which continue each other and can start as one transfer. The engine makes
+/// this value only if all waiting requests are such a run; otherwise it holds no start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
+    /// The requests together: direction, first block and end, and clients.
     pub run: Run,
     /// The slots of the run's requests.
     pub slots: SlotSet,
@@ -81,13 +88,13 @@ pub(crate) struct Pending {
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// Latest time of the start.
+    /// Latest time at which the held start must begin, in ns.
     last_ns: u64,
     /// Fixed time of a transfer, without the time of its blocks.
     fixed_ns: u64,
     /// Time after an arrival at which the next request is overdue.
     step_ns: u64,
-    /// Number of requests that have not come yet.
+    /// Number of requests that the hold waits for and that have not come yet.
     awaited: u8,
     /// Number of requests that came during the hold and were not added to the streams yet.
     joined: u8,
@@ -98,7 +105,8 @@ pub(crate) struct Held {
     pub pending: Pending,
 }
 
-/// Counters of delayed starts: what the delays for the tails of batches cost and gained.
+/// Counters of delayed starts: what the engine has lost and gained by waiting for requests that
+/// continue a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {
@@ -141,7 +149,8 @@ pub struct Hold {
     counts: Holds,
 }
 
-/// Selects whether an engine waits for the tails of batches.
+/// Selects whether an engine delays the start of a transfer for its tail: the requests that are
+/// about to come and would continue it.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Tails: core::fmt::Debug + Send + Sync + 'static + Sealed {
     #[doc(hidden)]
@@ -156,8 +165,8 @@ pub trait Tails: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 trait Sealed {}
 
-/// Delays starts for the tails of their batches where that pays. Takes half a kilobyte for each
-/// engine.
+/// Delays the start of a transfer, where that pays, for requests that are about to come and would
+/// continue it. Takes half a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Whole(Hold);
 
@@ -202,7 +211,8 @@ fn signed(ns: u64) -> i64 {
 
 impl Held {
     /// Adds a request that has come to the held run. Returns until when the engine waits for the
-    /// others; `None`: the hold is over, because this request was the last or the time has passed.
+    /// requests that are still missing; `None`: the hold is over, because none is missing or the
+    /// time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -262,8 +272,8 @@ impl Hold {
         self.dull < DULL_MAX
     }
 
-    /// Starts to watch: a transfer begins where another ended, or has several requests, so there
-    /// may be a stream.
+    /// Starts to watch sequential streams: a transfer begins where another ended, or has several
+    /// requests, so there may be a stream.
     pub(crate) fn awake(&mut self) {
         self.dull = 0;
     }
@@ -295,9 +305,9 @@ impl Hold {
         self.end(now_ns);
     }
 
-    /// Returns whether the engine may leave the end of this run to the next transfer: the run has
-    /// all requests that the stream's clients keep in flight, and the engine last did so
-    /// [`CUT_EVERY`] transfers ago or earlier.
+    /// Returns whether the engine may leave the end of this run to the next transfer. The run must
+    /// have all requests that the stream's clients keep in flight, and the engine must not have
+    /// done this in the last [`CUT_EVERY`] transfers.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)

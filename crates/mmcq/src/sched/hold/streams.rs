@@ -1,16 +1,16 @@
-//! Sequential streams: how many requests of a stream are about to come back, and how long they
-//! take.
+//! Sequential streams: how many of a stream's requests will come back, and after how long. A
+//! request *comes back* when its client, after the request was completed, submits the next one.
 
 use super::costs::Costs;
 use crate::host::Direction;
 
 /// Most streams that are known at a time.
 const STREAMS: usize = 4;
-/// Number of completions in a row with fewer requests in flight, after which the stream's depth is
-/// lowered.
+/// Number of completions in a row: after this many with fewer requests in flight than `depth`, the
+/// stream's `depth` is lowered.
 const FEWER: u8 = 4;
-/// Number of times in a row that a stream must send its next request in less than half of the mean
-/// time. After these the stream counts as faster, and the new time replaces the mean.
+/// Number of times in a row: if the next request has come this often in less than half of the mean
+/// time, the stream counts as faster, and the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
@@ -58,25 +58,29 @@ pub(super) struct Stream {
     client: u8,
     /// Number of requests that the stream's clients keep in flight.
     depth: u8,
-    /// Number of requests in flight at the last completion, without waiting requests that were not
-    /// reported yet; 0: the number was used already.
+    /// Number of requests in flight at the last completion, used once to learn `depth`; 0: already
+    /// used. Requests that waited in the engine and were not reported here yet are not counted.
     seen: u8,
-    /// Most requests in flight since the number in flight was first below `depth`.
+    /// Largest number of requests in flight at the last `times` completions, at each of which that
+    /// number was below `depth`.
     fewer: u8,
-    /// How many times the number of requests in flight was below `depth`.
+    /// Number of completions in a row at which fewer requests than `depth` were in flight.
     times: u8,
-    /// The `depth` before some requests stayed away for too long; 0: no requests stayed away.
+    /// The `depth` of the stream before the engine gave up its wait for missing requests; 0: no
+    /// requests are missing.
     missed: u8,
-    /// Whether the requests that were sent without the missing ones are complete.
+    /// Whether the requests that were sent when the engine gave up its wait for the missing ones
+    /// are complete.
     answered: bool,
-    /// The first block that is not complete.
+    /// The first block of the stream's requests that are not complete.
     begin: u64,
     /// The block after the last request.
     next: u64,
     /// Usual time from the completion of a group until its first request comes back, without the
     /// part that grows with the group's size; 0: not known.
     first_ns: u32,
-    /// Longest time between two arrivals; 0: not known.
+    /// Usual longest time, in ns, between two requests of a group that come back one after the
+    /// other; 0: not known.
     gap_ns: u32,
     /// Additional time until the first request comes back, for each request of the completed group.
     each_ns: u32,
@@ -90,9 +94,9 @@ pub(super) struct Stream {
     gap_shorter: u8,
     /// When the last request came.
     arrived_ns: u64,
-    /// The last group of completed requests.
+    /// The requests that were completed last, at the same time.
     done: Group,
-    /// The group of completed requests before the last one.
+    /// The requests that were completed before those of `done`.
     before: Group,
 }
 
@@ -109,12 +113,12 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// Time until the first request of a completed group comes back, fitted over the group's size:
-    /// a submitter handles all completions before it sends the next request.
+    /// Time until the first request of a completed group comes back, as a straight line over the
+    /// group's size: a submitter may handle all completions before it sends the next request.
     pauses: Costs,
     /// When the read of a status that completes requests began; 0: no such read is in progress.
     asked_ns: u64,
-    /// How long the read of a status usually takes.
+    /// How long the read of a status usually takes, in ns.
     ask_ns: u32,
 }
 
@@ -201,8 +205,9 @@ impl Stream {
         (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// Returns how much of the time until the requests come back is over when the controller
-    /// becomes free at `free_ns`, because the controller has done other work meanwhile.
+    /// Returns the time from the last completion of the stream until `free_ns`, when the controller
+    /// became free. That part of the wait for the next requests costs nothing, since the controller
+    /// was busy with other work.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done.at_ns)
     }
@@ -250,8 +255,9 @@ impl Stream {
     }
 
     /// Returns the completed group whose requests have come back at `came_ns`. `earlier`: how many
-    /// of the requests came before the last completion. Requests that come too soon after that
-    /// completion belong to the group before, if some of that group are away.
+    /// of the requests came before the last completion. Requests that come too soon after the last
+    /// completion belong to the group before it, if some requests of that group have not come back
+    /// yet.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;

@@ -12,9 +12,9 @@ struct Manner {
     from: u32,
     depth: u32,
     sequential: bool,
-    /// Time from a completion to the next request.
+    /// Time from a completion to the client's next request, in ns.
     first_ns: u64,
-    /// Time between two requests of one turn.
+    /// Time between two requests that the client sends one after the other, in ns.
     gap_ns: u64,
     /// Additional time of the first request for each request that was completed with it. If not 0,
     /// the other requests of a turn come together, one gap after the first.
@@ -37,7 +37,7 @@ struct Client {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     Never,
-    /// Hold for each stream of which requests are away, as long as the bound allows.
+    /// Hold for each stream that has requests that will come back, as long as the bound allows.
     Always,
     Ours,
 }
@@ -73,7 +73,7 @@ impl Client {
 }
 
 /// Returns the time that `total` requests of these clients take, the number of transfers, and the
-/// number of holds in vain.
+/// number of holds during which not all awaited requests came.
 fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) -> (u64, u32, u32) {
     let mut random = Random(seed | 1);
     let mut hold = Hold::NEW;

@@ -1,4 +1,5 @@
-//! Predicts the time of a closed loop in one transfer, and in two transfers that alternate.
+//! Predicts the time of a closed loop (clients that send the next request when one is complete) in
+//! one transfer, and in two transfers that alternate.
 
 use super::costs::Costs;
 use super::streams::Stream;
@@ -6,8 +7,8 @@ use super::streams::Stream;
 /// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Two ways are close if their times differ by less than this: a wake-up, by which the learned
-/// times of streams may be wrong.
+/// Two ways are close if their times differ by less than this, in nanoseconds. It is the time of a
+/// wake-up: the learned times of streams may be wrong by this much.
 const CLOSE_NS: u64 = 20_000;
 /// Two ways are level if their times differ by less than 1 / `LEVEL`: then the last decision is
 /// repeated.
@@ -15,7 +16,8 @@ const LEVEL: u64 = 48;
 /// A hold is chosen only if it saves more than 1 / `MARGIN` of the time.
 const MARGIN: u64 = 128;
 
-/// The requests of a closed loop: how many wait here, how many are away, and the blocks of each.
+/// The requests of a closed loop: how many wait in the engine (`here`), how many are complete and
+/// will soon be submitted again (`away`), and the blocks of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loop {
     pub here: u32,
@@ -23,8 +25,8 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// Time to transfer each request of a loop one time: all in one transfer (`whole_ns`), or in two
-/// (`parts_ns`).
+/// The two ways to transfer each request of a [`Loop`] once, with the time of each: all in one
+/// transfer (`whole_ns`), or in two (`parts_ns`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     whole_ns: u64,

@@ -1,7 +1,7 @@
-//! State of packs (several transfers of different places that are sent to the card as one): their
-//! entries, whether their writes have succeeded, and whether packs pay [eMMC 6.6.29].
+//! State of packs: their entries, whether their writes have succeeded, and whether packs pay. A
+//! *pack* is several transfers of different places that are sent to the card as one [eMMC 6.6.29].
 //!
-//! An *entry* is one transfer of the single lane: a request, or several that were merged. Nothing
+//! An *entry* is one ordinary transfer: a request, or several that were merged. Nothing
 //! here sends a command; `engine/packs/` does.
 
 mod pays;
@@ -16,8 +16,8 @@ use pays::Pays;
 /// Most entries of a pack. The number is small, since later requests wait for the whole pack.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// The lanes of a profile, plus packed commands. The lane of packed commands takes half a kilobyte
-/// for each engine.
+/// Adds packed commands (several transfers that are sent to the card as one) to the ways `L` of
+/// sending transfers. Packed commands take half a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 
@@ -39,7 +39,7 @@ impl<L: Lanes> Lanes for Packing<L> {
     }
 }
 
-/// Counters of the lane of packed commands.
+/// Counters of packed commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackStats {
@@ -49,12 +49,12 @@ pub struct PackStats {
     pub reads: u32,
     /// Number of entries in all packed writes and reads.
     pub entries: u32,
-    /// Failed packs for which the card named the entry that failed.
+    /// Packed writes with a late error for which the card named the entry that failed.
     pub split: u32,
-    /// Failed packs for which the card named no entry: all their requests were sent again, one at a
-    /// time.
+    /// Packs whose transfer failed: all their requests were sent again, one at a time.
     pub failures: u32,
-    /// Late errors for which all writes of a pack were suspects.
+    /// Packed writes with a late error for which the card named no entry: all their writes were
+    /// sent again, one at a time.
     pub suspected: u32,
     /// Why packs are not used any more; `None`: they were not given up.
     pub demoted: Option<Demotion>,
@@ -78,12 +78,12 @@ pub(crate) struct Entry {
 
 const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false };
 
-/// The command in progress for a pack, other than the one with its data.
+/// The command in progress for a pack, other than the one that transfers the data of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// CMD23 before the header of a packed read.
     HeaderCount,
-    /// The header of a packed read.
+    /// The transfer of the header of a packed read.
     Header,
     /// A read of EXT_CSD, to see which entry failed.
     Look,
@@ -100,7 +100,7 @@ pub(crate) enum Fate {
     Doubtful(u32),
 }
 
-/// The pack in progress, and the state of the lane.
+/// The pack in progress, and the state that outlasts a pack.
 #[derive(Debug)]
 pub struct Packs {
     /// Most entries of a packed read, and of a packed write; 0: no packs of this direction.
@@ -111,7 +111,8 @@ pub struct Packs {
     step: Option<Step>,
     count: u8,
     entries: [Entry; ENTRIES_MAX],
-    /// Whether the next transfer goes singly, because the header of a pack could not be mapped.
+    /// Whether the next transfer is not a pack, because the header of the last pack could not be
+    /// mapped.
     rests: bool,
     /// Whether the card was set to report failed packs again, after it was initialised.
     restored: bool,
@@ -186,8 +187,8 @@ impl Packs {
     }
 
     /// Notes that a transfer of this many requests begins: as a pack (`packed`), or as an ordinary
-    /// transfer of one request or of several merged ones. The time of a request by each of the two
-    /// ways follows from it.
+    /// transfer of one request or of several merged ones. From this the mean time of a request is
+    /// learned, in packs and in ordinary transfers.
     pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
         self.pays.begin(direction, packed, requests, now_ns);
     }
@@ -263,18 +264,18 @@ impl Packs {
         self.step.take()
     }
 
-    /// Counts a pack whose failed entry the card has named.
+    /// Counts a pack with a late error for which the card named the failed entry.
     pub(crate) fn count_split(&mut self) {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
 
-    /// Counts a pack all of whose writes are suspects of an error.
+    /// Counts a pack with a late error for which the card named no entry, so that any of its writes
+    /// may have failed.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Notes that a pack has failed and the card named no entry as the cause. If that happens too
-    /// often, packs are given up.
+    /// Notes that the transfer of a pack has failed. If that happens too often, packs are given up.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

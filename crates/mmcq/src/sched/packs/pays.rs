@@ -1,8 +1,9 @@
-//! Decides whether packs pay on this card, by the time of a request in packs and alone, for reads
-//! and for writes, measured while others wait.
+//! Decides whether packs pay on this card, separately for reads and writes. It compares the mean
+//! time of a request in packs with that of a request alone, both measured while other requests
+//! wait.
 //!
 //! The cheaper way (in packs, or alone) is used. Two in [`PROBE`] transfers use the other way, so
-//! that a change of the card is noticed. *Written bound: of 64 transfers two use the slower way.*
+//! that a change of the card is noticed. *Guarantee: of 64 transfers two use the slower way.*
 
 use crate::host::Direction;
 

@@ -11,8 +11,8 @@ use crate::host::QueueFault;
 pub(crate) const HALT_NS: u64 = 500_000_000;
 /// Time limit for the command queue engine to discard its tasks; no data are transferred.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
-/// Number of ends reported for tasks that were not rung, after which the command queue engine is
-/// given up.
+/// After this many reported ends of tasks that the command queue engine did not have, it is not
+/// used any more.
 const STALE_MAX: u8 = 4;
 
 /// The states of the controller's command queue engine.
@@ -31,7 +31,7 @@ pub(crate) enum At {
     Reset,
 }
 
-/// Why the tasks of the command queue engine are taken from it.
+/// Why the engine takes the tasks from the command queue engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// The command queue engine reports a fault.
@@ -115,7 +115,8 @@ impl Hosted {
         self.at
     }
 
-    /// Sets the state of the command queue engine while it has no tasks: on, or off.
+    /// Sets the state of the command queue engine. The time limit of a task is computed anew from
+    /// the next task on.
     #[inline(always)]
     pub(crate) fn set_state(&mut self, at: At) {
         (self.at, self.largest) = (at, 0);
@@ -128,8 +129,9 @@ impl Hosted {
         matches!(self.at, At::On | At::Halting | At::Clearing)
     }
 
-    /// Notes that a task of this many blocks is rung. `first`: no other task was rung. `longest_ns`
-    /// computes the time limit of a task.
+    /// Notes that a task of this many blocks is given to the command queue engine, by its doorbell.
+    /// `first`: the command queue engine has no other task. `longest_ns` computes the time limit of
+    /// a task, in nanoseconds, from its blocks.
     #[inline(always)]
     pub(crate) fn note_rung(
         &mut self,
@@ -182,8 +184,8 @@ impl Hosted {
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Stores the fault that the command queue engine reports while it halts, if silence was the
-    /// reason so far.
+    /// Stores the fault that the command queue engine reports while it halts, if it is halted
+    /// because it reported nothing in time. The fault is the better reason.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
@@ -205,8 +207,8 @@ impl Hosted {
         self.why.take().unwrap_or(Why::Silent)
     }
 
-    /// Counts a completion of a task whose doorbell was not rung. Returns true if there were too
-    /// many.
+    /// Counts an end that the command queue engine reported for a task whose doorbell was not rung.
+    /// Returns true if there were too many such ends.
     pub(crate) fn count_stale(&mut self) -> bool {
         self.stale = self.stale.saturating_add(1);
         self.stale >= STALE_MAX

@@ -1,10 +1,12 @@
-//! The lanes of an engine, as types: firmware contains only those that its profile names.
+//! The ways in which transfers reach the card (*lanes*), as types: firmware contains only those
+//! that its profile names.
 
 use super::{Hosted, Tasks};
 use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 
-/// The lanes that an engine has in addition to the single lane, which runs one transfer at a time.
+/// The ways to send transfers (*lanes*) that an engine has, in addition to sending them one at a
+/// time.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
     #[doc(hidden)]
@@ -55,7 +57,8 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 pub(in super::super) trait Sealed {}
 
-/// Defines methods that forward to the inner lanes, for a type that adds a lane to them.
+/// Defines methods that forward to the inner [`Lanes`], for a type that adds a way to send
+/// transfers to them.
 macro_rules! lanes_below {
     ($($get:ident $get_mut:ident $what:ty),*) => {
         $(
@@ -73,12 +76,12 @@ macro_rules! lanes_below {
 }
 pub(in super::super) use lanes_below;
 
-/// The single lane, which runs one transfer at a time, and no other. Takes no memory.
+/// No additional way: transfers are sent one at a time. Takes no memory.
 #[derive(Debug)]
 pub struct Single;
 
-/// The single lane and the queue of a card, driven by software. Takes about a kilobyte for each
-/// engine.
+/// Transfers are sent one at a time, or as tasks of the card's queue, which software drives. Takes
+/// about a kilobyte for each engine.
 #[derive(Debug)]
 pub struct SoftwareQueue(Tasks);
 

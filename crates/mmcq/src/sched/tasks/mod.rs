@@ -31,13 +31,14 @@ pub(crate) use task::Task;
 const DEPTH_MAX: u8 = 32;
 /// Smallest queue that is used: a queue of fewer tasks costs more commands than it saves time.
 const DEPTH_MIN: u8 = 2;
-/// Most tasks that are announced at a time. With these, a card that works on four tasks at once is
-/// never idle, and requests that wait in the engine still obey the scheduler.
+/// Most tasks that are announced at a time. That is enough for a card that works on four tasks at
+/// the same time. The scheduler still orders the requests that wait in the engine.
 const ANNOUNCED_MAX: u8 = 16;
-/// Time in nanoseconds: if a task has waited on the card for this time, no other is announced.
+/// Time in nanoseconds: if a task has waited on the card for this time, no further task is
+/// announced before it is executed.
 const AGE_NS: u64 = 20_000_000;
-/// Number of writes in a row, without a read among them, after which the queue is switched off: the
-/// queue does not make writes faster.
+/// Number of writes in a row, without a read among them, after which the queue is switched off,
+/// because it makes only reads faster.
 const DULL_MAX: u8 = 16;
 /// Count at which the queue is switched on. Each time that the queue would have paid adds 2 to the
 /// count, each time that it would not subtracts 1. So a client that leaves one request alone in
@@ -56,19 +57,19 @@ pub struct Tasks {
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// The task that is described and not announced yet.
+    /// Number of the task that is described and not announced yet, or [`NONE`].
     described: u8,
     /// Whether CMD44 of the described task was sent.
     has_params: bool,
     /// Whether the card was polled during the data in progress.
     asked_beside: bool,
-    /// The task that is executed.
+    /// Number of the task that is executed, or [`NONE`].
     running: u8,
     /// The tasks that the card knows, bit n for task n.
     announced: u32,
-    /// The announced tasks that are ready.
+    /// The announced tasks that are ready, bit n for task n.
     ready: u32,
-    /// The tasks that write; undefined for a free task number.
+    /// The tasks that write, bit n for task n. The bit of a number that no task has means nothing.
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
@@ -78,9 +79,10 @@ pub struct Tasks {
     cleanings: u8,
     /// Whether the queue is used for all possible requests, and not only where it pays.
     always: bool,
-    /// Number of executed writes in a row.
+    /// Number of writes that were executed since the last executed read.
     dull: u8,
-    /// The count that [`WANTED_MIN`] describes.
+    /// How much the queue is wanted: 2 is added each time it would have paid, 1 subtracted each
+    /// time it would not. At [`WANTED_MIN`] the queue is switched on.
     wanted: u8,
     failures: Failures,
     pace: Pace,
@@ -182,7 +184,7 @@ impl Tasks {
     }
 
     /// Returns whether the queue, which is off, should be switched on while this many reads and
-    /// writes wait: it would pay now, and has often enough before.
+    /// writes wait. It should if it would pay now, and would have paid often enough before.
     ///
     /// The queue pays for several reads at a time: the card loads one while it sends another.
     /// Writes gain nothing by the queue.
@@ -215,7 +217,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Sets the step: which command for the queue is sent now.
+    /// Notes which command for the queue is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -225,8 +227,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the step that is over. The flag is true if the queue's tasks were called back
-    /// meanwhile; then the result of the step has no meaning any more.
+    /// Takes the queue's command that has ended. The flag is true if the engine took all tasks back
+    /// while the command ran; the result of the command is then ignored.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -257,7 +259,8 @@ impl Tasks {
         !full && self.described == NONE && now_ns < self.too_old_ns()
     }
 
-    /// Returns all tasks on the card, with those that are described or executed.
+    /// Returns all task numbers in use, bit n for task n: tasks that are described, announced or
+    /// executed.
     #[inline(always)]
     fn used(&self) -> u32 {
         let one = |id: u8| if id == NONE { 0 } else { 1 << id };
@@ -402,8 +405,8 @@ impl Tasks {
         Some(self.running).filter(|&id| id != NONE)
     }
 
-    /// Returns whether the card should be polled during the data in progress: no waiting task is
-    /// known to be ready, and it was not polled since the data began.
+    /// Returns whether the card should be polled during the data in progress. That holds if no
+    /// waiting task is known to be ready, and the card was not polled since the data began.
     pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
@@ -418,7 +421,7 @@ impl Tasks {
         self.pace.ask_ns()
     }
 
-    /// Returns for how long no task has become ready, in nanoseconds.
+    /// Returns for how long no task has become ready or was executed, in nanoseconds.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
@@ -452,7 +455,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// Removes a task from those that wait on the card.
+    /// Removes a task from the tasks that wait on the card.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -505,7 +508,7 @@ impl Tasks {
         self.running = NONE;
     }
 
-    /// Forgets the described task, whose doorbell cannot be rung.
+    /// Forgets the described task: the command queue engine cannot use its memory.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }

@@ -9,7 +9,7 @@ pub struct SdTaskQueue {
     /// chooses. Only a card that chooses has the speed of class A2.
     pub sequential: bool,
     /// Most writes among the tasks on the card. With 1, the queue is as safe as the card without a
-    /// queue: use no more for a card that may be taken out, or lose power.
+    /// queue. Use 1 for a card that may be taken out, or lose power.
     pub writes: u8,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Step {
 pub(crate) enum After {
     Discard,
     Switch(bool),
-    /// The end of busy; the card has reported that it does not switch its queue on (true) or off
-    /// (false).
+    /// The end of the card's busy, after the card has reported that it does not switch its queue on
+    /// (true) or off (false).
     Refused(bool),
 }

@@ -2,7 +2,7 @@
 //!
 //! A poll costs a command and an interrupt. A ready task that waits for the poll costs time only
 //! where few others keep the card busy. So the card is polled after the time in which a task
-//! usually becomes ready, and sooner where few are announced. *Written bound: the time between two
+//! usually becomes ready, and sooner where few are announced. *Guarantee: the time between two
 //! polls is at least [`LEAST_NS`] and at most [`MOST_NS`].*
 
 /// Shortest time between polls: about as long as a poll with its interrupt takes.
@@ -15,7 +15,8 @@ const ENOUGH: u64 = 8;
 /// The measured speed of a card.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Mean time from one task that becomes ready to the next.
+    /// Mean time, in ns, from the moment at which one task becomes ready to the moment at which the
+    /// next one does.
     gap_ns: u32,
     /// Time of the next poll.
     ask_ns: u64,
@@ -44,7 +45,8 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(announced));
     }
 
-    /// Notes that a task was executed, which may have kept the card from working on the others.
+    /// Notes that a task was executed. Its data transfer may have kept the card from working on the
+    /// other tasks.
     pub fn note_executed(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }

@@ -1,5 +1,5 @@
-//! Tasks of the controller's command queue engine: described, announced and *rung* (by the
-//! doorbell) at once.
+//! Tasks of the controller's command queue engine. Such a task is described, announced and *rung*
+//! (started by the doorbell) in one step.
 
 use super::{ANNOUNCED_MAX, DEPTH_MAX, Dialect, NONE, SLOTS_MAX, Task, Tasks};
 use crate::host::Direction;
@@ -23,7 +23,7 @@ impl Tasks {
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Notes a task of one request, which is described, announced and rung at once.
+    /// Notes a task of one request, which is described, announced and rung in one step.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,

@@ -3,8 +3,8 @@
 use crate::host::QueueError;
 use core::fmt;
 
-/// Why a lane (the card's queue, packs, or chains) or the controller's command queue engine is not
-/// used any more.
+/// Why the card's queue, packs, chains, or the controller's command queue engine are not used any
+/// more.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,12 +23,12 @@ pub enum Demotion {
     EndsEarly,
     /// The controller's command queue engine cannot be switched on.
     Engine(QueueError),
-    /// The command queue engine did not halt.
+    /// The command queue engine did not halt in time.
     Halt,
-    /// The command queue engine did not clear its tasks.
+    /// The command queue engine did not clear its tasks in time.
     Clear,
-    /// The registers of the command queue engine are contradictory: tasks ended that were not rung,
-    /// bit n for task n.
+    /// The command queue engine has reported the ends of tasks that it did not have: bit n for task
+    /// n.
     Stale(u32),
 }
 
@@ -77,7 +77,7 @@ pub struct TaskStats {
     /// Interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,
     /// Why the controller's command queue engine is not used any more; the software drives the
-    /// queue then.
+    /// queue then. `None`: it was not given up.
     pub engine: Option<Demotion>,
     /// Why the queue is not used any more; `None`: it was not given up.
     pub demoted: Option<Demotion>,

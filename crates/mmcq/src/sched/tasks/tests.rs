@@ -43,7 +43,7 @@ fn no_more_are_announced_than_the_card_holds_and_than_pay() {
     }
 }
 
-/// Tests the written bound: once a task has waited for `AGE_NS`, no other is announced.
+/// Tests a guaranteed bound: once a task has waited for `AGE_NS`, no other is announced.
 #[test]
 fn a_task_that_starves_ends_the_announcing_of_others() {
     let mut tasks = queue(32);

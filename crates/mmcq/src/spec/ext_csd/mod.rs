@@ -82,7 +82,7 @@ bytes! {
     /// Byte 163: background operations: bit 0 manual (set for ever), bit 1 automatic.
     bkops_en 163;
     /// Byte 166: bit 2 is set for reliable writes of any length, bit 0 if
-    /// [`wr_rel_set`](Self::wr_rel_set) can be written, bit 4 if RPMB can write 32 frames at once.
+    /// [`wr_rel_set`](Self::wr_rel_set) can be written, bit 4 if one RPMB write can have 32 frames.
     wr_rel_param 166;
     /// Byte 167: partitions that keep the old data when a write is interrupted, one bit each.
     wr_rel_set 167;

@@ -1,8 +1,9 @@
-//! Tests of calls from several threads and interrupts under loom: every interleaving with at most
-//! three preemptions.
+//! Tests of calls from several threads and interrupts under loom, a tool that runs every
+//! interleaving; here those with at most three preemptions.
 //!
-//! An interrupt handler is a thread here: it may run at any moment, also at the same time as the
-//! thread that it interrupts, as on a machine with several cores. Run by `tools/loom.sh`.
+//! In these tests a thread stands for an interrupt handler. It may run at any moment, also at the
+//! same time as the thread that it interrupts, as on a machine with several cores. Run by
+//! `tools/loom.sh`.
 
 extern crate std;
 
@@ -68,7 +69,8 @@ fn loom_two_threads_share_one_queue() {
     });
 }
 
-/// Tests two interrupt handlers that run at once: the controller's and the alarm's, for example.
+/// Tests two interrupt handlers that run at the same time: the controller's and the alarm's, for
+/// example.
 #[test]
 fn loom_two_interrupts_at_once() {
     permuted("two interrupts", || {

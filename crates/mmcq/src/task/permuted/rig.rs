@@ -167,8 +167,8 @@ pub(super) struct LoomHost {
     /// Number of phases that have ended.
     pub ended: Arc<AtomicU32>,
     pub line: Arc<Signal>,
-    /// Whether the interrupt goes away with its cause; otherwise the interrupt controller stores
-    /// it.
+    /// Whether the interrupt line falls when its cause is cleared; otherwise the interrupt
+    /// controller stores the interrupt.
     pub level: bool,
     /// The memory that the controller's DMA touches; other code may touch it only while no phase
     /// runs.

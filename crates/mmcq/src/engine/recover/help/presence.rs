@@ -24,8 +24,8 @@ impl Supervisor {
         timers.presence_at(now_ns.saturating_add(retry_ns));
     }
 
-    /// Ends the doubt about the card slot: the program or the supervisor has reported what is in
-    /// it.
+    /// Stops waiting for a stable card slot: the program or the supervisor has reported which card
+    /// is in it.
     pub fn settle_presence<H: Host, P: Profile>(
         &mut self,
         timers: &mut Timers,

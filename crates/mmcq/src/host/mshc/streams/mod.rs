@@ -12,11 +12,13 @@
 //!   poll demand register lets the DMA continue.
 //! - **Writes by a carrier.** A write with a byte count of 0 is not possible: no event shows that
 //!   the card has received the last block, and the controller sends no CMD12 while the FIFO is
-//!   empty. So only the card's transfer stays open. CMD25 has the exact byte count of its own data,
-//!   and later data are sent as the data of a CMD13 (a carrier), which the card answers while it
-//!   receives. The command register has bits for data and their direction, which work with every
-//!   command. The controller reports the end of each CMD25 or CMD13 (Data Transfer Over) after the
-//!   CRC status of its last block. The card's busy follows; the phase ends when DAT0 is high.
+//!   empty. So only the card keeps the transfer open; for the controller, each phase is a complete
+//!   write. The first phase sends CMD25 and its data. By the standard CMD13 has no data, but in
+//!   each later phase (a *carrier*) the controller sends a CMD13 with the next blocks as its data.
+//!   The card answers the CMD13, and takes these blocks as the next data of the open CMD25. The
+//!   command register has bits for data and their direction, which work with every command. The
+//!   controller reports the end of each CMD25 or CMD13 (Data Transfer Over) after the CRC status of
+//!   its last block. The card's busy follows; the phase ends when DAT0 is high.
 //!
 //! This project has seen neither method on real hardware. Both are off until a board enables them
 //! by [`OpenTransfers`]. After two failures in a row the engine stops using them.
@@ -49,7 +51,8 @@ const SCRAP_BYTES: u32 = 512;
 pub struct OpenTransfers {
     /// Whether reads stay open: the driver starts them with a byte count of 0, which has no end.
     pub reads: bool,
-    /// Whether writes stay open: the driver sends later data as the data of a CMD13.
+    /// Whether writes stay open: the driver sends the first data with CMD25, and later data with a
+    /// CMD13 in the middle of that write (a carrier).
     pub writes: bool,
 }
 
@@ -90,14 +93,15 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     config: OpenTransfers,
     /// Bus address of the memory for read data that no request wants ([`Scrap`]).
     scrap_bus: u64,
-    /// Largest size of a request in bytes whose descriptors fit the table in any case.
+    /// Largest size of a request in bytes whose descriptors always fit the table.
     ring_bytes: u32,
     open: Option<Open>,
     /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
     run: Option<Run>,
     /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
-    /// The result of a write whose data have ended while the card is still busy; `None` otherwise.
+    /// The result of a write whose data have ended, kept while the card is still busy; `None` if no
+    /// such write is in progress.
     busy: Option<Result<Done, Fault>>,
     carrier: Carrier,
 }

@@ -7,8 +7,8 @@
 //! because that mark ends the DMA.
 //!
 //! CMD12 needs the card's clock, which is stopped while the FIFO is full. So the driver writes
-//! CMD12 first, and then gives the DMA descriptors of memory that nobody reads. The controller ends
-//! the data when the FIFO is empty.
+//! CMD12 first, and then gives the DMA descriptors that lead to memory for dropped data
+//! ([`Scrap`](super::Scrap)). The controller ends the data when the FIFO is empty.
 //!
 //! While the transfer is open, the threshold at which the FIFO requests DMA is 0: otherwise the
 //! last words of a request would stay in the FIFO until the next block comes.
@@ -86,8 +86,8 @@ impl Run {
         self.kind != Kind::Stops && self.active.dma_seen & DMA_UNAVAILABLE == 0
     }
 
-    /// Returns the raw status bits that must interrupt. The stop of the DMA has an interrupt of its
-    /// own (DMA status register).
+    /// Returns the raw status bits that must interrupt. The stop of the DMA is no such bit: the DMA
+    /// status register reports it.
     fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.active.seen;
         match self.kind {
@@ -201,7 +201,8 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
         let (Some(mut run), Some(Open::Ring(mut ring))) = (self.run.take(), self.open) else { return None };
         self.host.look(&mut run.active);
         if run.active.seen != u32::MAX {
-            // While nothing continues the read, the clock stops; that time has no limit.
+            // Until the next request continues the read, the controller stops the clock, for any
+            // time. INT_STARVED is no error then.
             run.active.seen &= !INT_STARVED;
             ring.over |= run.active.seen & INT_DATA != 0 && run.kind != Kind::Stops;
         }

@@ -60,7 +60,7 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         ChainList { integrated: [[0; 4]; ENTRIES], transfers }
     }
 
-    /// Returns the size of an integrated descriptor in bytes.
+    /// Returns the size of an integrated descriptor in bytes; `wide`: addresses have 64 bits.
     pub(super) const fn step(wide: bool) -> u32 {
         4 * if wide { WIDE } else { NARROW } as u32
     }
@@ -89,7 +89,7 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
     }
 
     /// Writes the integrated descriptor that points to transfer `place` of the list at `bus`. With
-    /// `last`, the chain ends with this transfer.
+    /// `last`, the chain ends with this transfer. `wide`: addresses have 64 bits.
     pub(super) fn point(&mut self, wide: bool, place: usize, bus: u64, last: bool) {
         let words = if wide { WIDE } else { NARROW };
         let end = if last { ADMA_END } else { 0 };

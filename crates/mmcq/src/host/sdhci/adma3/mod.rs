@@ -3,10 +3,14 @@
 // Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts
 // and ends).
 //!
-//! A chain costs six register accesses: two writes of addresses (ADMA System Address, then the
-//! address of the list, which starts it), reading the interrupt status and acknowledging it, and
-//! reading two addresses that show how far the list was executed. The driver compares these two
-//! addresses each time, because a controller that ends a list early reports success.
+//! A chain costs six register accesses:
+//!
+//! - two writes to start: ADMA System Address, and the address of the list, which starts the list,
+//! - reading the interrupt status and acknowledging it,
+//! - two reads of addresses that show how far the list was executed.
+//!
+//! The driver checks these two addresses each time, because a controller that ends a list early
+//! also reports success.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -106,7 +110,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
 
-    /// Returns the events that belong to no phase, for a call of `ack` while a list is executed.
+    /// Acknowledges and returns the events that belong to no phase: card interrupt, insertion or
+    /// removal of the card, re-tuning. Called by `ack` while a list is executed.
     #[cold]
     fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
@@ -172,8 +177,9 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        // The supply may go off under a list, since that takes it from a controller that no reset
-        // stops. It comes on only when a reset has ended the list, which would go on with the card.
+        // The supply may be switched off while a list is executed: then a controller that no reset
+        // stops reaches no card. The supply is switched on only after a reset has ended the list,
+        // because the list would continue with the card.
         let allowed = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOff);
         if self.at != At::Rest && !allowed {
             return Step::Failed;

@@ -131,9 +131,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         events
     }
 
-    /// Checks the controller's report that the list was executed. Both address registers must show
-    /// the last transfer: some published drivers made lists that ended with the first transfer, and
-    /// a controller may do the same.
+    /// Checks by two address registers that the controller has executed the whole list, and ends
+    /// the chain. A controller that ends the list after an earlier transfer also reports success.
     fn ended(&mut self) -> Result<(), ChainFault> {
         if self.stands_at() != Some((self.count, self.count.wrapping_sub(1))) {
             self.at = At::Stopped;
@@ -171,9 +170,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         Some((next, ChainList::<ENTRIES, PIECES>::transfer_of(self.list_bus, table)?))
     }
 
-    /// Returns the number of transfers that have ended when the list has stopped. Some controllers
-    /// count a descriptor when they read it, others when its transfer has ended. So the smaller of
-    /// the two registers counts; `None` if the two contradict each other.
+    /// Returns the number of transfers that have ended when the list has stopped, from the two
+    /// numbers of [`stands_at`](Self::stands_at). Some controllers advance a register when they
+    /// read a descriptor, others when its transfer has ended, so the smaller number counts. `None`
+    /// if the two numbers contradict each other.
     pub(super) fn behind(&self) -> Option<u8> {
         if self.at == At::Rest {
             return None;

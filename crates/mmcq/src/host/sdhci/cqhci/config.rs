@@ -104,6 +104,7 @@ impl CqhciConfig {
     }
 
     /// Returns the engine's capabilities for the queue, from its version and capability registers.
+    /// `wide`: addresses have 64 bits.
     pub(super) fn caps(
         &self,
         version: u32,

@@ -11,8 +11,9 @@ use crate::host::{Cause, Dma, Events, QueueEvents, QueueFault, Regs, Stage};
 const KNOWN: u32 = INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Returns the tasks that have certainly ended, one bit for each slot, if no other event
-    /// occurred. 0 means that the general path must look; no end was acknowledged.
+    /// Acknowledges and returns the tasks that have certainly ended, one bit for each slot, if no
+    /// other event occurred. With 0 no end was acknowledged, and the caller calls
+    /// [`take_all`](Self::take_all).
     #[inline]
     pub(super) fn take_ends(&mut self) -> u32 {
         if self.at != At::On {
@@ -114,8 +115,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Acknowledges the events of the SD controller that do not come from the engine; adds card
-    /// presence, card interrupt and re-tuning to `events`.
+    /// Acknowledges the events of the SD controller that do not come from the engine; adds
+    /// insertion or removal of the card, card interrupt and re-tuning to `events`.
     fn take_own(&mut self, status: u32, events: &mut QueueEvents) {
         if status & ACKNOWLEDGED & !INT_QUEUE != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED & !INT_QUEUE);
@@ -127,8 +128,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Returns the events that belong to no phase, for a call of `ack` while the engine has the
-    /// lines.
+    /// Acknowledges and returns the events that belong to no phase: card interrupt, insertion or
+    /// removal of the card, re-tuning. Called by `ack` while the engine has the lines.
     pub(super) fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
         let status = self.host.port.read32(INT_STATUS) & RARE;
@@ -139,8 +140,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         events
     }
 
-    /// Returns the fault for the error bits `errors`. `responded`: a response had an error bit,
-    /// whatever else failed.
+    /// Returns the fault for the error bits `errors`. `responded` says that a response had an error
+    /// bit, perhaps beside another fault.
     fn fault(&mut self, errors: u32, responded: bool) -> QueueFault {
         let blamed = self.read(TERRI);
         let half = |valid: u32, shift: u32| {
@@ -169,7 +170,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         QueueFault { cause, stage, index: named.map(|(index, _)| index), slot, response }
     }
 
-    /// Records that the controller is off the bus, where it accesses no memory.
+    /// Drops all tasks because the controller is off the bus and accesses no memory; returns the
+    /// fault.
     fn leave_bus(&mut self) -> QueueFault {
         self.forget_tasks();
         self.host.idle = false;

@@ -82,8 +82,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
     }
 
     /// Writes transfer descriptors for the first `bytes` bytes of the segments. Returns the size of
-    /// the descriptors in bytes. `None` if the segments have fewer bytes, there are not enough
-    /// descriptors, or none can hold an address.
+    /// the descriptors in bytes. `None` if the segments have fewer bytes, the slot has too few
+    /// descriptors, or an address does not fit a descriptor.
     #[inline(always)]
     pub(super) fn build(
         &mut self,

@@ -9,10 +9,15 @@
 //! controller raises only error interrupts, and the driver refuses phases. While the engine is off
 //! or halted, the SD controller uses everything.
 //!
-//! The end of a task without other events takes five register accesses: writing the doorbell,
-//! clearing CQIS's bit for ended tasks without reading CQIS first, reading the ended tasks (CQTCN),
-//! reading CQIS for errors of responses, and acknowledging the ended tasks. Any other event keeps
-//! the interrupt line asserted, and the next call handles it.
+//! A task without other events takes five register accesses:
+//!
+//! - the driver writes the doorbell,
+//! - clears CQIS's bit for ended tasks, without reading CQIS first,
+//! - reads the ended tasks (CQTCN),
+//! - reads CQIS for errors of responses,
+//! - acknowledges the ended tasks.
+//!
+//! Any other event keeps the interrupt line asserted, and the next call handles it.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -77,9 +82,9 @@ struct Slots {
     prepared: u32,
     /// Slots whose doorbell was written, and whose task is neither done nor cleared.
     rung: u32,
-    /// Slots whose next end counts only if the doorbell confirms it. The engine may still report
-    /// the end of an earlier task of the slot, from before the engine was switched off or the task
-    /// cleared.
+    /// Slots whose next reported end counts only if the slot's doorbell reads 0. The engine may
+    /// still report the end of an earlier task of the slot: one that was cleared, or that was
+    /// dropped when the engine was switched off.
     doubtful: u32,
 }
 

@@ -92,7 +92,7 @@ pub const IC_TIME_CLOCKS: u64 = 1024;
 /// [`SSC1`]: lowest bit of the field that says how many blocks before the end of data the engine
 /// asks the card for ready tasks.
 pub const SSC1_BLOCKS_SHIFT: u32 = 16;
-/// [`SSC1`]: longest time between two CMD13, in card clocks.
+/// [`SSC1`]: largest time between two CMD13, in clocks of the engine's timer.
 pub const SSC1_CLOCKS_MAX: u64 = 0xffff;
 
 /// [`TERRI`]: the fields of the command are valid: its index in 5:0, its task in 12:8.

@@ -7,8 +7,7 @@ use super::regs::*;
 use super::{At, Cqhci, CqhciQuirks, Slots};
 use crate::host::{Coalescing, Dma, QueueError, QueueEvents, QueueSettings, Regs};
 
-/// Largest number of words that a tuning may have left in the buffer: blocks of 128 bytes, and
-/// earlier data.
+/// Largest number of words that are read to empty the controller's buffer after a tuning.
 const BUFFER_WORDS: u32 = 1024;
 const BLOCK_BYTES: u16 = 512;
 
@@ -17,7 +16,8 @@ fn clocks(ns: u64, hz: u32) -> u64 {
     ns.saturating_mul(hz.into()).div_ceil(1_000_000_000)
 }
 
-/// Returns the value of the interrupt coalescing register IC.
+/// Returns the value of the interrupt coalescing register IC; `None` switches coalescing off. `hz`:
+/// the engine's timer clock.
 fn coalescing(settings: Option<Coalescing>, hz: u32) -> u32 {
     let Some(Coalescing { tasks, wait_ns }) = settings else {
         // Threshold and timeout are both written as 0, which switches coalescing off.
@@ -137,8 +137,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         Ok(())
     }
 
-    /// Checks whether the requested tasks were cleared. The doorbell register shows that, whichever
-    /// interrupt has come.
+    /// Adds the cleared tasks to `events` once the engine has cleared all requested tasks: their
+    /// doorbells then read 0, whichever interrupt has come.
     pub(super) fn look_for_clear(&mut self, events: &mut QueueEvents) {
         let asked = match self.at {
             At::Clearing(slot) => 1 << slot,
@@ -203,8 +203,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Checks that no phase is in progress and that the buffer is empty: some engines hang if a
-    /// tuning has left data in the buffer.
+    /// Checks that no phase is in progress, and reads the controller's buffer until it is empty.
+    /// Some engines hang if a tuning has left data in the buffer.
     fn check_lines(&mut self) -> Result<(), QueueError> {
         let used = PRESENT_CMD_INHIBIT | PRESENT_DAT_INHIBIT;
         let state = self.host.present_state().ok_or(QueueError::Busy)?;
@@ -222,8 +222,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if empty { Ok(()) } else { Err(QueueError::Buffer) }
     }
 
-    /// Gives the lines to the engine. Of the SD controller's own interrupts only errors, and events
-    /// that belong to no phase, stay enabled.
+    /// Gives the bus lines to the engine. Of the SD controller's interrupts, only errors and the
+    /// events that belong to no phase stay enabled.
     fn take_lines(&mut self) {
         let host = &mut self.host;
         host.idle = false;

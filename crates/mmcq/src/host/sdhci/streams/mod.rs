@@ -10,10 +10,12 @@
 //!   memory was *read*, and the last block is still to be sent. So the driver sets Stop At Block
 //!   Gap Request [SDHC 2.2.12], and the write ends when the controller stops at the gap: the card
 //!   has received every block.
-//! - **A carrier.** Only the card's transfer stays open. CMD25 is sent with the exact block count
-//!   of its own data. Later data are sent as the data of a CMD13, which the card answers while it
-//!   receives. The controller ends each with an ordinary Transfer Complete. No standard promises
-//!   that a controller sends data with a CMD13, and none forbids it.
+//! - **A carrier.** Only the card keeps the transfer open; for the controller, each phase is a
+//!   complete write that ends with Transfer Complete. The first phase sends CMD25 and its data.
+//!   By the standard CMD13 has no data, but in each later phase (a *carrier*) the controller sends
+//!   a CMD13 with the next blocks as its data. The card answers the CMD13, and takes these blocks
+//!   as the next data of the open CMD25. No standard promises that a controller sends data with a
+//!   CMD13, and none forbids it.
 //!
 //! This project has seen neither method on real hardware. Both are off until a board enables them
 //! by [`StreamConfig`]. After two failures in a row the engine stops using them.
@@ -47,7 +49,8 @@ pub enum OpenWrites {
     /// SDMA stops at boundaries, and each request ends at a block gap. Only a write whose memory
     /// consists of whole 4 KiB pages is kept open.
     Gap,
-    /// Later data are sent as the data of a CMD13. Any memory is allowed.
+    /// The first data are sent with CMD25, and later data with a CMD13 in the middle of that write
+    /// (a carrier). Any memory is allowed.
     Carrier,
 }
 
@@ -72,9 +75,9 @@ impl StreamConfig {
 /// An SDHCI driver that keeps transfers open where its board has enabled it.
 ///
 /// For other requests the driver works like the wrapped driver. To keep transfers open, the driver
-/// needs a controller that transfers by ADMA2 and has SDMA, and a [`Dma::line_bytes`] of 1. The
-/// quirks [`DMA_SIZE_32BIT`](SdhciQuirks::DMA_SIZE_32BIT) and
-/// [`RESET_CMD_DATA_TOGETHER`](SdhciQuirks::RESET_CMD_DATA_TOGETHER) exclude it.
+/// needs a controller that transfers by ADMA2 and has SDMA, and a [`Dma::line_bytes`] of 1. A
+/// controller with the quirk [`DMA_SIZE_32BIT`](SdhciQuirks::DMA_SIZE_32BIT) or
+/// [`RESET_CMD_DATA_TOGETHER`](SdhciQuirks::RESET_CMD_DATA_TOGETHER) cannot keep transfers open.
 pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     caps: Caps,
@@ -174,8 +177,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     }
 
     /// Converts the end of a phase of the wrapped driver for the engine. After a CMD12 that ends a
-    /// transfer with stops, it resets the CMD and DAT circuits. To the response of a CMD12 or CMD13
-    /// it adds the errors that carriers have told.
+    /// transfer with stops, the driver resets the CMD and DAT circuits. To the response of a CMD12
+    /// or CMD13 the driver adds the errors that the responses to carriers had.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
@@ -197,8 +200,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(done)
     }
 
-    /// Resets the CMD circuit, then the DAT circuit, without waiting; an error if the resets have
-    /// not ended.
+    /// Continues the resets of the CMD circuit and then of the DAT circuit, without waiting.
+    /// Returns an error if they have not ended yet.
     fn finish_resets(&mut self) -> Result<(), StartError> {
         if self.resets == Resets::Over {
             return Ok(());

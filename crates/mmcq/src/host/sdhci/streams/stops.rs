@@ -115,7 +115,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Continues the transfer with the next request's memory, by one or two register writes.
+    /// Continues a transfer by SDMA that stops at boundaries of memory ([`Stops`]), with the memory
+    /// of the next request. One or two register writes do this.
     pub(super) fn continue_stops(
         &mut self,
         phase: &Phase,
