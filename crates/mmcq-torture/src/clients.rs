@@ -81,6 +81,14 @@ impl<B: Platform> Client<'_, B> {
     }
 }
 
+/// Returns which of these clients (a bit each) is polled next: the one whose request was submitted
+/// first. Of two flushes that end together, the first one reports a loss.
+pub(super) fn next_of<B: Platform>(woken: u64, clients: &[Option<Client<'_, B>>; SLOTS]) -> usize {
+    let number =
+        |client: &usize| clients.get(*client).and_then(Option::as_ref).map_or(u32::MAX, Client::number);
+    (0..=SLOTS).filter(|client| woken >> client & 1 != 0).min_by_key(number).unwrap_or(0)
+}
+
 impl Run<'_> {
     /// Begins or continues a pause of this length, in which no request is submitted while other
     /// events may happen. Returns true when the pause is over.
@@ -321,6 +329,10 @@ impl Run<'_> {
                 // In a case without write protection, a fault may have set WP_VIOLATION in a
                 // response.
                 Err(Error::Protected) if self.case.protects() => Some(self.was_protected(machine, &client)),
+                // A status of an open transfer does not name the write that failed.
+                Err(Error::Program(_)) if self.case.setup.leaves_open() => {
+                    Some(self.late_failures > 0).filter(|late| *late)
+                }
                 _ => None,
             };
             // The checker has its own rule for answers that report a lost cache.

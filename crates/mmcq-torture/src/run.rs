@@ -7,7 +7,7 @@ pub use super::bench::Bench;
 use super::bench::lend;
 use super::case::{Case, Chip, Cut, Host, Luck, Place, Refuses, SLOTS, Visit};
 use super::chosen::Chosen;
-use super::clients::{Began, Client};
+use super::clients::{Began, Client, next_of};
 use super::machine::{Keeps, Machine, Step};
 use super::meanwhile::Pause;
 use super::order::Ends;
@@ -470,8 +470,8 @@ impl Run<'_> {
                 (progress_ns, full) = (machine.now(), false);
             }
             while woken != 0 {
-                let client = woken.trailing_zeros() as usize;
-                woken &= woken - 1;
+                let client = next_of(woken, clients);
+                woken &= !(1 << client);
                 if client == SLOTS {
                     busy -= self.kept(machine, supervisor, clients, trace)?;
                     self.look_for_losses(machine);

@@ -160,7 +160,7 @@ impl Run<'_> {
             self.away = Some(before);
             self.is_stranger = !self.is_stranger;
         }
-        self.bench.checker.supply_lost();
+        self.supply_is_lost();
         self.bench.checker.set_write_through(machine.write_through());
     }
 

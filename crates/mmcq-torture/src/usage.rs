@@ -148,7 +148,8 @@ pub fn with(mut case: Case) -> Case {
 /// Lets a card that is replaced come back, or replaces it by one of another size.
 fn swap(case: &mut Case, random: &mut Stream) {
     let back = if random.chance(0.6) { 1 + random.below(400) as u16 } else { 0 };
-    let other = random.chance(0.5);
+    // A card of another size may lack the partitions that requests use.
+    let other = random.chance(0.5) && case.areas().is_empty();
     if let Some((_, visit @ Visit::Swap)) = &mut case.visit {
         *visit = Visit::Swaps { back, other };
     }
