@@ -3,6 +3,7 @@
 use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, Waiting, deadline, fair};
 
 /// The scheduler of a case.
+#[expect(clippy::large_enum_variant, reason = "a machine has one")]
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {
     /// One of the stack's.
