@@ -42,17 +42,20 @@ export function figures({ run, allowed_mib_s: allowed }) {
   const { bytes, elapsed_ns: elapsed } = report.mmcq.counters;
   const ways = report.jobs.flatMap((job) => [job.read, job.write]).filter((way) => way.total_ios > 0);
   const ios = ways.reduce((sum, way) => sum + way.total_ios, 0);
-  const mean = ways.reduce((sum, way) => sum + way.clat_ns.mean * way.total_ios, 0) / ios;
-  const high = Math.max(...ways.map((way) => Math.min(way.clat_ns.percentile?.['99.000000'] ?? 0, way.clat_ns.max)));
-  const longest = Math.max(...ways.map((way) => way.clat_ns.max));
+  // Without any I/O there is no latency.
+  const mean = ios > 0 ? ways.reduce((sum, way) => sum + way.clat_ns.mean * way.total_ios, 0) / ios : NaN;
+  const most = (of) => (ways.length > 0 ? Math.max(...ways.map(of)) : NaN);
+  const high = most((way) => Math.min(way.clat_ns.percentile?.['99.000000'] ?? 0, way.clat_ns.max));
+  const longest = most((way) => way.clat_ns.max);
   const rate = bytes / 2 ** 20 / (Math.max(elapsed, 1) / 1e9);
   return { rate, share: allowed > 0 ? 100 * rate / allowed : NaN, mean: mean / 1e3, high: high / 1e3, longest: longest / 1e3 };
 }
 
-// Returns the figures as the texts of the table's cells.
+// Returns the figures as the texts of the table's cells; `-` is a figure that the run does not have.
 export function cells({ rate, share, mean, high, longest }) {
   const percent = Number.isNaN(share) ? '-' : `${share.toFixed(1)} %`;
-  return [rate.toFixed(2), percent, mean.toFixed(1), high.toFixed(1), longest.toFixed(1)];
+  const latencies = [mean, high, longest].map((us) => (Number.isNaN(us) ? '-' : us.toFixed(1)));
+  return [rate.toFixed(2), percent, ...latencies];
 }
 
 // Options of fio that a link may set: they say how a job accesses the card. None of them makes a run longer, or names a file of the

@@ -3,7 +3,7 @@
 use core::future::poll_fn;
 use core::task::Poll;
 use mmcq::engine::{Claim, DmaBuf, Error, Kind, Output, Request};
-use mmcq::host::{Auto, BusOp, Cause, Data, Direction, Host, Phase, Stage, Timing, Width};
+use mmcq::host::{Auto, BusOp, Caps, Cause, Data, Direction, Host, Phase, Stage, Timing, Width};
 use mmcq::spec::command::{self, Command, Resp};
 use mmcq::task::{Platform, Stack};
 use sdio::{
@@ -14,8 +14,13 @@ use sdio::{
 const MS_NS: u64 = 1_000_000;
 /// Longest time of a command and its response, in nanoseconds.
 const COMMAND_NS: u64 = 20 * MS_NS;
-/// Longest time of a command with busy, in nanoseconds; an erase takes longest.
+/// Longest time of a command with busy other than an erase, in nanoseconds.
 const BUSY_NS: u64 = 10_000 * MS_NS;
+/// Index of CMD38, which starts an erase.
+const ERASE: u8 = 38;
+/// Longest time of an erase, in nanoseconds. `sdio` does not tell the number of blocks, so this is
+/// the longest forced erase of a whole card by CMD42 [SD 4.3.7].
+const ERASE_NS: u64 = 180_000 * MS_NS;
 /// Longest time of data, in nanoseconds: a second more than any standard allows for a block.
 const DATA_NS: u64 = 2_000 * MS_NS;
 /// Time for the supply to fall, in nanoseconds [SD 6.4.1].
@@ -36,6 +41,8 @@ const TUNING_BLOCKS: u32 = 40;
 const DEFAULT_HZ: u32 = 25_000_000;
 /// Fastest clock of high speed at 3.3 V, in hertz.
 const HIGH_HZ: u32 = 50_000_000;
+/// Fastest clock of high speed of an eMMC, in hertz; it needs no tuning, at 1.8 V neither.
+const EMMC_HIGH_HZ: u32 = 52_000_000;
 /// Fastest clock of SDR50, in hertz [SD 3.9.4].
 const SDR50_HZ: u32 = 100_000_000;
 /// Fastest clock of SDR104, in hertz [SD 3.9.4].
@@ -269,6 +276,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
         let command = Command::new(cmd.index(), cmd.arg(), resp::<C::Resp<'a>>());
         let words = match command.index {
             11 => self.switch_voltage(command).await?,
+            ERASE => self.command(command, ERASE_NS).await?,
             _ if command.resp == Resp::R1b => self.command(command, BUSY_NS).await?,
             _ => self.command(command, COMMAND_NS).await?,
         };
@@ -316,8 +324,8 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     }
 
     async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
-        (self.wanted, self.signal18, self.owes_stop) = (None, false, false);
         let caps = self.stack.with(|engine| *engine.caps());
+        (self.wanted, self.signal18, self.owes_stop) = (None, caps.signal18_fixed, false);
         let clock_hz = hz.max(caps.clock_hz.0);
         self.bus(BusOp::PowerOff).await?;
         self.tuning = false;
@@ -332,14 +340,18 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     }
 
     /// Tunes the bus. The controller executes the tuning, so `op` is not used. Up to 50 MHz no
-    /// tuning is needed.
+    /// tuning is needed, and in SDR50 only if the controller [requires](Caps::SDR50_TUNED) it.
     async fn tune_bus<O>(&mut self, width: BusWidth, hz: u32, op: O) -> Result<(), MmcError>
     where
         O: TuningOp,
     {
         let _ = op;
         self.settle().await?;
-        if !self.signal18 || hz <= HIGH_HZ {
+        let needs = match timing(hz, self.signal18) {
+            Timing::Sdr50 => self.stack.with(|engine| engine.caps().timings & Caps::SDR50_TUNED != 0),
+            timing => timing == Timing::Sdr104,
+        };
+        if !needs {
             return Ok(());
         }
         let (command, block_size) = match width {
@@ -445,7 +457,7 @@ fn timing(hz: u32, signal18: bool) -> Timing {
         (false, ..=DEFAULT_HZ) => Timing::Legacy,
         (false, _) => Timing::HighSpeed,
         (true, ..=DEFAULT_HZ) => Timing::Sdr12,
-        (true, ..=HIGH_HZ) => Timing::Sdr25,
+        (true, ..=EMMC_HIGH_HZ) => Timing::Sdr25,
         (true, ..=SDR50_HZ) => Timing::Sdr50,
         (true, _) => Timing::Sdr104,
     }

@@ -107,21 +107,36 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Piece { lba: self.first + offset / BLOCK as u64, within, bytes }
     }
 
+    /// Returns the error of a part as the error of the whole request, which begins at byte `begin`.
+    fn of_whole(&self, begin: u64, part: &Piece, failed: BlockError) -> BlockError {
+        let before = part.lba.saturating_sub(self.first + begin / BLOCK as u64);
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        BlockError { blocks_done: failed.blocks_done.saturating_add(before), ..failed }
+    }
+
     /// Reads from byte `offset` of the region on.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] beyond the end of the region, and the errors of [`BlockDevice::read`].
+    /// [`BlockError::blocks_done`] counts from the block in which the read begins.
     pub async fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         self.check(offset, bytes.len())?;
+        let begin = offset;
         let (mut offset, mut left) = (offset, bytes);
         while !left.is_empty() {
             let piece = self.piece(offset, left.len());
             let (now, later) = left.split_at_mut(piece.bytes);
             if piece.bytes.is_multiple_of(BLOCK) {
-                self.copying.read(piece.lba, now).await?;
+                self.copying
+                    .read(piece.lba, now)
+                    .await
+                    .map_err(|failed| self.of_whole(begin, &piece, failed))?;
             } else {
                 let mut block = [0; BLOCK];
-                self.copying.read(piece.lba, &mut block).await?;
+                self.copying
+                    .read(piece.lba, &mut block)
+                    .await
+                    .map_err(|failed| self.of_whole(begin, &piece, failed))?;
                 now.copy_from_slice(&block[piece.within..piece.within + piece.bytes]);
             }
             offset += piece.bytes as u64;
@@ -134,19 +149,30 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
     ///
     /// # Errors
     /// The errors of [`read_at`](Self::read_at) and of [`BlockDevice::write`].
+    /// [`BlockError::blocks_done`] counts from the block in which the write begins.
     pub async fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         self.check(offset, bytes.len())?;
+        let begin = offset;
         let (mut offset, mut left) = (offset, bytes);
         while !left.is_empty() {
             let piece = self.piece(offset, left.len());
             let (now, later) = left.split_at(piece.bytes);
             if piece.bytes.is_multiple_of(BLOCK) {
-                self.copying.write(piece.lba, now).await?;
+                self.copying
+                    .write(piece.lba, now)
+                    .await
+                    .map_err(|failed| self.of_whole(begin, &piece, failed))?;
             } else {
                 let mut block = [0; BLOCK];
-                self.copying.read(piece.lba, &mut block).await?;
+                self.copying
+                    .read(piece.lba, &mut block)
+                    .await
+                    .map_err(|failed| self.of_whole(begin, &piece, failed))?;
                 block[piece.within..piece.within + piece.bytes].copy_from_slice(now);
-                self.copying.write(piece.lba, &block).await?;
+                self.copying
+                    .write(piece.lba, &block)
+                    .await
+                    .map_err(|failed| self.of_whole(begin, &piece, failed))?;
             }
             offset += piece.bytes as u64;
             left = later;

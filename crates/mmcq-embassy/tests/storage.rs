@@ -8,6 +8,8 @@ use embedded_storage::{ReadStorage as _, Storage as _};
 use mmcq::card::{Options, bring_up};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq_embassy::{Blocking, Buffer, Region};
+use mmcq_sim::slot::Controller;
+use std::cell::Cell;
 use world::{Stack, World};
 
 const FIRST: u64 = 1000;
@@ -70,6 +72,29 @@ fn bytes_at_any_place_are_those_that_were_written() {
     }
     disk.flush().unwrap();
     assert!(world.memory.violations().is_empty());
+}
+
+/// Tests that a failure in any part of a read tells the blocks of the whole read that are done: the
+/// card is taken out at each wait.
+#[test]
+fn a_failure_tells_the_blocks_of_the_whole_request() {
+    let mut most = 0;
+    for after in 1..10_000 {
+        let (world, stack) = up();
+        let mut region = Region::part(stack, buffer(), FIRST, BLOCKS).unwrap();
+        // The end of a block, eight blocks, and the beginning of a block.
+        let mut data = vec![0; 9 * 512];
+        let waits = Cell::new(0);
+        let result = stack.block_on(region.read_at(100, &mut data), |_| {
+            waits.set(waits.get() + 1);
+            if waits.get() == after {
+                drop(world.model.borrow_mut().remove(world.time.now()));
+            }
+        });
+        let Err(failed) = result else { break };
+        most = most.max(failed.blocks_done);
+    }
+    assert_eq!(most, 9);
 }
 
 #[test]

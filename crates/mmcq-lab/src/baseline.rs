@@ -137,7 +137,7 @@ pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>,
 }
 
 /// Returns one line for each figure that is worse than in the old report by more than
-/// `within_percent`, and a line with their number.
+/// `within_percent`, and a last line that says how many figures are worse.
 pub fn text(all: &[Kept], within_percent: f64) -> String {
     let mut out = String::new();
     let worse: Vec<&Kept> = all.iter().filter(|kept| !kept.kept).collect();

@@ -145,9 +145,9 @@ pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
     let each = |report: &Value, ns: f64| {
         ns / 1e3 / report["mmcq"]["counters"]["ios"].as_f64().unwrap_or_default().max(1.0)
     };
-    for (name, ns) in a["mmcq"]["phases_ns"].as_object().into_iter().flatten() {
-        let other = &b["mmcq"]["phases_ns"][name];
-        let [first, second] = [ns, other].map(|ns| ns.as_f64().unwrap_or_default());
+    let [first, second] = [a, b].map(|report| &report["mmcq"]["phases_ns"]);
+    for name in names(first, second) {
+        let [first, second] = [first, second].map(|phases| phases[name].as_f64().unwrap_or_default());
         all.add(TIME, name, "us", each(a, first), each(b, second));
     }
     for name in OF_EACH {
@@ -159,14 +159,20 @@ pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
     }
     all.jobs(a, b);
     let [first, second] = [a, b].map(|report| &report["mmcq"]["counters"]);
-    for (name, value) in first.as_object().into_iter().flatten() {
-        match (value.as_f64(), second[name].as_f64()) {
+    for name in names(first, second) {
+        match (first[name].as_f64(), second[name].as_f64()) {
             (Some(x), Some(y)) => all.add("counters", name, "", x, y),
             _ => all.alone.push(format!("counter {name}")),
         }
     }
     all.leaves("", a, b, (a, b));
     all
+}
+
+/// Returns the names in two objects: those of the first, and then those that only the second has.
+fn names<'v>(a: &'v Value, b: &'v Value) -> impl Iterator<Item = &'v str> {
+    let of = |value: &'v Value| value.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    of(a).chain(of(b).filter(|name| a.get(name).is_none()))
 }
 
 /// Returns whether the comparison already shows this field of the reports, as a figure or on a line
@@ -177,6 +183,12 @@ fn is_shown(path: &str, of: (&Value, &Value)) -> bool {
         let at = at.parse::<usize>().unwrap_or(usize::MAX);
         [of.0, of.1].iter().any(|report| report["jobs"][at][way]["total_ios"].as_f64() > Some(0.0))
     };
+    // A percentile that only one of the reports has is no figure.
+    let both = |way: &str, times: &str, name: &str| {
+        let at = parts.get(1).and_then(|at| at.parse::<usize>().ok()).unwrap_or(usize::MAX);
+        let has = |report: &Value| report["jobs"][at][way][times]["percentile"][name].is_number();
+        has(of.0) && has(of.1)
+    };
     const LATENCY: [&str; 4] = ["min", "mean", "stddev", "max"];
     match parts[..] {
         ["mmcq", "counters" | "phases_ns" | "job_file", ..] => true,
@@ -185,10 +197,12 @@ fn is_shown(path: &str, of: (&Value, &Value)) -> bool {
         ["jobs", _, "jobname"] => true,
         ["jobs", at, "sync", "total_ios"] => moved(at, "sync"),
         ["jobs", at, "sync", "lat_ns", name] => moved(at, "sync") && LATENCY.contains(&name),
-        ["jobs", at, "sync", "lat_ns", "percentile", _] => moved(at, "sync"),
+        ["jobs", at, "sync", "lat_ns", "percentile", name] => {
+            moved(at, "sync") && both("sync", "lat_ns", name)
+        }
         ["jobs", at, way, "bw_bytes" | "iops" | "total_ios"] => moved(at, way),
         ["jobs", at, way, "clat_ns", name] => moved(at, way) && LATENCY.contains(&name),
-        ["jobs", at, way, "clat_ns", "percentile", _] => moved(at, way),
+        ["jobs", at, way, "clat_ns", "percentile", name] => moved(at, way) && both(way, "clat_ns", name),
         _ => false,
     }
 }
@@ -521,71 +535,4 @@ fn signed(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(rate: u64, job: &str) -> Value {
-        let side = json!({"total_ios": 10, "bw_bytes": rate << 20,
-            "clat_ns": {"min": 1000, "mean": 2000.5, "max": 9000, "percentile": {"99.000000": 8000}}});
-        json!({"fio version": "fio-3.33", "jobs": [{"jobname": job, "read": side, "write": {"total_ios": 0}}],
-            "mmcq": {"version": env!("CARGO_PKG_VERSION"), "platform": "generic", "seed": 1,
-                "counters": {"ios": 10, "bytes": rate << 20, "elapsed_ns": 1_000_000_000},
-                "phases_ns": {"wire, data": 40_000, "CPU": 1_000}}})
-    }
-
-    #[test]
-    fn what_differs_is_told_and_the_rest_counted() {
-        let same = compare(&report(5, "a"), &report(5, "a"));
-        assert!(same.is_equal() && same.text() == "no difference: 14 figures are equal\n", "{}", same.text());
-        let other = compare(&report(5, "a"), &report(6, "a"));
-        let names: Vec<&str> = other.different().map(|figure| figure.name.as_str()).collect();
-        assert_eq!(names, ["rate", "rate", "bytes"]);
-        assert!(
-            other.text().contains("rate (MiB/s)") && other.text().contains("+20.00 %"),
-            "{}",
-            other.text()
-        );
-        assert!(other.text().ends_with("11 figures are equal\n"));
-        let lines = other.json_lines();
-        assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
-        let better = other.text().lines().filter(|line| line.ends_with("better")).count();
-        assert_eq!(better, 2, "{}", other.text());
-        let alone = compare(&report(5, "a"), &report(5, "b"));
-        assert_eq!(alone.alone, ["job a", "job b"]);
-        let mut failed = report(5, "a");
-        (failed["jobs"][0]["error"], failed["jobs"][0]["write"]["bw_bytes"]) = (5.into(), 1.into());
-        let other = compare(&report(5, "a"), &failed);
-        let text = "2 further fields differ: jobs/0/error, jobs/0/write/bw_bytes\n14 figures are equal\n";
-        assert!(!other.is_equal() && other.text().ends_with(text), "{}", other.text());
-        assert!(other.json_lines().contains("jobs/0/error"), "{}", other.json_lines());
-    }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        let values = [0.0, 78.0, 54_318_053.0, 5.609_323, 115.974_872, 2_143.263_83, 0.000_517, -0.006_546];
-        let texts = ["0", "78", "54318053", "5.61", "116", "2143", "0.000517", "-0.00655"];
-        assert_eq!(values.map(shown), texts);
-    }
-
-    #[test]
-    fn what_is_no_report_says_what_it_is() {
-        let text = |value: &Value| value.to_string();
-        assert!(read(&text(&report(5, "a"))).is_ok());
-        let mut old = report(5, "a");
-        old["mmcq"]["version"] = "0.0.1".into();
-        let mut part = report(5, "a");
-        part["mmcq"].as_object_mut().unwrap().remove("phases_ns");
-        let cases = [
-            (String::new(), "no report: EOF"),
-            ("<html></html>".to_owned(), "no report: expected value"),
-            ("{}".to_owned(), "no report; expected JSON"),
-            (json!({"fio version": "fio-3.33"}).to_string(), "a report of fio itself"),
-            (text(&old), "a report of mmcq 0.0.1"),
-            (text(&part), "a part of a report"),
-        ];
-        for (text, said) in cases {
-            let error = read(&text).unwrap_err();
-            assert!(error.starts_with(said) && !error.contains('\n'), "{error}");
-        }
-    }
-}
+mod tests;

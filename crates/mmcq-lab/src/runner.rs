@@ -488,7 +488,7 @@ impl Visit for Jobs<'_> {
     where
         Board<N>: Serve<N>,
     {
-        if N == 1
+        if run.setting.is_linux()
             && let Some(error) = Jobs::refused(run, board.card.params.flush)
         {
             return Err(error);

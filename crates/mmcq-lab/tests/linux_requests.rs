@@ -1,7 +1,7 @@
 //! Tests what the models of Linux send to the card: durable writes, flushes, long requests, and
 //! what the log of a run's requests has.
 
-use crate::job_folder::{JobFolder, mmcq, well};
+use crate::job_folder::{JobFolder, mmcq, refused, well};
 use serde_json::Value;
 use std::path::Path;
 
@@ -57,6 +57,17 @@ fn a_synchronous_write_of_linux_is_a_reliable_write_and_a_flush() {
     let line = "job.fio --platform intel-jsl --card emmc-queue --over setting=linux-cqe,none";
     for row in rows(&folder, line) {
         assert_eq!((&row["flushes"], &row["failed"]), (&32.into(), &0.into()), "{}", row["setting"]);
+    }
+}
+
+/// Checks that a discard of a trace is refused by every model of Linux, and never written as data.
+#[test]
+fn no_setting_of_linux_writes_a_discard_as_data() {
+    let folder =
+        JobFolder::new("fio version 2 iolog\n/dev/x add\n/dev/x open\n/dev/x trim 0 4096\n/dev/x close\n");
+    for setting in ["none", "hsq-tag", "hsq-fifo", "linux-cqe"] {
+        let line = format!("replay job.fio --platform intel-jsl --card emmc-queue --setting {setting}");
+        refused(folder.folder(), &line, &["--without discard"]);
     }
 }
 

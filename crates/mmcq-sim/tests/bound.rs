@@ -4,10 +4,16 @@
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::partition::Area;
 use mmcq::card::protect::{Lasts, protect_boot, protect_group};
-use mmcq::card::{self, Card as Found, Event, Options, bring_up, enable_extended_ops, power, supervise};
-use mmcq::engine::{CardNumber, DmaBuf, Error, Irreversible, Kind, Request};
+use mmcq::card::{
+    self, Card as Found, Event, Options, SdQueue, bring_up, enable_extended_ops, power, supervise,
+};
+use mmcq::engine::{CardNumber, Config, DmaBuf, Error, FlushBy, Irreversible, Kind, Request};
+use mmcq::host::sdhci;
 use mmcq::rpmb::{Key, Rpmb, RpmbError};
-use mmcq_sim::bench::{Bench, Stack, buffer, card_named};
+use mmcq::sched::{Fifo, Packed, Profile, Queued};
+use mmcq::spec::command::sd::Extension;
+use mmcq_sim::bench::{Bench, Host, Stack, buffer, card_named};
+use mmcq_sim::sdhci::SdhciConfig;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -345,4 +351,97 @@ fn a_protection_and_a_key_reach_no_other_card() {
         let group = protect_group(stack, &card, 0, on);
         assert_eq!(bench.run(group).unwrap(), Err(Error::Changed));
     }
+}
+
+type Any<P> = mmcq::task::Stack<(mmcq::board::NoLock, Host, P), 16>;
+
+/// Exchanges the card after each step of a call that enables something for it, also after the last
+/// answer of the card and before the call sees it. Returns how often the card was exchanged. The
+/// call must report the exchange, and must enable nothing for the next card.
+fn enables_nothing_for_the_next<P: Profile, T: std::fmt::Debug>(
+    (first, second): (&str, &str),
+    profile: impl Fn() -> P,
+    before: impl AsyncFn(&Any<P>, &Found),
+    enable: impl AsyncFn(&Any<P>, &Found) -> Result<T, Error>,
+    check: impl Fn(&Any<P>),
+) -> u32 {
+    for steps in 0..10_000 {
+        let card = card_named(first).unwrap();
+        let driver = sdhci::SdhciConfig::new();
+        let bench =
+            Bench::with_policy(card, SdhciConfig::GENERIC_4_20, driver, Config::DEFAULT, profile()).unwrap();
+        let stack = bench.stack();
+        let card = bench.run(bring_up(stack, buffer(1), Options::DEFAULT)).unwrap().0.unwrap();
+        bench.run(before(stack, &card)).unwrap();
+        let mut call = pin!(enable(stack, &card));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut ended = ready(call.as_mut().poll(&mut context));
+        for step in 0..=steps {
+            if ended.is_some() {
+                break;
+            }
+            bench.step().unwrap();
+            if step < steps {
+                ended = ready(call.as_mut().poll(&mut context));
+            }
+        }
+        if let Some(ended) = ended {
+            ended.unwrap();
+            return steps;
+        }
+        drop(bench.remove());
+        bench.insert(card_named(second).unwrap());
+        let next = bench.run(bring_up(stack, buffer(1), Options::DEFAULT)).unwrap().0.unwrap();
+        if let FlushBy::Status = next.params.flush {
+            // A card whose cache is on, as far as the engine knows.
+            let flush = FlushBy::SdCache { at: Extension::default(), timeout_ns: 1_000_000_000 };
+            stack.with(|engine| {
+                engine.set_card_params(Some(next.params.flush(flush)));
+                let _ = engine.set_page(buffer(1));
+            });
+        }
+        let told = bench.run(call).unwrap();
+        assert!(matches!(told, Err(Error::Changed | Error::Removed)), "{first}, {steps}: {told:?}");
+        check(stack);
+    }
+    panic!("{first}: the call does not end");
+}
+
+/// Checks that a call for one card never tells the engine about the next card.
+#[test]
+fn what_is_enabled_for_a_card_is_not_enabled_for_the_next() {
+    let queue = ("emmc-queue", "emmc-queue-slow");
+    let packs = ("emmc-packed", "emmc-51-full");
+    let sd = ("sdxc-64g-a2", "sdhc-16g-hs");
+    let nothing = async |_: &Any<Queued<Fifo>>, _: &Found| {};
+    let depth = async |stack: &Any<Queued<Fifo>>, card: &Found| {
+        card::enable_task_queue(stack, card, buffer(1)).await.0
+    };
+    let off = |stack: &Any<Queued<Fifo>>| {
+        assert_eq!(stack.with(|engine| engine.task_stats().map_or(0, |stats| stats.entered)), 0)
+    };
+    assert!(enables_nothing_for_the_next(queue, || Queued(Fifo), nothing, depth, off) > 0);
+    let cache = async |stack: &Any<Queued<Fifo>>, card: &Found| {
+        card::extension::enable_cache(stack, card, buffer(1)).await.map_err(|(error, _)| error).map(|_| 0)
+    };
+    let cached = async |stack: &Any<Queued<Fifo>>, card: &Found| {
+        cache(stack, card).await.unwrap();
+    };
+    let sd_depth = async |stack: &Any<Queued<Fifo>>, card: &Found| {
+        card::enable_sd_task_queue(stack, card, buffer(1), SdQueue::DEFAULT.any(true)).await.0
+    };
+    assert!(enables_nothing_for_the_next(sd, || Queued(Fifo), cached, sd_depth, off) > 0);
+    assert!(enables_nothing_for_the_next(sd, || Queued(Fifo), nothing, cache, off) > 0);
+    let extended =
+        async |stack: &Any<Queued<Fifo>>, card: &Found| enable_extended_ops(stack, card, buffer(1)).await.0;
+    let unknown = |stack: &Any<Queued<Fifo>>| assert!(!stack.with(|engine| engine.abilities().are_known()));
+    assert!(enables_nothing_for_the_next(packs, || Queued(Fifo), nothing, extended, unknown) > 0);
+    let nothing = async |_: &Any<Packed<Fifo>>, _: &Found| {};
+    let packed = async |stack: &Any<Packed<Fifo>>, card: &Found| {
+        card::enable_packed(stack, card, buffer(1)).await.map_err(|(error, _)| error).map(|_| 0)
+    };
+    let unpacked = |stack: &Any<Packed<Fifo>>| {
+        assert_eq!(stack.with(|engine| engine.pack_stats().map_or(0, |stats| stats.writes)), 0)
+    };
+    assert!(enables_nothing_for_the_next(packs, || Packed(Fifo), nothing, packed, unpacked) > 0);
 }

@@ -26,8 +26,8 @@ impl Wake for Flag {
     }
 }
 
-/// Number of memory pieces for requests of up to [`LONGEST`] blocks. The engine keeps the piece of
-/// a dropped request for some time.
+/// Number of memory pieces for requests of up to [`LONGEST`] blocks: twice the number of slots,
+/// since the piece of a dropped request comes back late, or only after the next power cut.
 const SMALL: usize = 2 * SLOTS;
 /// Number of memory pieces for larger requests.
 const LARGE: usize = 8;

@@ -309,10 +309,10 @@ The columns:
     the run. `programs`: all programs of three operations with all cuts. `swap`: at each event
     another card is put in. `bounce`: at each event the same card loses contact many times.
 - **Once**: runs in which it struck once (all runs of a campaign).
-- **Worst** after it: the most that such a run took longer than without the fault, in virtual
+- **Worst (once)**: the most that such a run took longer than without the fault, in virtual
   milliseconds, from the first request after bring-up to the last answer.
 - **Stays**: runs in which it struck at every event from one event on.
-- **Worst** after it: the same of these runs.
+- **Worst (stays)**: the same of these runs.
 
 ";
 
@@ -326,7 +326,7 @@ fn reading(tried: &Tried) -> String {
     if let (Some((once, once_ns)), Some((stays, stays_ns))) = (once, stays) {
         let _ = write!(
             text,
-            "Row A1, say. `resp_crc` damaged one response in each of {once} runs. The slowest of them took\n\
+            "An example is row A1. `resp_crc` damaged one response in each of {once} runs. The slowest of them took\n\
              {:.3} ms longer than without it. In {stays} more runs it damaged every response from some event on.\n\
              The slowest of these took {:.3} ms longer.\n\n",
             once_ns as f64 / 1e6,
@@ -334,15 +334,16 @@ fn reading(tried: &Tried) -> String {
         );
     }
     text + "\
-What stays costs every request its recovery, each within its budget, until the card is declared
-dead; the last column is the sum. What only a deadline can show costs that deadline, even once: a
-lost interrupt, a circuit that hangs, a busy without end, a controller that is gone. That is up to
-30 s for a flush, and as long again for the questions after it. It is no broken promise. So the worst
-may exceed the time of a response, which begins when the stack sees the failure.
+If a fault strikes at every event, every request needs a recovery, each within its time budget, until
+the stack declares the card dead. The last column is the sum of these recoveries. Some faults show
+only when a deadline passes: a lost interrupt, a circuit that hangs, a busy without end, a controller
+that is gone. Such a fault costs the whole deadline, even once: up to 30 s for a flush, and as long
+again for the status commands after it. So a time in the column may be longer than the time of a
+response, which begins when the stack sees the failure. No promise is broken by that.
 
-C1, say: in a slot with card detection requests end some milliseconds after the card was taken out.
-The eMMC of other workloads has none. That it is gone only shows at the deadline of its read (a fifth
-of a second) or write (half a second).
+An example is row C1. In a card slot with card detection, requests end some milliseconds after the
+card was taken out. The eMMC of other workloads has no card detection. There the stack notices the
+loss only at the deadline of a read (0.2 s) or of a write (0.5 s).
 "
 }
 
@@ -354,8 +355,9 @@ The tables above begin with the first request. Here each command, response, regi
 an SPI bus (one in seven) and step of the bus was lost, damaged or late once, before there was a
 card: `mmcq torture --mode bring-up`. Each run ends with a card. It takes at most 500 ms longer than
 without the fault, and is at most one speed slower; the last column is the worst of a row in virtual
-milliseconds. What is lost before a speed is chosen is asked again, or bring-up begins again from
-power-up, at most three times. A lost interrupt of a card that is busy is missed after 250 ms.
+milliseconds. If a command or response is lost before the speed is chosen, the stack sends the
+command again, or begins bring-up again from power-up, at most three times. If the interrupt at the
+end of a card's busy is lost, the stack notices that after 250 ms.
 
 The last three columns are of runs with two of these faults. For each row 300 pairs were tried at
 random; the pairs of which both struck are counted. Such a bring-up may find no card, but it ends at
@@ -371,7 +373,7 @@ pub fn page(tried: &Tried) -> String {
     for (letter, title) in CHAPTERS {
         let _ = write!(
             text,
-            "\n## {letter}. {title}\n\n| | Failure | Response | Proved by | Once | Worst | Stays | Worst |\n\
+            "\n## {letter}. {title}\n\n| | Failure | Response | Proved by | Once | Worst (once) | Stays | Worst (stays) |\n\
              |---|---|---|---|---:|---:|---:|---:|\n"
         );
         for entry in entries().filter(|entry| entry.id.starts_with(letter)) {

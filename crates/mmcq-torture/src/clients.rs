@@ -40,7 +40,7 @@ pub(super) struct Client<'a, B: Platform> {
     origin: u8,
     gives_up: GivesUp,
     submitted_ns: u64,
-    /// Event of this life (from power-on to power cut) at which the client drops its future.
+    /// Number of the event, counted from the end of bring-up, at which the client drops its future.
     drop_at: u64,
 }
 

@@ -209,8 +209,8 @@ fn rest(operations: &mut [Operation], random: &mut Stream) {
     }
 }
 
-/// Write-protects a part of the card, or the whole card from the end of its life on, or for some
-/// time.
+/// Makes the card refuse writes: to a part of it, to the whole card once its flash is worn out, or
+/// to the whole card for some time.
 fn protect(case: &mut Case, random: &mut Stream) {
     case.visit = None;
     let events = 9 * case.operations.len() as u64;

@@ -1,4 +1,4 @@
-//! A machine for one life, which is the time from power-on to the next power cut.
+//! A machine, which exists from a power-on to the next power cut.
 
 use super::case::SLOTS;
 use mmcq::engine::FlushBy;

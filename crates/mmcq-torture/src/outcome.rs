@@ -42,8 +42,8 @@ pub struct Outcome {
     pub points: [u64; Point::COUNT],
     /// Recovery steps that the stack has taken.
     pub steps: Steps,
-    /// Virtual time in ns from the first request to the last answer in the first life (until the
-    /// first power cut).
+    /// Virtual time in ns from the first request to the last answer, or to the next power cut if
+    /// that comes earlier.
     pub work_ns: u64,
     /// Events at which a power cut would have other results than at the event before, each with its
     /// number of results. Recorded only with [`Case::dry`](super::case::Case::dry).

@@ -1,4 +1,5 @@
-//! Ends a life, and examines what a power cut has left on a card, in every sector and partition.
+//! Ends the use of a machine, and examines what a power cut has left on a card, in every sector and
+//! partition.
 
 use super::case::{SLOTS, Visit};
 use super::clients::Client;
@@ -11,8 +12,8 @@ use mmcq_sim::checker::{Checker, Fault, SECTOR_BYTES, Violation, place};
 use std::sync::atomic::Ordering;
 
 impl Run<'_> {
-    /// Ends a life whose operations are all answered: waits until the engine is idle. Then no
-    /// mapping may be left except the driver's tables.
+    /// Waits until the engine is idle, after all operations are answered and before the power is
+    /// cut. Then no DMA mapping may be left except the driver's tables.
     pub(super) fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,

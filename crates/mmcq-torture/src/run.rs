@@ -45,15 +45,16 @@ const POLLED_EVERY: u64 = 61;
 /// Callback that gets the lines of a replay; `None`: no replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
 
-/// How a life (from power-on to power cut) has ended.
+/// How the time between a power-on and the next power cut (a life) has ended.
 pub(super) enum End {
-    /// All operations were answered.
+    /// All operations were answered, or the card could not be brought up.
     Over,
-    /// A power cut has ended the life.
+    /// A power cut of the case came first.
     Cut(Cut),
 }
 
-/// State after the power was cut: how the life ended, when, and the card in the slot.
+/// State after a power cut: why the time since power-on has ended, when it ended (`at_ns`), and the
+/// card in the slot (`None`: the card is out of the slot).
 struct Off {
     end: End,
     at_ns: u64,
@@ -156,9 +157,9 @@ pub(super) struct Run<'r> {
     pub protected_ns: Option<u64>,
     /// Number of reads and writes that failed on the medium and that the checker knows.
     pub late_failures: usize,
-    /// Whether all complete writes were on the card when the last life ended. That is so if the
-    /// engine was idle, had the status of all writes and had no error to report, and the card has
-    /// no cache or its cache was off.
+    /// Whether all complete writes were on the card at the last power cut. That is so if the engine
+    /// was idle, had the status of all writes and had no error to report, and the card has no
+    /// cache or its cache was off.
     pub settled: bool,
     /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
@@ -249,7 +250,8 @@ impl Run<'_> {
         }
     }
 
-    /// Executes one life, from power-on to the next power cut, on an SDHCI controller.
+    /// Executes the case from a power-on to the next power cut, on a new machine with an SDHCI
+    /// controller.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;

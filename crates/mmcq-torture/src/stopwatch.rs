@@ -109,12 +109,12 @@ impl fmt::Display for Class {
     }
 }
 
-/// Watches the recovery steps of one life, from power-on to the next power cut.
+/// Watches the recovery steps between a power-on and the next power cut.
 #[derive(Debug, Default)]
 pub struct Stopwatch {
-    /// Number of recovery steps of this life so far.
+    /// Number of recovery steps since power-on.
     steps: u64,
-    /// Number of interrupts of this life so far that the stack found lost.
+    /// Number of interrupts since power-on that the stack found lost.
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
@@ -175,7 +175,7 @@ impl Run<'_> {
         POINTS.map(|point| self.faults.events(point))
     }
 
-    /// Starts watching the recovery steps of a new life, and records the times that the card
+    /// Starts watching the recovery steps after a power-on, and records the times that the card
     /// declares ([`Outcome::card_ns`]).
     pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
@@ -238,8 +238,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records the numbers of events of each point at the end of a life that ends during an
-    /// incident.
+    /// Records the number of events at each point when the requests end or the power is cut, if no
+    /// request was answered since an incident began or since an interrupt was found lost.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();

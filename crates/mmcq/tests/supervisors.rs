@@ -133,6 +133,32 @@ fn a_supervisor_that_finds_all_slots_taken_gets_one() {
     }
 }
 
+/// Tests a supervisor that starts when all slots are in use and no request is untouched: all waiting
+/// writes were in the transfer that failed, and may be partly on the card. One of them ends with
+/// that failure, and not with an error that says that nothing was begun.
+#[test]
+fn a_write_that_was_begun_is_not_ended_as_one_that_was_not() {
+    for (failed, executed) in [(Cause::Crc, true), (Cause::Timeout, false)] {
+        let mut b = bench();
+        let ids: Vec<_> = (0..8).map(|i| b.write(8 * i, 8, 5)).collect();
+        let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
+        // The first write is sent alone, the other seven in one transfer.
+        b.fault(2, failed, Stage::Data, executed);
+        b.world.borrow_mut().stuck_state = Some(0);
+        assert_eq!(b.help(), ServiceRequest::Reinit, "{:?}", b.commands());
+        let _ = b.e.poll(b.now);
+        let ended = b.e.take(ids[7]).expect("the supervisor gets a slot").result;
+        assert!(matches!(ended, Err(Error::Host(fault)) if fault.cause == failed), "{ended:?}");
+        let spoken = b.submit(register());
+        assert!(b.finish(spoken).result.is_ok());
+        b.world.borrow_mut().stuck_state = None;
+        b.e.service_done(Ok(target(BLOCKS)), b.now);
+        for &id in &ids[..7] {
+            assert!(b.finish(id).result.is_ok());
+        }
+    }
+}
+
 /// Tests a chore of a card without a fault while no slot is free: the engine does not request the
 /// chore then.
 #[test]

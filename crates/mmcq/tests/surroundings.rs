@@ -2,6 +2,7 @@
 //! needs, and that the driver waits for them.
 
 use crate::support;
+use mmcq::host::faulty::Faulty;
 use mmcq::host::surroundings::{Surrounded, Surroundings};
 use mmcq::host::{
     BusOp, Caps, CommandQueueHost, Direction, DmaError, Done, Events, Host, Phase, QueueCaps, QueueError,
@@ -275,6 +276,18 @@ fn lines_of_the_board_count_before_those_of_the_controller() {
 #[test]
 fn what_the_driver_knows_passes_through() {
     let (mut host, log) = surrounded();
+    assert_eq!((host.dat_levels(), host.supply_ma(), host.retune_ns()), (0b0101, 150, 7));
+    host.interrupt_lost();
+    assert!(host.isolate());
+    host.card_irq(true);
+    assert_eq!(*log.borrow(), ["interrupt lost", "isolate", "card interrupt true"]);
+}
+
+/// Tests that the wrapper that injects faults passes on the methods that have a default, too.
+#[test]
+fn what_the_driver_knows_passes_through_the_faults() {
+    let log = Log::default();
+    let mut host = Faulty::<_, 1>::new(Driver { log: log.clone(), caps: support::caps(), tuned: false }, 1);
     assert_eq!((host.dat_levels(), host.supply_ma(), host.retune_ns()), (0b0101, 150, 7));
     host.interrupt_lost();
     assert!(host.isolate());

@@ -128,7 +128,8 @@ impl Trace {
         self.write(places, &capture, || Ok(picture::write(&capture, &title)))
     }
 
-    /// Records a packet of the SDIO experiment in this setting.
+    /// Records a packet of the SDIO experiment. `setting`: the name of a driver and its context,
+    /// one of [`packet::SETTINGS`].
     fn packet(&self, setting: &str) -> Result<ExitCode, Error> {
         let failed = |error: PacketError| match error {
             PacketError::Setting(_) => Error::input(error),

@@ -96,6 +96,8 @@ pub struct Programs {
     waiting: Waiting,
     steady: Steady,
     luck: Luck,
+    /// Data of the write that was taken last from a ring.
+    data: Vec<u8>,
 }
 
 /// What a job did while the laboratory waited for the job's command.
@@ -125,6 +127,7 @@ impl Programs {
             waiting,
             steady: Steady::new(0),
             luck: Luck::default(),
+            data: Vec::new(),
         }
     }
 
@@ -239,6 +242,8 @@ impl Programs {
                     self.flush_refused = true;
                     (asked.place, EINVAL)
                 }
+                // As in Linux, nothing of a write is written if a part of its memory is missing.
+                Ok(asked) if asked.op == Op::Write && !self.fetch(id, &asked) => (asked.place, EFAULT),
                 Ok(asked) => {
                     let direction = if asked.op == Op::Read { Direction::Read } else { Direction::Write };
                     let (how, lba, blocks) = match (asked.op, self.area(&asked)) {
@@ -256,6 +261,13 @@ impl Programs {
             self.tell_done(id, refused, -error);
         }
         None
+    }
+
+    /// Copies the data of a write from the program into `data`. Returns false if the program has no
+    /// memory at a part of them.
+    fn fetch(&mut self, id: u32, asked: &Asked) -> bool {
+        self.data.resize(asked.bytes as usize, 0);
+        self.shared.fetch(id, asked, &mut self.data)
     }
 
     /// Records the result of the I/O at this ring place for the job, which sees the result when it
@@ -441,14 +453,11 @@ impl Workload for Programs {
         }
     }
 
+    /// Fills in the data that the program's memory held when its write was taken from the ring.
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
-        if let Some((_, asked)) = self.jobs.get(&io.job).and_then(|job| job.under_way.last())
-            && asked.op == Op::Write
-            && !self.shared.fetch(io.job, asked, data)
-        {
-            // The program has no memory at this address: zeros are written instead. The preloaded
-            // library has checked most addresses before, so the job gets no error here.
-            data.fill(0);
+        let is_write = |job: &Job| job.under_way.last().is_some_and(|(_, asked)| asked.op == Op::Write);
+        if self.jobs.get(&io.job).is_some_and(is_write) && data.len() == self.data.len() {
+            data.copy_from_slice(&self.data);
         }
     }
 

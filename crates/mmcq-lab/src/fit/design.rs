@@ -156,7 +156,7 @@ fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64)
 }
 
 /// Returns, for each value in `values`, the job whose figure would determine this value best;
-/// `None` if no job helps enough. Before runs of the model, calls `told` with their number.
+/// `None` if no job helps enough. Before the model runs, calls `told` with the count of runs.
 ///
 /// # Errors
 /// The model cannot run the jobs; the error is one line.
@@ -186,7 +186,7 @@ pub fn more(
 }
 
 /// Returns the jobs to run on the board before a fit, as a fio job file whose comments say which
-/// values each job determines. Before runs of the model, calls `told` with their number.
+/// values each job determines. Before the model runs, calls `told` with the count of runs.
 ///
 /// # Errors
 /// The model cannot run the jobs; the error is one line.

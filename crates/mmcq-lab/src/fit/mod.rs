@@ -86,7 +86,7 @@ fn is_too_slow_in_sequence(load: &Load, held: &Held) -> bool {
 }
 
 impl Task {
-    /// Fits the values; before runs of the model, calls `told` with their number.
+    /// Fits the values. Before the model runs, calls `told` with the count of the next runs.
     ///
     /// # Errors
     /// There are too few figures, or the model cannot run a load; the error is one line.

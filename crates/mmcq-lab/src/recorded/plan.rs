@@ -99,8 +99,11 @@ const BYTES_MAX: u64 = 65_535 * 512;
 /// Start of the message about a trace of which no request is left.
 pub const NO_REQUEST: &str = "no request is left";
 
-/// Key of a flush in the map of requests under way; all other keys are offsets on a device.
-const OF_FLUSH: u64 = u64::MAX - 1;
+/// Keys of flushes in the map of requests under way: this plus the flush's number in the trace. All
+/// other keys are offsets on a device, which are smaller.
+const OF_FLUSH: u64 = 1 << 62;
+/// Longest time in ns that the reader of a part of a trace waits for the ends of requests.
+const ENDS_NS: u64 = 30_000_000_000;
 /// Alignment in bytes of each device of a trace in the load's address space.
 const DEVICE_ALIGN: u64 = 1 << 20;
 
@@ -235,7 +238,8 @@ impl Gathered {
             }
         }
         if let Some(open) = &mut self.open {
-            open.insert(place_of(&record), Open::of(self.records.len(), &record));
+            let number = self.records.len();
+            open.insert(place_of(number, &record), Open::of(number, &record));
         }
         if let Some(program) = &record.program {
             self.names.entry(record.process).or_insert_with(|| program.clone());
@@ -250,10 +254,14 @@ impl Gathered {
     fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
         let open = self.open.get_or_insert_with(|| {
             let all = (0..).zip(self.records.iter());
-            all.map(|(number, record)| (place_of(&record), Open::of(number, &record))).collect()
+            all.map(|(number, record)| (place_of(number, &record), Open::of(number, &record))).collect()
         });
         let (from, to) = match bytes {
-            0 => (OF_FLUSH, OF_FLUSH + 1),
+            // An end names no flush, so it is that of the oldest one.
+            0 => match open.range((device, OF_FLUSH)..=(device, u64::MAX)).next() {
+                Some(((_, flush), _)) => (*flush, *flush + 1),
+                None => return,
+            },
             _ => (offset, offset.saturating_add(bytes)),
         };
         // Requests under way do not overlap, so at most one reaches into the range from before it.
@@ -273,9 +281,9 @@ impl Gathered {
     }
 }
 
-/// Returns the key of a request in the map of requests that have not ended.
-fn place_of(record: &Record) -> (u32, u64) {
-    (record.device, if record.op == Op::Flush { OF_FLUSH } else { record.offset })
+/// Returns the key of the request with this number in the map of requests that have not ended.
+fn place_of(number: usize, record: &Record) -> (u32, u64) {
+    (record.device, if record.op == Op::Flush { OF_FLUSH + number as u64 } else { record.offset })
 }
 
 fn gather(
@@ -283,9 +291,14 @@ fn gather(
     wishes: &Wishes,
 ) -> Result<Gathered, ParseError> {
     let mut all = Gathered::default();
-    let mut newest_ns = 0;
+    let mut newest_ns = 0_u64;
     for event in events {
-        let Event { at_ns, place, what } = event?;
+        let is_full = all.records.len() >= wishes.count;
+        // Of the rest only the ends of the requests that are replayed count.
+        let Event { at_ns, place, what } = match event {
+            Err(_) if is_full => break,
+            event => event?,
+        };
         let record = match what {
             What::Begins(record) => record,
             What::Ends { device, offset, bytes } => {
@@ -301,8 +314,12 @@ fn gather(
         if left_out {
             continue;
         }
-        if all.records.len() >= wishes.count {
-            break;
+        if is_full {
+            let over = at_ns > newest_ns.saturating_add(ENDS_NS);
+            if over || all.open.as_ref().is_some_and(BTreeMap::is_empty) {
+                break;
+            }
+            continue;
         }
         if at_ns < newest_ns && !wishes.sort {
             let back_ns = newest_ns - at_ns;

@@ -1,7 +1,7 @@
 //! The benchmark loop of GNOME Disks (`gdubenchmarkdialog.c`). For each sample it reads one page,
 //! reads 10 MiB, reads one page again, and writes the same 10 MiB and synchronises (`fsync`). After
-//! all samples it reads pages at random places. It measures the time of the samples and of those
-//! last pages.
+//! all samples it reads pages at random places. It measures the time of the samples and of the
+//! reads at random places.
 //!
 //! The published figures are those of Linux without and with a patch that keeps transfers open
 //! ([`Close::Late`](crate::linux::reader::Close::Late)). Linux sends no flush to a card without a
@@ -106,8 +106,9 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::max(count, 1.0)
 }
 
-/// Returns the figures that GNOME Disks shows: means of the samples' rates, and of the last pages'
-/// times. The time of a write includes the mean time of `fsync`.
+/// Returns the figures that GNOME Disks shows: the mean rate of the 10-MiB reads, that of the
+/// 10-MiB writes, and the mean time of the reads of 4 KiB at random places, which end the loop. For
+/// the rate of a write, the mean time of `fsync` is added to its time.
 fn shown(outcome: &Outcome, samples: u64) -> Shown {
     let sync_ns: f64 = outcome.stats.iter().map(|stats| stats.sync.ns.mean).sum();
     let all = transfers(outcome);

@@ -498,7 +498,7 @@ impl Workload for Load<'_> {
                 let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };
                 let result = if ok { Ok(fio.bytes) } else { Err(failed()) };
                 self.states[j].complete(&fio, times, result, fio.check.then_some(&data[..io.bytes()]));
-                self.moved += if fio.how == How::Discard { 0 } else { fio.bytes };
+                self.moved += if ok && fio.how != How::Discard { fio.bytes } else { 0 };
                 self.steady.moved(self.moved, now_ns);
                 let origin_ns = self.origin_ns.unwrap_or(now_ns);
                 self.pace.moved(self.moved, now_ns.saturating_sub(origin_ns));

@@ -150,6 +150,7 @@ impl Driver {
 unsafe impl Host for Driver {
     const CARD_IRQ: bool = true;
 
-    mmcq::forward_host!(driver! => caps map unmap start ack command_hangs set_bus dat0_busy
-        dat_levels present supply_ma card_irq);
+    mmcq::forward_host!(driver! => caps goes_on_with is_prompt map unmap start start_fast ack ack_fast
+        interrupt_lost command_hangs set_bus isolate dat0_busy dat_levels present retune_ns supply_ma
+        write_protected take_waker card_irq);
 }

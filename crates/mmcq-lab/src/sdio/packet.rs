@@ -55,7 +55,8 @@ pub enum PacketError {
     Open(&'static str),
 }
 
-/// Records the first packet after the warm-up in this setting.
+/// Records the first packet after the warm-up. `setting`: the name of a driver and its context, one
+/// of [`SETTINGS`].
 pub fn record(board: &Board, setting: &str, seed: u64) -> Result<Packet, PacketError> {
     let known = SETTINGS.iter().find(|(name, _)| *name == setting);
     let &(setting, way) = known.ok_or_else(|| PacketError::Setting(setting.to_owned()))?;

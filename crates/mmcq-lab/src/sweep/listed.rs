@@ -59,7 +59,7 @@ pub fn page(
             rated.push((row, rate));
         }
     }
-    // If several points have the same rate, the first is named with their number.
+    // If several points have the same rate, the first is named, with the count of the others.
     let ends = |best: fn(f64, f64) -> f64, word: &str| {
         let rate = format!("{:.2}", rated.iter().map(|(_, rate)| *rate).reduce(best)?);
         let mut like = rated.iter().filter(|(_, other)| format!("{other:.2}") == rate);

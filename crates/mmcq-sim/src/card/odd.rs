@@ -376,6 +376,8 @@ impl<C: Card> Card for OddCard<C> {
     }
 
     fn brown_out(&mut self, now_ns: u64) {
+        // For the card the end of a dip is a power-up.
+        (self.powered_ns, self.resets_seen) = (now_ns, 0);
         self.card.brown_out(now_ns);
     }
 

@@ -18,24 +18,25 @@ pub(super) mod ctrl {
     pub const RESERVED_30: u32 = 1 << 30;
 }
 
-/// Bit of register NTSR: selects the new timing mode (only SMHC).
+/// Bit of the new timing set register (NTSR): selects the new timing mode (only SMHC).
 pub(super) const NEW_TIMING: u32 = 1 << 31;
 
-/// Bits of register SAMP_DL (only SMHC): the sampling delay in steps, and whether software sets it.
+/// Bits of the sample delay register (SAMP_DL, only SMHC): the sampling delay in steps, and whether
+/// software sets it.
 pub(super) mod delay {
     pub const STEPS: u32 = 0x3f;
     pub const BY_SOFTWARE: u32 = 1 << 7;
 }
 
-/// Bits of CDTHRCTL (DesignWare) and THLDC (SMHC): a read block starts only if the FIFO has room
-/// for this number of bytes.
+/// Bits of the card threshold register (CDTHRCTL of DesignWare, THLDC of SMHC): a read block starts
+/// only if the FIFO has room for this number of bytes.
 pub(super) mod read_room {
     pub const ON: u32 = 1 << 0;
     pub const BYTES_SHIFT: u32 = 16;
 }
 
-/// Bits of register CKCR (SMHC). DesignWare's CLKENA has the enable and low power bits 16 places
-/// lower.
+/// Bits of SMHC's clock control register (CKCR). DesignWare's clock enable register (CLKENA) has
+/// the enable and low power bits 16 places lower.
 pub(super) mod clock {
     pub const DIVIDER: u32 = 0xff;
     pub const ENABLE: u32 = 1 << 16;

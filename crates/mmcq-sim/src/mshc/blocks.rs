@@ -29,8 +29,8 @@ impl Mshc {
         }
     }
 
-    /// Continues what has waited for room or data in the FIFO. The CPU or the internal DMA has just
-    /// read from the FIFO or written to it.
+    /// Continues a transfer that waits for room or data in the FIFO. The CPU or the internal DMA
+    /// has just read from the FIFO or written to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::Drain if self.fifo.is_empty() => self.abort_is_over(now),
@@ -170,7 +170,8 @@ impl Mshc {
         self.next_read(now);
     }
 
-    /// Starts the next block of a write, if its data are there.
+    /// Starts the next block of a write, if the FIFO holds enough data: the whole block for the
+    /// internal DMA, the first word for the CPU. Otherwise stops the clock until then.
     pub(super) fn wait_to_send(&mut self, now: u64) {
         let enough = if self.dat.dma {
             let wanted = self.dat.block.size.max(4 * usize::from(self.config.fifo_words));

@@ -8,7 +8,8 @@ use mmcq::host::surroundings::Surroundings;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Clock unit, level shifter and card power of a board. Clones are the same board.
+/// Clock unit, level shifter and card power of a board. A clone controls the same board, not a copy
+/// of it.
 #[derive(Clone)]
 pub struct Board {
     /// Model of the controller.

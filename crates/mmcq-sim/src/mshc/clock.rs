@@ -126,7 +126,8 @@ impl Mshc {
         self.slot.bus.clock_hz > UNTUNED_HZ
     }
 
-    /// Sets the bus to what the registers and the board say.
+    /// Informs the card about supply, clock, width, data rate and voltage of the bus, as the
+    /// registers and the board set them.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let hz = self.clock_hz();
         let r = &self.regs;

@@ -80,7 +80,7 @@ impl DatLines {
         matches!(self.state, State::ReadHeld | State::ReadWaits | State::WriteHeld)
     }
 
-    /// Returns whether the data path waits for nothing but the card to release DAT0.
+    /// Returns whether the data path waits only until the card releases DAT0.
     pub fn waits_for_card(&self) -> bool {
         self.state == State::Busy
     }
@@ -333,8 +333,9 @@ impl Mshc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
-    /// event that the controller waits for comes in time, at `until_ns`.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. `until_ns` is the time of
+    /// the event that the controller waits for. If this event comes before the timeout, the timer
+    /// stays off.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = u64::from(self.regs.timeout >> 8).max(1);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);

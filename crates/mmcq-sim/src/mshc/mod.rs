@@ -251,7 +251,7 @@ impl Mshc {
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line if an enabled interrupt cause is set.
+    /// Updates the interrupt line, which is asserted while an enabled interrupt cause is set.
     fn update_irq(&mut self, now: u64) {
         let on = self.regs.control & ctrl::INTERRUPTS != 0;
         let dma = self.idmac.pending(!self.config.is_smhc());

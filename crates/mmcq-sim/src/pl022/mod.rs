@@ -198,7 +198,7 @@ impl Pl022 {
         events
     }
 
-    /// Sets the interrupt line if an enabled event is present.
+    /// Updates the interrupt line, which is asserted while an enabled event is present.
     fn update_irq(&mut self, now_ns: u64) {
         let pending = self.events() & self.regs.mask;
         let before = std::mem::replace(&mut self.pending, pending);

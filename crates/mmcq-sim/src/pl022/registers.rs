@@ -27,7 +27,8 @@ mod reg {
 /// Values of the identification registers PeriphID0 to 3 and PCellID0 to 3.
 const IDS: [u32; 8] = [0x22, 0x10, 0x24, 0x00, 0x0d, 0xf0, 0x05, 0xb1];
 
-/// Interrupt bits in the registers IMSC, RIS and MIS; the first two are also in ICR.
+/// Interrupt bits in the mask (IMSC), raw status (RIS) and masked status (MIS) registers. The clear
+/// register (ICR) has only the bits `OVERRUN` and `TIMEOUT`.
 pub(super) mod irq {
     pub const OVERRUN: u32 = 1 << 0;
     pub const TIMEOUT: u32 = 1 << 1;
@@ -78,7 +79,8 @@ impl Registers {
         motorola && master && matches!(mode, 0 | 3) && matches!(self.frame_clk(), 8 | 16)
     }
 
-    /// Returns the divisor from SSPCLK to the bus clock. The lowest bit of CPSR reads as zero.
+    /// Returns the divisor from SSPCLK to the bus clock. The lowest bit of the prescale register
+    /// (CPSR) reads as zero.
     fn division(&self) -> u32 {
         (self.divisor & 0xfe).max(2) * (1 + (self.control >> 8 & 0xff))
     }

@@ -15,30 +15,35 @@ pub mod window {
     pub const BIER: u16 = 0x18;
     pub const SCRATCH: u16 = 0x1c;
 
-    /// Starts the operation: bit of HCBCTLR, HDBCTLR and HAIMR.
+    /// Starts the operation: bit of the control registers of command list (HCBCTLR) and data
+    /// (HDBCTLR), and of the immediate access (HAIMR).
     pub const START: u32 = 1 << 31;
-    /// HCBCTLR: writes the bytes of READ and CHECK entries back to memory.
+    /// Control register of the command list (HCBCTLR): writes the bytes of READ and CHECK entries
+    /// back to memory.
     pub const WRITE_BACK: u32 = 1 << 30;
-    /// Stops the operation: bit of HCBCTLR and HDBCTLR.
+    /// Stops the operation: bit of the control registers of command list (HCBCTLR) and data
+    /// (HDBCTLR).
     pub const STOP: u32 = 1 << 28;
-    /// HAIMR: the immediate access is a write.
+    /// Register of the immediate access (HAIMR): the access is a write.
     pub const WRITE: u32 = 1 << 30;
-    /// HDBCTLR: the DMA goes from the card to memory.
+    /// Control register of the data (HDBCTLR): the DMA goes from the card to memory.
     pub const TO_MEMORY: u32 = 1 << 29;
-    /// HDBCTLR: mask of the field with the mode of the DMA (bits 27:26).
+    /// Control register of the data (HDBCTLR): mask of the field with the mode of the DMA, bits
+    /// 27:26.
     pub const DMA_MODE: u32 = 3 << 26;
-    /// HDBCTLR: the DMA mode that uses a scatter-gather table.
+    /// Control register of the data (HDBCTLR): the DMA mode that uses a scatter-gather table.
     pub const ADMA: u32 = 2 << 26;
 }
 
-/// Bits of the interrupt registers BIPR (pending) and BIER (enable).
+/// Bits of the registers of pending interrupts (BIPR) and enabled interrupts (BIER).
 pub mod int {
     pub const CMD_DONE: u32 = 1 << 31;
     pub const DATA_DONE: u32 = 1 << 30;
     pub const TRANS_OK: u32 = 1 << 29;
     pub const TRANS_FAIL: u32 = 1 << 28;
     pub const SD: u32 = 1 << 25;
-    /// Bits of BIPR that stay set until the driver clears them.
+    /// Bits of the register of pending interrupts (BIPR) that stay set until the driver clears
+    /// them.
     pub const LATCHED: u32 = 0xffc0_0000;
     /// Level: the card's write protection switch is on.
     pub const WRITE_PROTECT: u32 = 1 << 19;
@@ -102,47 +107,47 @@ pub mod sd {
     /// Size in bytes of ping-pong buffer 2.
     pub const PING_PONG_BYTES: usize = 512;
 
-    /// CFG1: bus mode with data on both clock edges.
+    /// SD configuration 1 (CFG1): bus mode with data on both clock edges.
     pub const MODE_DDR: u8 = 0x04;
-    /// CFG1: bus mode of UHS-I timings.
+    /// SD configuration 1 (CFG1): bus mode of UHS-I timings.
     pub const MODE_SD30: u8 = 0x08;
-    /// CFG2: the chip does not check the CRC7 of a response.
+    /// SD configuration 2 (CFG2): the chip does not check the CRC7 of a response.
     pub const NO_CRC7_CHECK: u8 = 1 << 2;
-    /// CFG2: a write ends when the card releases DAT0.
+    /// SD configuration 2 (CFG2): a command or a write ends only when the card releases DAT0.
     pub const WAIT_BUSY_END: u8 = 1 << 3;
     pub const NO_STATUS_TIMEOUT: u8 = 1 << 5;
     pub const NO_CRC16_CHECK: u8 = 1 << 6;
     pub const NO_CRC7: u8 = 1 << 7;
-    /// Bit of CFG3: a missing response ends with a timeout.
+    /// SD configuration 3 (CFG3): a missing response ends with a timeout.
     pub const RESPONSE_TIMEOUT: u8 = 1;
-    /// STAT1: the response of the last transfer had a wrong CRC7.
+    /// SD status 1 (STAT1): the response of the last transfer had a wrong CRC7.
     pub const CRC7_ERR: u8 = 0x80;
-    /// STAT1: a read block of the last transfer had a wrong CRC16.
+    /// SD status 1 (STAT1): a read block of the last transfer had a wrong CRC16.
     pub const CRC16_ERR: u8 = 0x40;
-    /// STAT1: the card reported a CRC error for a written block of the last transfer.
+    /// SD status 1 (STAT1): the card reported a CRC error for a written block of the last transfer.
     pub const CRC_WRITE_ERR: u8 = 0x20;
-    /// STAT1: the CRC status token was 010 (good).
+    /// SD status 1 (STAT1): the CRC status token was 010 (good).
     pub const STATUS_GOOD: u8 = 0b010 << 2;
-    /// STAT1: the CRC status token was 101 (CRC error).
+    /// SD status 1 (STAT1): the CRC status token was 101 (CRC error).
     pub const STATUS_BAD: u8 = 0b101 << 2;
     pub const CRC_TIMEOUT: u8 = 0x02;
     pub const TUNING_ERR: u8 = 0x01;
-    /// Bit of STAT2: no response came.
+    /// SD status 2 (STAT2): no response came.
     pub const NO_RESPONSE: u8 = 1;
-    /// BUS_STAT: the SD clock keeps running without a transfer.
+    /// SD bus status (BUS_STAT): the SD clock keeps running without a transfer.
     pub const TOGGLE: u8 = 0x80;
     pub const FORCE_STOP: u8 = 0x40;
-    /// BUS_STAT: levels of CMD and DAT3 to DAT0.
+    /// SD bus status (BUS_STAT): levels of CMD and DAT3 to DAT0.
     pub const LINES: u8 = 0x1f;
-    /// Bit of PAD_CTL: the pads signal at 1.8 V.
+    /// SD pad control (PAD_CTL): the pads signal at 1.8 V.
     pub const AT_18V: u8 = 0x80;
-    /// TRANSFER: the transfer starts.
+    /// SD transfer register (TRANSFER): the transfer starts.
     pub const START: u8 = 0x80;
-    /// TRANSFER: the transfer has ended without an error.
+    /// SD transfer register (TRANSFER): the transfer has ended without an error.
     pub const END: u8 = 0x40;
-    /// TRANSFER: no transfer is under way.
+    /// SD transfer register (TRANSFER): no transfer is under way.
     pub const IDLE: u8 = 0x20;
-    /// TRANSFER: the transfer has ended with an error.
+    /// SD transfer register (TRANSFER): the transfer has ended with an error.
     pub const ERR: u8 = 0x10;
 }
 
@@ -164,23 +169,26 @@ pub mod dma {
 /// Internal registers that lead to the registers of the PCI Express link (PHY), 16 bits each.
 pub mod phy {
     pub const CTL: u16 = 0xfe3c;
-    /// CTL: the access starts; reads 1 until it has ended.
+    /// Control register of an access to the PCI Express link (CTL): the access starts; reads 1
+    /// until it has ended.
     pub const START: u8 = 0x80;
-    /// CTL: the access is a write.
+    /// Control register of an access to the PCI Express link (CTL): the access is a write.
     pub const WRITE: u8 = 0x01;
-    /// Data of the access: a pair of registers, the lower byte first.
+    /// Data of an access to the PCI Express link: a pair of registers, the lower byte first.
     pub const DATA: u16 = 0xfe3d;
     pub const ADDRESS: u16 = 0xfe3f;
 
     /// Register of the PCI Express link with the voltage of the pads.
     pub const TUNE: usize = 0x08;
-    /// TUNE: mask of the voltage; all ones are 3.3 V, and all other values that drivers write are
-    /// 1.8 V.
+    /// Register [`TUNE`] of the PCI Express link: mask of the voltage. All ones are 3.3 V, and all
+    /// other values that drivers write are 1.8 V.
     pub const VOLTAGE: u16 = 0x03c0;
-    /// Register of the PCI Express link with bits that drivers of the RTS5249 clear before a change
-    /// to 1.8 V.
+    /// Register of the PCI Express link whose bits [`BASIC`] the driver of an RTS5249 must clear
+    /// before it selects 1.8 V. The name comes from Linux's driver (PHY_BACR), which does not say
+    /// what the letters stand for.
     pub const BACR: usize = 0x11;
-    /// BACR: mask of the bits to clear.
+    /// Mask in the link register [`BACR`]. While one of these bits is set, the pads of an RTS5249
+    /// stay at 3.3 V, so its driver clears both before it selects 1.8 V.
     pub const BASIC: u16 = 0x000c;
 }
 

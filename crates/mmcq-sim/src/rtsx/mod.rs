@@ -250,7 +250,7 @@ impl Rtsx {
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line if a pending interrupt bit is enabled.
+    /// Updates the interrupt line, which is asserted while a pending interrupt bit is enabled.
     fn update_irq(&mut self, now: u64) {
         let level = self.window.pending & self.window.enable & int::LATCHED != 0;
         self.drive_line(level, self.window.pending, false, now);

@@ -48,8 +48,8 @@ impl Needs {
     }
 }
 
-/// Values of internal registers and of registers of the PCI Express link, as (register, value)
-/// pairs.
+/// Registers of a chip as Linux's driver leaves it, as (register, value) pairs: internal registers,
+/// and registers of the PCI Express link.
 pub(super) struct Left {
     pub registers: [(u16, u8); 10],
     pub link: [(usize, u16); 2],

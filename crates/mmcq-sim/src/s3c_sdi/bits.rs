@@ -64,7 +64,7 @@ pub(super) mod dcon {
     pub const RX_AFTER_COMMAND: u32 = 1 << 19;
     pub const TX_AFTER_RESPONSE: u32 = 1 << 20;
     pub const SIZE: u32 = 3 << 22;
-    /// DCON: the data size is a word of 4 bytes.
+    /// Data control register (DCON): the data size is a word of 4 bytes.
     pub const WORDS: u32 = 2 << 22;
 }
 
@@ -73,9 +73,9 @@ pub(super) mod dsta {
     pub const TX_ON: u32 = 1 << 1;
     pub const FINISH: u32 = 1 << 4;
     pub const TIMEOUT: u32 = 1 << 5;
-    /// DSTA: the card reported a CRC error in a written block.
+    /// Data status register (DSTA): the card reported a CRC error in a written block.
     pub const CRC_STATUS: u32 = 1 << 6;
-    /// DSTA: a read block had a wrong CRC16.
+    /// Data status register (DSTA): a read block had a wrong CRC16.
     pub const DATA_CRC: u32 = 1 << 7;
     pub const SDIO_IRQ: u32 = 1 << 9;
     pub const LATCHED: u32 = 0x3f8;
@@ -88,9 +88,9 @@ pub(super) mod fsta {
     pub const RX_LAST: u32 = 1 << 9;
     pub const TX_EMPTY: u32 = 1 << 10;
     pub const TX_HALF: u32 = 1 << 11;
-    /// FSTA: the FIFO holds data to read.
+    /// FIFO status register (FSTA): the FIFO holds data to read.
     pub const RX_DETECT: u32 = 1 << 12;
-    /// FSTA: the FIFO has room for writes.
+    /// FIFO status register (FSTA): the FIFO has room for writes.
     pub const TX_DETECT: u32 = 1 << 13;
     pub const FAIL: u32 = 1 << 14;
     pub const FAIL_BITS: u32 = 3 << 14;

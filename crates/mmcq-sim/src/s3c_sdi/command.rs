@@ -8,7 +8,7 @@ use crate::lines::{self, Active, Issued, Step};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// A command as the register CMDCON describes it.
+/// A command as the command control register (CMDCON) describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     index: u8,
@@ -30,7 +30,8 @@ impl Issued for Issue {
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl S3cSdi {
-    /// Issues the command that CMDCON describes, after a write of its start bit.
+    /// Issues the command that the command control register (CMDCON) describes, after a write of
+    /// its start bit.
     pub(super) fn issue(&mut self, now: u64) {
         let con = self.regs.cmd_con;
         if self.cmd.active() || con & (cmd_con::FROM_HOST | cmd_con::ZERO) != cmd_con::FROM_HOST {

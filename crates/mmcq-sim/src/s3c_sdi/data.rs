@@ -10,7 +10,7 @@ use crate::wire::Beat;
 pub(super) enum State {
     #[default]
     Idle,
-    /// DCON was written; the next command starts the transfer.
+    /// The data control register (DCON) was written; the next command starts the transfer.
     Armed,
     /// The command that starts the transfer is under way.
     Reserved,
@@ -47,7 +47,8 @@ pub(super) struct DatLines {
 }
 
 impl DatLines {
-    /// Returns whether a transfer is under way, from the write to DCON to its end.
+    /// Returns whether a transfer is under way, from the write to the data control register (DCON)
+    /// to its end.
     pub fn active(&self) -> bool {
         self.state != State::Idle
     }
@@ -73,7 +74,8 @@ impl DatLines {
         }
     }
 
-    /// Returns bits 1:0 of DSTA: bit 0 is set while data are received, bit 1 while data are sent.
+    /// Returns bits 1:0 of the data status register (DSTA): bit 0 is set while data are received,
+    /// bit 1 while data are sent.
     pub fn on_bits(&self) -> u32 {
         match (self.state, self.block.read) {
             (State::Idle | State::Armed, _) => 0,
@@ -160,8 +162,9 @@ impl S3cSdi {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
-    /// event that the controller waits for comes in time, at `until_ns`.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. `until_ns` is the time of
+    /// the event that the controller waits for. If this event comes before the timeout, the timer
+    /// stays off.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let limit_ns = self.slot.limit_ns(self.regs.timer.into(), from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
@@ -193,8 +196,8 @@ impl S3cSdi {
         }
     }
 
-    /// Continues what has waited for room or data in the FIFO. The CPU or the DMA has just read
-    /// words from the FIFO or written words to it.
+    /// Continues a transfer that waits for room or data in the FIFO. The CPU or the DMA has just
+    /// read words from the FIFO or written words to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),

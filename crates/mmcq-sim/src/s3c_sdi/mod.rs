@@ -209,7 +209,7 @@ impl S3cSdi {
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line if an enabled event is present.
+    /// Updates the interrupt line, which is asserted while an enabled event is present.
     fn update_irq(&mut self, now: u64) {
         let pending = self.events() & self.regs.mask;
         let new = pending & !self.pending != 0;

@@ -17,14 +17,14 @@ pub(super) struct Registers {
     pub prescaler: u32,
     pub argument: u32,
     pub cmd_con: u32,
-    /// Value that CMDSTA reads as.
+    /// Value that the command status register (CMDSTA) reads as.
     pub cmd_status: u32,
     pub response: [u32; 4],
     pub timer: u32,
     pub block_bytes: u32,
-    /// Value of DCON without its start bit.
+    /// Value of the data control register (DCON) without its start bit.
     pub dcon: u32,
-    /// Bits of DSTA that stay set until the driver clears them.
+    /// Bits of the data status register (DSTA) that stay set until the driver clears them.
     pub data_status: u32,
     pub fifo_failed: bool,
     pub mask: u32,
@@ -144,8 +144,8 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Returns the value of DCNT: the numbers of blocks and of bytes that are still to be
-    /// transferred.
+    /// Returns the value of the data count register (DCNT): the numbers of blocks and of bytes that
+    /// are still to be transferred.
     fn data_count(&self) -> u32 {
         if !self.dat.active() {
             return 0;
@@ -232,7 +232,8 @@ impl S3cSdi {
         if self.regs.con & con::CLOCK == 0 { 0 } else { self.config.pclk_hz / (self.regs.prescaler + 1) }
     }
 
-    /// Sets the bus to what the registers say.
+    /// Informs the card about the bus: the board's supply, and clock and width as the registers set
+    /// them.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         // The width belongs to a data transfer; between transfers the bus keeps its width.
         let width = match self.dat.state {

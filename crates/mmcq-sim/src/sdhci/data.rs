@@ -51,7 +51,7 @@ pub(super) struct DatLines {
     pub(super) block: usize,
     /// Number of blocks that are still to go over the lines; `None`: there is no block count.
     pub(super) left: Option<u32>,
-    /// Number of blocks of a task of the command queue engine.
+    /// Number of blocks of the command queue engine's last task; `None` before the first task.
     total: Option<u32>,
     /// Whether the 32-bit block count is in use, instead of the 16-bit one.
     pub(super) wide_count: bool,
@@ -138,7 +138,8 @@ impl DatLines {
         self.left.is_none_or(|left| left > u32::from(!self.read))
     }
 
-    /// Returns whether the transfer has not completed any block yet.
+    /// Returns whether the present task of the command queue engine has not completed any block
+    /// yet.
     pub fn is_first(&self) -> bool {
         self.left == self.total
     }
@@ -263,8 +264,9 @@ impl Sdhci {
         Beat::new(0, hz).plus(clocks).ns()
     }
 
-    /// Sets the timer of the data timeout, which counts from `from_ns`. The timer stays off if the
-    /// event that the controller waits for comes in time, at `until_ns`.
+    /// Sets the timer of the data timeout, which counts from `from_ns`. `until_ns` is the time of
+    /// the event that the controller waits for. If this event comes before the timeout, the timer
+    /// stays off.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns <= from_ns {
             return self.stop_timer(Timer::DataTimeout);

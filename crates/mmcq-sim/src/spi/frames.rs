@@ -52,7 +52,8 @@ struct Taking {
     token: u8,
     /// Number of bytes in a block, including its CRC16.
     len: usize,
-    /// Number of bytes since the response to the command.
+    /// Number of bytes since the response to the command. At 0 a token comes without the gap that
+    /// the standard requires (N_WR).
     gap: u32,
     /// Whether the master is sending a block.
     inside: bool,

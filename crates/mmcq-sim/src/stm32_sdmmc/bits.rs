@@ -51,7 +51,8 @@ pub(super) mod clkcr {
     pub const DDR: u32 = 1 << 18;
     pub const BUS_SPEED: u32 = 1 << 19;
     pub const RECEIVE_SHIFT: u32 = 20;
-    /// Value of the receive clock selection in CLKCR: the clock from the delay block.
+    /// Value of the receive clock selection in the clock control register (CLKCR): the clock from
+    /// the delay block.
     pub const RECEIVE_TUNED: u32 = 2;
     pub const ALL: u32 = 0x3f_d3ff;
 }
@@ -85,7 +86,8 @@ pub(super) mod dctrl {
     pub const SDIO: u32 = 1 << 11;
     pub const BOOT_ACK: u32 = 1 << 12;
     pub const FIFO_RESET: u32 = 1 << 13;
-    /// Bits of DCTRL that the driver may change only while no data are active.
+    /// Bits of the data control register (DCTRL) that the driver may change only while no data are
+    /// active.
     pub const FIXED: u32 = 0xff | WAIT_MODE | SDIO | BOOT_ACK;
 }
 
@@ -117,7 +119,8 @@ pub(super) mod sta {
     pub const CLOCK_STOPPED: u32 = 1 << 26;
     pub const IDMA_ERROR: u32 = 1 << 27;
     pub const IDMA_BUFFER: u32 = 1 << 28;
-    /// Bits of the status register that stay set until the driver clears them by ICR.
+    /// Bits of the status register that stay set until the driver clears them by the interrupt
+    /// clear register (ICR).
     pub const LATCHED: u32 = 0x1fe0_0fff;
     /// Bits of the status register that can interrupt: all but the activity of the two paths and
     /// the transfer error of the IDMA.
@@ -126,11 +129,12 @@ pub(super) mod sta {
 
 pub(super) mod idma {
     pub const ENABLE: u32 = 1 << 0;
-    /// Bit of IDMACTRL: selects the second mode of the IDMA: two buffers, or a linked list.
+    /// Bit of the IDMA control register (IDMACTRL): selects the second mode of the IDMA: two
+    /// buffers, or a linked list.
     pub const MODE: u32 = 1 << 1;
-    /// Bit of IDMACTRL: shows that the second of two buffers is in use.
+    /// Bit of the IDMA control register (IDMACTRL): shows that the second of two buffers is in use.
     pub const SECOND: u32 = 1 << 2;
-    /// Link address register: offset of the next item from IDMABAR.
+    /// Link address register: offset of the next item from the base address of the list (IDMABAR).
     pub const OFFSET: u32 = 0xfffc;
     /// Link address register: the buffer of this item is ready.
     pub const READY: u32 = 1 << 29;

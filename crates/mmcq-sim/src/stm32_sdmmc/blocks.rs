@@ -29,8 +29,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Continues what has waited for room or data in the FIFO. The CPU has just read a word from
-    /// the FIFO or written one.
+    /// Continues a transfer that waits for room or data in the FIFO. The CPU has just read a word
+    /// from the FIFO or written one.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if self.fifo.half_empty() => self.words_go_on(now),

@@ -8,8 +8,8 @@ use mmcq::host::surroundings::Surroundings;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Parts of the board: reset line of the clock tree, delay block, level shifter, card power. Clones
-/// are the same board.
+/// Parts of the board: reset line of the clock tree, delay block, level shifter, card power. A
+/// clone controls the same board, not a copy of it.
 #[derive(Clone)]
 pub struct Board {
     /// Model of the controller.

@@ -119,7 +119,8 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Writes the register CLKCR. The write is refused while a command or data are active.
+    /// Writes the clock control register (CLKCR). The write is refused while a command or data are
+    /// active.
     pub(super) fn set_clock(&mut self, value: u32, now: u64) {
         let value = value & clkcr::ALL;
         if self.cmd.active() || self.dat.active() {
@@ -171,7 +172,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Sets the bus to what the registers and the board say.
+    /// Informs the card about supply, clock, width, data rate and voltage of the bus, as the
+    /// registers and the board set them.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let hz = self.clock_hz();
         let width = match self.regs.clkcr >> clkcr::WIDTH_SHIFT & 3 {

@@ -111,7 +111,7 @@ impl DatLines {
         self.moves_data() && self.state != State::ReadWait || self.stop_owed
     }
 
-    /// Returns whether the data path waits for nothing but the card to release DAT0.
+    /// Returns whether the data path waits only until the card releases DAT0.
     pub fn waits_for_card(&self) -> bool {
         matches!(self.state, State::Busy | State::Aborting)
     }
@@ -413,8 +413,9 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Sets the timer DTIMER of the data timeout, which counts from `from_ns`. The timer stays off
-    /// if the event that the controller waits for comes in time, at `until_ns`.
+    /// Sets the timer of the data timeout (DTIMER), which counts from `from_ns`. `until_ns` is the
+    /// time of the event that the controller waits for. If this event comes before the timeout, the
+    /// timer stays off.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = TIMER_CLK + u64::from(self.regs.timer);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);

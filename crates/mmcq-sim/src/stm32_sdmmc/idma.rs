@@ -12,7 +12,7 @@ const ITEM_BYTES: usize = 12;
 pub(super) struct Idma {
     at: u64,
     /// Number of bytes of the buffer in use that the IDMA has not moved yet. `None` for the last
-    /// buffer, whose end is the end of the data (DLEN).
+    /// buffer, whose end is the end of the data (register DLEN, data length).
     left: Option<u32>,
     /// Whether an error has stopped the IDMA.
     pub failed: bool,
@@ -99,8 +99,8 @@ impl Stm32Sdmmc {
         Moved::All
     }
 
-    /// Ends a buffer that is not the last, and sets IDMABTC. With two buffers, the other one is
-    /// used next.
+    /// Ends a buffer that is not the last, and sets the flag "buffer transfer complete" (IDMABTC).
+    /// With two buffers, the other one is used next.
     fn buffer_ends(&mut self) {
         self.regs.status |= sta::IDMA_BUFFER;
         if self.config.buffers == Buffers::Double {

@@ -256,7 +256,7 @@ impl Stm32Sdmmc {
         self.slot.card().is_some_and(|card| card.interrupt(self.slot.card_ns(now)))
     }
 
-    /// Sets the interrupt line if an enabled flag is set.
+    /// Updates the interrupt line, which is asserted while an enabled flag is set.
     fn update_irq(&mut self, now: u64) {
         let pending = self.status() & self.regs.mask;
         let new = pending & !self.pending != 0;

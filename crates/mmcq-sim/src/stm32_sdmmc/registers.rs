@@ -4,7 +4,8 @@ use super::bits::{cmd, dctrl, idma, reg, sta};
 use super::{Buffers, Stm32Sdmmc, Version};
 use crate::slot::Core;
 
-/// Mask of the bits in DLEN, DCOUNT and ACKTIME.
+/// Mask of the bits in the registers of data length (DLEN), data counter (DCOUNT) and boot
+/// acknowledgement timeout (ACKTIME).
 const LENGTH_BITS: u32 = 0x1ff_ffff;
 
 /// Values of the registers that the model stores. Other registers are computed when the driver
@@ -21,10 +22,11 @@ pub(super) struct Registers {
     pub timer: u32,
     pub length: u32,
     pub dctrl: u32,
-    /// Whether DTIMER or DLEN was written since DCTRL.
+    /// Whether the data timer (DTIMER) or the data length (DLEN) was written after the last write
+    /// to the data control register (DCTRL).
     pub stale_control: bool,
     pub count: u32,
-    /// Bits of STA that stay set until the driver clears them.
+    /// Bits of the status register (STA) that stay set until the driver clears them.
     pub status: u32,
     /// Status bit BUSYD0: DAT0 is low after a response.
     pub busy: bool,
@@ -180,7 +182,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Writes DCTRL. While data are active, most of its bits cannot change.
+    /// Writes the data control register (DCTRL). While data are active, most of its bits cannot
+    /// change.
     fn set_data_control(&mut self, value: u32, now: u64) {
         self.regs.stale_control = false;
         let active = self.dat.active();

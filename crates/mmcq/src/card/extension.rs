@@ -161,7 +161,8 @@ pub(super) async fn write<B: Platform, const N: usize>(
 /// it had none). If the card has no working cache ([`Error::Unsupported`]), or refuses, `page`
 /// itself is returned. After another error, or if this call is dropped, the cache may be enabled
 /// nevertheless: then each flush fails until a call has succeeded. [`Error::Full`]: the engine uses
-/// its earlier page at this moment; call again later.
+/// its earlier page at this moment; call again later. [`Error::Changed`]: `card` is no longer in
+/// the slot.
 ///
 /// Do not call it for a card that may be removed at any moment: with the cache on, only a flush or
 /// a durable write makes data durable. If [`supervise`](super::supervise) has to initialise the
@@ -177,10 +178,14 @@ pub async fn enable_cache<B: Platform, const N: usize>(
     }
     let mut session = Session::with(stack, page, card);
     let result = switch_on(&mut session, card).await.map_err(|Failed| session.error);
+    let number = session.card;
     let page = session.into_scratch();
     match result {
         Ok(()) => stack.with(|engine| {
             engine.enable_extended_ops();
+            if !engine.is_meant(number) {
+                return Err((Error::Changed, page));
+            }
             engine.set_page(page).map_err(|page| (Error::Full, page))
         }),
         Err(error) => Err((error, page)),

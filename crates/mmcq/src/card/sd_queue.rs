@@ -78,6 +78,7 @@ impl SdQueue {
 /// # Errors
 /// An error is returned if the registers cannot be read, or if the test has failed; then
 /// [`Error::Protocol`] names the failure. The queue is disabled then, and is not used.
+/// [`Error::Changed`]: `card` is no longer in the slot.
 pub async fn enable_sd_task_queue<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -120,7 +121,15 @@ async fn enable<B: Platform, const N: usize>(
         }
     }
     let queue = SdTaskQueue { depth, sequential: how.sequential, writes: how.writes };
-    Ok(if session.stack.with(|engine| engine.set_sd_task_queue(queue)) { depth } else { 0 })
+    let has = session.stack.with(|engine| {
+        let meant = engine.is_meant(session.card);
+        meant.then(|| engine.set_sd_task_queue(queue))
+    });
+    match has {
+        Some(true) => Ok(depth),
+        Some(false) => Ok(0),
+        None => session.fail(Error::Changed),
+    }
 }
 
 /// Writes the register that switches the queue, and waits until it reads as written.

@@ -22,7 +22,8 @@ const REV_5_1: u8 = 8;
 /// queue again.
 ///
 /// # Errors
-/// An error is returned if EXT_CSD cannot be read.
+/// An error is returned if EXT_CSD cannot be read. [`Error::Changed`]: `card` is no longer in the
+/// slot.
 pub async fn enable_task_queue<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -34,8 +35,14 @@ pub async fn enable_task_queue<B: Platform, const N: usize>(
         Family::Sd(_) => Ok(0),
     };
     let result = depth.map_err(|Failed| session.error);
-    let result =
-        result.map(|depth| if stack.with(|engine| engine.set_task_queue(depth)) { depth } else { 0 });
+    let result = result.and_then(|depth| {
+        stack.with(|engine| {
+            if !engine.is_meant(session.card) {
+                return Err(Error::Changed);
+            }
+            Ok(if engine.set_task_queue(depth) { depth } else { 0 })
+        })
+    });
     (result, session.into_scratch())
 }
 

@@ -9,7 +9,7 @@ use crate::sched::Profile;
 impl<const N: usize> Slots<N> {
     /// Returns whether the request waits, and none of its blocks can have changed on the card. A
     /// write of which a part was sent, or that must be repeated, may have changed blocks.
-    fn is_untouched(&self, index: u8) -> bool {
+    pub fn is_untouched(&self, index: u8) -> bool {
         let slot = self.at(index);
         slot.state() == State::Queued && slot.moved_blocks() == 0 && !slot.redone() && !slot.tried()
     }

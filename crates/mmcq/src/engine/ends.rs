@@ -2,7 +2,7 @@
 
 use super::durability::Durability;
 use super::order::Order;
-use super::recover::Incident;
+use super::recover::{Helping, Incident};
 use super::slot::{Rules, Slots, bits};
 use super::{Error, Output};
 use crate::host::Direction;
@@ -29,6 +29,30 @@ impl<P: Profile> Order<P> {
     pub fn turn_down<const N: usize>(&mut self, slots: &mut Slots<N>, index: u8, error: Error) {
         self.withdraw(slots, index);
         slots.end_with(index, Err(error));
+    }
+
+    /// Ends a waiting request, if the supervisor came when all slots were in use: its requests need
+    /// one. Without `begun` this is the youngest request of which nothing was done. With `begun`, the
+    /// error of a transfer that failed, and if something was done of all requests, it is the youngest
+    /// of them, with that error.
+    #[cold]
+    pub fn make_room<const N: usize>(
+        &mut self,
+        slots: &mut Slots<N>,
+        helping: &Helping,
+        begun: Option<Error>,
+    ) {
+        if !helping.has_supervisor() || !slots.is_full() {
+            return;
+        }
+        let ended = match (slots.youngest_untouched(), begun) {
+            (Some(index), None) => Some((index, Error::Full)),
+            (None, Some(error)) => slots.youngest().map(|index| (index, error)),
+            _ => None,
+        };
+        if let Some((index, error)) = ended {
+            self.turn_down(slots, index, error);
+        }
     }
 
     /// Makes a request, or the part of it that is still to be sent, the oldest again.

@@ -28,27 +28,27 @@ macro_rules! counted {
 }
 
 counted! {
-    "A request was accepted." request_accepted: requests;
-    "A data transfer for reads or writes goes out." transfer_started: transfers;
-    "The driver has started a phase." phase_started: phases;
-    "A phase has failed." phase_failed: faults;
-    "An interrupt brought an event." interrupt_served: interrupts;
-    "An interrupt brought nothing." interrupt_was_spurious: spurious;
-    "A phase was over, and no interrupt had told it." interrupt_lost: lost_interrupts;
-    "A busy card is asked." busy_polled: busy_polls;
-    "Writes need a CMD13 of their own." status_asked: status_asked;
-    "The driver cannot start a phase now." start_refused: start_retries;
-    "A late error belongs to no write that waits." late_error_unowned: unowned;
-    "Memory is given up." memory_leaked: leaked;
-    "An open transfer goes on." transfer_continued: continued;
-    "It should have gone on, and failed." not_continued: not_continued;
-    "A command goes beside data." concurrent_started: concurrent;
-    "Complete writes were lost with the cache." cache_lost: cache_lost;
-    "A piece of an erase begins." erase_piece_begun: erase_pieces;
-    "A durable write needs a flush of its own." durable_flushed: durable_flushes;
-    "It is time for a tuning." tuning_asked: tunings;
-    "Background work is done." background_work_done: background_works;
-    "The card rests." rest_begun: rests;
+    "Counts an accepted request." request_accepted: requests;
+    "Counts a started data transfer of reads or writes." transfer_started: transfers;
+    "Counts a started phase." phase_started: phases;
+    "Counts a failed phase." phase_failed: faults;
+    "Counts an interrupt with an event." interrupt_served: interrupts;
+    "Counts an interrupt without an event." interrupt_was_spurious: spurious;
+    "Counts a phase whose end came without an interrupt." interrupt_lost: lost_interrupts;
+    "Counts a poll of a busy card." busy_polled: busy_polls;
+    "Counts a CMD13 that only completes writes." status_asked: status_asked;
+    "Counts a start that the driver refused because its lines were in use." start_refused: start_retries;
+    "Counts a late error that belongs to no waiting write." late_error_unowned: unowned;
+    "Counts a buffer that is lost for ever." memory_leaked: leaked;
+    "Counts a request that continued an open transfer." transfer_continued: continued;
+    "Counts a failed continuation of an open transfer." not_continued: not_continued;
+    "Counts a command that was sent during data." concurrent_started: concurrent;
+    "Counts a loss of complete writes in the card's cache." cache_lost: cache_lost;
+    "Counts a started piece of an erase." erase_piece_begun: erase_pieces;
+    "Counts a flush that makes a durable write durable." durable_flushed: durable_flushes;
+    "Counts a requested tuning." tuning_asked: tunings;
+    "Counts background work that has ended well." background_work_done: background_works;
+    "Counts a rest of the card that has begun." rest_begun: rests;
 }
 
 impl Record {

@@ -288,9 +288,9 @@ impl Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots are in use. Nothing was begun; try again when a request has ended. The youngest
-    /// waiting request also ends with this error if the card needs help and the supervisor's
-    /// requests find no free slot.
+    /// All slots are in use. Nothing was begun; try again when a request has ended. If the card
+    /// needs help and the supervisor's requests find no free slot, the youngest waiting request of
+    /// which nothing was begun ends with this error.
     Full,
     /// The engine is suspended by the platform, or stopped for recovery.
     Suspended,

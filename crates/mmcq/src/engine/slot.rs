@@ -251,11 +251,14 @@ impl<const N: usize> Slots<N> {
         self.free == 0
     }
 
-    /// Returns the last slot of the queue, if no block of its request was transferred, and the
-    /// request is not written a second time.
+    /// Returns the last request of the queue of which nothing was done; `None`: there is none.
+    pub fn youngest_untouched(&self) -> Option<u8> {
+        self.queue().filter(|&index| self.is_untouched(index)).last()
+    }
+
+    /// Returns the last request of the queue.
     pub fn youngest(&self) -> Option<u8> {
-        let begun = |&index: &u8| self.at(index).moved_blocks != 0 || self.at(index).redone;
-        Some(self.tail).filter(|&index| index != NONE).filter(|index| !begun(index))
+        Some(self.tail).filter(|&index| index != NONE)
     }
 
     /// Returns whether at least two slots are free.

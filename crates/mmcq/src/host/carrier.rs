@@ -41,13 +41,15 @@ impl Carrier {
         }
     }
 
-    /// Returns the phase that sends the data of `phase`.
+    /// Returns the carrier for `phase`: a CMD13 to the selected card, with the data of `phase`.
     pub fn phase(&self, phase: &Phase) -> Phase {
         let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
         Phase { command, auto: Auto::None, ..*phase }
     }
 
-    /// Converts the end of a carrier for the engine, whose phase had no command.
+    /// Converts the end of a carrier to the end that the engine gets. The engine has started a
+    /// phase without a command, so the result has no response. An error in the carrier's R1 becomes
+    /// a fault of the data.
     pub fn end(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);

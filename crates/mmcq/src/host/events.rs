@@ -139,7 +139,8 @@ pub struct Events {
     pub retune: bool,
     /// Whether the driver has acknowledged an interrupt of its controller. True shows on a shared
     /// interrupt line that this controller interrupted, even if no other field reports an event
-    /// (for example after a part of a PIO transfer). Some drivers always return false.
+    /// (for example after a part of a PIO transfer). The driver for SPI reports the end of each
+    /// exchange: the port handles the interrupts within one.
     pub acknowledged: bool,
 }
 

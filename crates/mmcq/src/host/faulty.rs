@@ -144,7 +144,7 @@ pub struct Faulty<H, const M: usize> {
     last: Option<Struck>,
     /// The phase in progress, or the last phase.
     phase: Option<Phase>,
-    /// Whether the phase was not passed to the wrapped driver.
+    /// Whether [`Strike::Unsent`] has kept the phase from the wrapped driver.
     unsent: bool,
     /// The end of a phase that is held back, with the number of polls until it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
@@ -183,8 +183,8 @@ impl<H, const M: usize> Faulty<H, M> {
         }
     }
 
-    /// Adds a shot; returns false if all `M` places are used. If several shots match one event, the
-    /// one that was added first is injected.
+    /// Adds a shot, that is, a fault and when to inject it. Returns false if all `M` places are
+    /// used. If several shots match one event, the one that was added first is injected.
     pub fn add(&mut self, shot: Shot) -> bool {
         let free = self.shots.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(shot)).is_some()
@@ -380,8 +380,8 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const CONTINUES_BY_REQUEST: bool = H::CONTINUES_BY_REQUEST;
     const ONE_LINE: bool = H::ONE_LINE;
 
-    crate::forward_host!(self.inner => caps goes_on_with is_prompt map command_hangs isolate dat0_busy dat_levels retune_ns
-        supply_ma write_protected take_waker);
+    crate::forward_host!(self.inner => caps goes_on_with is_prompt map interrupt_lost command_hangs isolate dat0_busy
+        dat_levels retune_ns supply_ma write_protected take_waker);
 
     fn unmap(&mut self, segment: &Segment, direction: Direction) {
         self.inner.unmap(segment, direction);

@@ -326,10 +326,10 @@ pub unsafe trait Host {
         }
     }
 
-    /// Returns the R1 of the phase in progress during its data. If the phase has an automatic CMD23
-    /// whose R1 had errors of an earlier write, they are added. `None` if the R1 was not received
-    /// yet (its arrival then interrupts), the phase has ended, or its R1 cannot be read before its
-    /// end. The end of the phase reports the same R1 again.
+    /// Returns the R1 of the phase in progress during its data. If the R1 of an automatic CMD23 has
+    /// reported errors of an earlier write, the returned R1 has these error bits too. `None` if the
+    /// R1 was not received yet (its arrival then interrupts), the phase has ended, or its R1 cannot
+    /// be read before its end. The end of the phase reports the same R1 again.
     fn early_r1(&mut self) -> Option<u32> {
         None
     }

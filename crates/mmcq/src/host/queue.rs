@@ -368,7 +368,8 @@ pub unsafe trait CommandQueueHost {
     fn prepare_task(&mut self, slot: u8, task: &Task, segments: &[Segment]) -> Result<(), QueueError>;
 
     /// Describes a command without data in slot [`QueueCaps::direct`]. With `barrier` the command
-    /// is a barrier, like [`TaskFlags::BARRIER`].
+    /// is a barrier, like [`TaskFlags::BARRIER`]. A command that was prepared before is dropped,
+    /// even if the new one is refused.
     fn prepare_command(&mut self, command: &Command, barrier: bool) -> Result<(), QueueError>;
 
     /// Drops the prepared tasks of these slots (one bit for each slot) before they are started, and

@@ -157,9 +157,9 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
 pub struct Surrounded<H, S> {
     host: H,
     board: S,
-    /// Index of the part in progress.
+    /// Index of the step in progress in the change of the bus; see [`Part`].
     at: u8,
-    /// Whether the part in progress has begun.
+    /// Whether the step in progress was called before; if not, its next call has `first` true.
     begun: bool,
     /// Time until which RST_n keeps its level, in nanoseconds.
     until_ns: u64,

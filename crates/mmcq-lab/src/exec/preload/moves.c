@@ -127,7 +127,9 @@ static ssize_t in_pieces(struct file *file, uint32_t op, char *data, size_t byte
       if (!bounce && posix_memalign((void **)&bounce, 512, 512)) return cannot(ENOMEM);
       size_t skip = place % 512;
       if (part > 512 - skip) part = 512 - skip;
-      result = one(READ, file->start + place - skip, bounce, 512);
+      /* A part is in at most two pages. */
+      int whole = is_mapped(data + all) && is_mapped(data + all + part - 1);
+      result = !whole ? -EFAULT : one(READ, file->start + place - skip, bounce, 512);
       if (result >= 0 && op == WRITE) {
         memcpy(bounce + skip, data + all, part);
         result = one(WRITE, file->start + place - skip, bounce, 512);

@@ -66,7 +66,8 @@ pub mod int {
 /// Bits of the interrupt coalescing register CQIC.
 pub mod ic {
     pub const ENABLE: u32 = 1 << 31;
-    /// Read-only bit of CQIC: completions wait for the next interrupt.
+    /// Read-only bit of CQIC: the engine has counted completed tasks that no interrupt has reported
+    /// yet.
     pub const COUNTED: u32 = 1 << 20;
     pub const RESET: u32 = 1 << 16;
     pub const THRESHOLD_WRITE: u32 = 1 << 15;

@@ -198,6 +198,7 @@ impl<H: Host> Bus<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::BusOp;
     use StartError::{CommandLine, DataLine, Unsupported};
 
     const FIRST: Outcome = Outcome::Again { first: true };
@@ -211,6 +212,17 @@ mod tests {
             assert_eq!(bus.note_start(answer, now_ns), outcome, "{answer:?} at {now_ns}");
         }
         bus
+    }
+
+    #[test]
+    fn no_tuning_outlives_the_supply_of_its_card() {
+        for op in [BusOp::TuneAbort, BusOp::ResetAll, BusOp::PowerOff, BusOp::PowerOn] {
+            let mut bus = Bus::new(());
+            bus.wire_mut().done(BusOp::TuneStart);
+            assert!(bus.wire().is_tuning());
+            bus.wire_mut().done(op);
+            assert!(!bus.wire().is_tuning(), "{op:?}");
+        }
     }
 
     #[test]

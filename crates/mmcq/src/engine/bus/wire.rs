@@ -7,8 +7,8 @@
 use crate::host::{BusOp, Timing, Width};
 use crate::spec::bus::Bus;
 
-/// Slowest clock for which the time of a block is computed; a slower clock counts as this one.
-/// Cards are brought up at 100 kHz at least [SD 4.2.1].
+/// Slowest clock for which the time of a block is computed; a slower clock, or none, counts as this
+/// one. No card is slower: identification has 100 kHz at least [SD 6.4], [SD 4.2.1].
 const SLOWEST_HZ: u32 = 4_000;
 /// Number of clocks that the card needs after the last token before the clock changes [SD 4.4].
 const LAST_CLOCKS: u64 = 8;
@@ -50,6 +50,8 @@ impl Wire {
             BusOp::TuneAbort | BusOp::ResetAll => self.tuning = false,
             BusOp::PowerOff | BusOp::PowerOn => {
                 (self.clock_hz, self.width, self.timing) = (0, Width::W1, Timing::Legacy);
+                // With its supply the card loses the tuning, and the driver ends the controller's.
+                self.tuning = false;
             }
             _ => return,
         }

@@ -362,7 +362,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Requests help from the supervisor. The requests of the failed transfer go back to the front
     /// of the queue, and the engine starts only urgent requests until the supervisor has answered.
     pub(super) fn ask_help(&mut self, help: ServiceRequest, now_ns: u64) {
+        let error = self.incident.failed.error().unwrap_or(Error::Silent);
         self.put_back(now_ns);
+        self.order.make_room(&mut self.slots, self.supervisor.helping(), Some(error));
         self.ask(help, now_ns);
         self.lane.go_idle::<H>(&mut self.timers, now_ns);
     }
@@ -418,13 +420,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // last incident are used up.
             self.incident.renew_until(&mut self.timers, now_ns, 0);
         }
-        if self.supervisor.helping().supervisor
-            && self.slots.is_full()
-            && let Some(index) = self.slots.youngest()
-        {
-            // The supervisor came when all slots were in use, and its requests need one.
-            self.order.turn_down(&mut self.slots, index, Error::Full);
-        }
+        self.order.make_room(&mut self.slots, self.supervisor.helping(), None);
         self.supervisor.helping_mut().asked = Some(help);
         self.supervisor.helping_mut().taken = false;
         self.supervisor.helping_mut().pace = Pace::Unbegun;

@@ -169,7 +169,7 @@ impl<E, T: Lanes> Lane<E, T> {
     /// Handles reported ends of tasks that the command queue engine did not have: no doorbell was
     /// rung for them, or none since their last end. `stale`: bit n for task n.
     pub fn hear_stale(&mut self, stale: u32) {
-        message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
+        message!(warn, "the controller's queue engine: ends of tasks that it did not have, {:#010x}", stale);
         if let Some(tasks) = self.tasks_mut() {
             tasks.count_stale(stale);
         }

@@ -10,7 +10,8 @@ use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 /// Longest time that a reset or a change of the clock takes, in nanoseconds.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Largest number of stages of an operation, plus one for the check that no stage is left.
+/// Largest number of stages that one call checks. An operation has at most seven stages, and one
+/// more check finds that none is left.
 const STAGES_MAX: u32 = 8;
 
 /// The event that an operation waits for.

@@ -6,8 +6,9 @@ use core::fmt;
 
 /// Card clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
-/// Source clock in hertz above which data on both clock edges (DDR) are faster than data on one
-/// edge.
+/// Source clock in hertz above which DDR (data on both clock edges) is faster than data on one
+/// edge. DDR divides the source by at least 2; data on one edge may use the undivided source up to
+/// this frequency.
 const DDR_SOURCE_ABOVE_HZ: u32 = 52_000_000;
 /// Largest block of a phase, in bytes.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;

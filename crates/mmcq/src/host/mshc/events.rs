@@ -29,10 +29,12 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let Some(mut active) = self.active.take() else {
-            self.silence();
+            events.acknowledged = self.silence();
             return events;
         };
+        let before = active.progress();
         events.phase = self.advance(&mut active, segments);
+        events.acknowledged = active.progress() != before;
         match &events.phase {
             None => {
                 self.set_mask(active.wanted());
@@ -55,13 +57,15 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         events
     }
 
-    /// Masks the interrupts when no phase is in progress.
-    fn silence(&mut self) {
+    /// Masks the interrupts when no phase is in progress. Returns whether there was one.
+    fn silence(&mut self) -> bool {
         let raw = self.regs.read32(L::AT.raw);
-        if raw != u32::MAX && self.mask.is_some_and(|mask| raw & mask != 0) {
+        let interrupts = raw != u32::MAX && self.mask.is_some_and(|mask| raw & mask != 0);
+        if interrupts {
             self.set_mask(0);
             self.regs.write32(L::AT.dma_enable, 0);
         }
+        interrupts
     }
 
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
@@ -188,6 +192,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         if raw != 0 {
             self.regs.write32(L::AT.raw, raw);
             active.seen |= raw;
+            active.acknowledged = active.acknowledged.wrapping_add(1);
         }
         if active.hears && active.seen & (INT_COMMAND | INT_AUTO_STOP) == INT_COMMAND {
             // The R1 of CMD12 may have replaced the command's R1 in the meantime; then the R1 is
@@ -200,6 +205,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             if dma != 0 {
                 self.regs.write32(L::AT.dma_status, dma);
                 active.dma_seen |= dma;
+                active.acknowledged = active.acknowledged.wrapping_add(1);
             }
         }
     }

@@ -85,13 +85,15 @@ impl MshcLayout for SmhcLayout {
 
 /// SMHC's clock register: divider and enable of the card's clock.
 pub const SMHC_CLOCK: u16 = 0x04;
-/// SMHC's function select register; the driver writes [`SMHC_FUNCTION_VALUE`].
+/// SMHC's function select register. After a reset the driver writes [`SMHC_FUNCTION_VALUE`] to it.
 pub const SMHC_FUNCTION: u16 = 0x44;
-/// Value that the driver writes to [`SMHC_FUNCTION`].
+/// Value of [`SMHC_FUNCTION`] after initialisation. The driver writes the same value as Linux's
+/// driver, whose name for it says that CE-ATA is on.
 pub const SMHC_FUNCTION_VALUE: u32 = 0xceaa_0000;
-/// SMHC's debug control register; the driver writes [`SMHC_DEBUG_VALUE`].
+/// SMHC's debug control register. After a reset the driver writes [`SMHC_DEBUG_VALUE`] to it.
 pub const SMHC_DEBUG: u16 = 0x50;
-/// Value that the driver writes to [`SMHC_DEBUG`].
+/// Value of [`SMHC_DEBUG`] after initialisation. The driver writes the same value as Linux's
+/// driver, which calls the register undocumented.
 pub const SMHC_DEBUG_VALUE: u32 = 0xdeb;
 /// SMHC's timing mode register.
 pub const SMHC_TIMING: u16 = 0x5c;

@@ -32,6 +32,8 @@ pub(super) struct Active {
     pub(super) seen: u32,
     /// DMA status bits that were set since the start of the phase.
     pub(super) dma_seen: u32,
+    /// How often the driver has acknowledged events of the phase. It wraps.
+    pub(super) acknowledged: u32,
     /// Bytes that the CPU has not transferred yet.
     pub(super) left_bytes: u32,
     pub(super) cursor: Cursor,
@@ -57,6 +59,11 @@ pub(super) enum Work {
 }
 
 impl Active {
+    /// Returns how far the phase is; the value changes with each event of the phase.
+    pub(super) fn progress(&self) -> (u32, u32) {
+        (self.acknowledged, self.left_bytes)
+    }
+
     /// Makes a phase without any event so far.
     pub(super) fn new(resp: Resp, work: Work) -> Self {
         Active {
@@ -67,6 +74,7 @@ impl Active {
             heard: None,
             seen: 0,
             dma_seen: 0,
+            acknowledged: 0,
             left_bytes: 0,
             cursor: Cursor::default(),
             waited: false,

@@ -100,9 +100,9 @@ pub const STATUS_BUSY: u32 = 1 << 9;
 /// Status register: the FIFO requests DMA.
 pub const STATUS_DMA_REQUEST: u32 = 1 << 31;
 
-/// Timeout register: response timeout in card clocks, bits 7:0.
+/// Timeout register: the longest response timeout, 255 card clocks (bits 7:0).
 pub const TIMEOUT_RESPONSE: u32 = 0xff;
-/// Timeout register: lowest bit of the data timeout, in card clocks.
+/// Timeout register: lowest bit of the field with the data timeout, in card clocks.
 pub const TIMEOUT_DATA_SHIFT: u32 = 8;
 /// Timeout register: largest data timeout, in card clocks.
 pub const TIMEOUT_DATA_MAX: u32 = 0xff_ffff;
@@ -117,9 +117,9 @@ pub const READ_ROOM_SHIFT: u32 = 16;
 pub const TIMING_NEW: u32 = 1 << 31;
 /// SMHC's sample delay register: enables the delay in 5:0.
 pub const DELAY_ON: u32 = 1 << 7;
-/// Steps of SMHC's sample delay in one tap of the driver's tuning.
+/// Number of steps of SMHC's sample delay between two neighbouring taps of the driver's tuning.
 pub const DELAY_TAP_STEPS: u32 = 2;
-/// Taps that the driver's tuning tries.
+/// Number of taps of SMHC's sample delay that the driver's tuning tries.
 pub const DELAY_TAPS: u8 = 32;
 
 /// DesignWare's UHS register: switches the signal lines of slot 0 to 1.8 V.
@@ -163,7 +163,7 @@ pub const DESCRIPTOR_OWNED: u32 = 1 << 31;
 
 /// DesignWare's HCON register: lowest bit of the FIFO's data width; 1 stands for 32 bits.
 pub const HARDWARE_FIFO_SHIFT: u32 = 7;
-/// DesignWare's HCON register: kind of DMA; 0 is the internal DMA.
+/// DesignWare's HCON register: mask of the field with the kind of DMA; 0 is the internal DMA.
 pub const HARDWARE_DMA: u32 = 3 << 16;
 /// DesignWare's HCON register: descriptors have 64-bit addresses.
 pub const HARDWARE_WIDE: u32 = 1 << 27;

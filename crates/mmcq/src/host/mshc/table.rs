@@ -22,7 +22,7 @@ pub(super) struct Form {
     pub(super) chunk: u32,
     /// Number of bits by which addresses are shifted right.
     pub(super) shift: u8,
-    /// Bits that only the last descriptor of a transfer has.
+    /// Bits that the controller needs in a transfer's last descriptor beside [`DESCRIPTOR_LAST`].
     pub(super) last: u32,
 }
 
@@ -35,9 +35,9 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Returns the largest number of bytes whose descriptors always fit the table. The bytes are in
-    /// up to `segments` segments, a descriptor has up to `chunk` bytes, and one more descriptor
-    /// stops the DMA.
+    /// Returns the number of bytes for which the table is always long enough. The bytes are divided
+    /// into up to `segments` segments in any way, a descriptor has up to `chunk` bytes, and one
+    /// more descriptor stops the DMA.
     pub(super) const fn ring_bytes(chunk: u32, segments: u16) -> u32 {
         (DESCRIPTORS as u32).saturating_sub(segments as u32 + 1).saturating_mul(chunk)
     }

@@ -23,7 +23,8 @@ pub trait MshcBoard {
         let _ = tap;
     }
 
-    /// Selects the clock phase for sampling that needs no tuning, for clocks of up to 52 MHz.
+    /// Selects the default clock phase for sampling. The driver uses this phase without tuning, at
+    /// clocks of up to 52 MHz.
     fn unselect(&mut self) {}
 }
 

@@ -17,7 +17,9 @@ impl<R: Regs> Pl181<R> {
         let mut events = Events::default();
         match self.active.take() {
             Some(mut active) => {
+                let before = (active.seen, self.transfer.left_bytes);
                 events.phase = self.advance(&mut active, segments);
+                events.acknowledged = (active.seen, self.transfer.left_bytes) != before;
                 match &events.phase {
                     None => {
                         self.set_mask(self.wanted_mask(&active));
@@ -28,19 +30,21 @@ impl<R: Regs> Pl181<R> {
                     Some(Err(_)) => self.quiet(),
                 }
             }
-            None => self.silence(),
+            None => events.acknowledged = self.silence(),
         }
         events
     }
 
-    /// Masks the interrupts when no phase is in progress.
-    fn silence(&mut self) {
+    /// Masks the interrupts when no phase is in progress. Returns whether there was one.
+    fn silence(&mut self) -> bool {
         if self.mask.is_some_and(|mask| mask != 0) {
             let status = self.regs.read32(STATUS);
             if status != u32::MAX && self.mask.is_some_and(|mask| status & mask != 0) {
                 self.set_mask(0);
+                return true;
             }
         }
+        false
     }
 
     /// Reads the status and transfers the words that the FIFO certainly holds or accepts. Repeats
@@ -172,8 +176,9 @@ impl<R: Regs> Pl181<R> {
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// Returns whether the response carries the index of another command. QEMU's model does not
-    /// store the index (it reads 0), and CMD0 has no response.
+    /// Returns whether the response carries the index of another command. The index 0 counts as
+    /// right: QEMU's model always reads as 0, and a real response never has it, because CMD0 has no
+    /// response.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

@@ -78,9 +78,8 @@ impl<R: Regs> Pl181<R> {
     /// Returns the registers, for other code that accesses them (vendor registers, models).
     ///
     /// # Safety
-    /// The caller writes no register that the driver uses, because register writes decide which
-    /// memory the controller accesses. The caller also reads no register whose value a read
-    /// changes.
+    /// The caller writes no register that the driver uses, because the driver relies on the state
+    /// that it has set. The caller also reads no register whose value a read changes.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
@@ -99,8 +98,8 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Waits the time that a register needs between two writes, by reading a register. `passed`
-    /// accesses were already made since the first write.
+    /// Waits for the time that a register needs between two writes, by reading MCIMask0.
+    /// `passed` is the number of register accesses since the first write.
     fn rest(&self, passed: u32) {
         for _ in passed..self.gap_reads {
             self.regs.read32(MASK_0);

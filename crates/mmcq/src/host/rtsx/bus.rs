@@ -9,7 +9,8 @@ use crate::host::{BusOp, Dma, Regs, Step, Timing};
 
 /// Fastest SD clock that the reader can make, in hertz.
 pub(super) const CLOCK_HZ_MAX: u32 = 208_000_000;
-/// Slowest SD clock in hertz that every mode can have.
+/// Slowest SD clock in hertz that every mode can have: that of SDR50 and SDR104, where the PLL's 82
+/// MHz are divided by at most 8 and then by 256.
 pub(super) const CLOCK_HZ_MIN: u32 = 40_040;
 /// Frequencies that the PLL can generate, in MHz.
 const PLL_MHZ: core::ops::RangeInclusive<u32> = 82..=210;

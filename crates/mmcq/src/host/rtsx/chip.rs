@@ -9,10 +9,12 @@ use crate::host::Timing;
 
 /// Time after which an access to a register of the link has ended, in nanoseconds.
 const LINK_NS: u32 = 100_000;
-/// Values of PULL_3: the first pulls CMD down, the second pulls CMD up. The other three fields are
-/// those of the card's clock, of its detection and of its write-protect switch.
+/// Values of the register [`PULL_3`] (pull-ups and pull-downs of pads): the first pulls CMD down,
+/// the second pulls CMD up. The other three fields are those of the card's clock, of its detection
+/// and of its write-protect switch.
 const PULLS_3: [u8; 2] = [0xd5, 0xe9];
-/// Bits of PULL_3 that version C of the RTS5229 has inverted: the write-protect switch.
+/// Bits of the register [`PULL_3`] that version C of the RTS5229 needs inverted: the field of the
+/// write-protect switch.
 const PULL_3_VERSION_C: u8 = 3 << 4;
 
 impl Chip {

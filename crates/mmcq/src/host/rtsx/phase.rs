@@ -189,8 +189,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Returns the bit of [`SD_CFG2`] for a late CRC status, which is no error for a card without
-    /// UHS.
+    /// Returns the bit of [`SD_CFG2`] that makes a late CRC status no error; 0 in a UHS-I mode,
+    /// where a late CRC status is an error.
     fn crc_timeout(&self) -> u8 {
         if self.bus.is_uhs() { 0 } else { CFG2_NO_CRC_TIMEOUT }
     }

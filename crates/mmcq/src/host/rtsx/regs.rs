@@ -168,7 +168,8 @@ pub const LINK_ADDRESS: u16 = 0xfe3f;
 pub const LINK_VOLTAGE: u8 = 0x08;
 /// [`LINK_VOLTAGE`]: mask of the voltage; all ones are 3.3 V.
 pub const LINK_VOLTAGE_MASK: u16 = 0x03c0;
-/// Register of the link that some chips need written before a change to 1.8 V (PHY_BACR).
+/// Register of the PCI Express link that the driver of some chips must write before it selects 1.8
+/// V. Linux's driver names the register PHY_BACR, and does not say what the letters stand for.
 pub const LINK_BASE: u8 = 0x11;
 /// Switch of the pads' supply (LDO3318).
 pub const POWER_GATE: u16 = 0xfe75;

@@ -21,7 +21,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let Some(mut active) = self.active.take() else {
-            events.card_irq = self.take_idle();
+            self.take_idle(&mut events);
             return events;
         };
         let progress = match active.work {
@@ -33,7 +33,10 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                 self.active = Some(active);
                 events.card_irq = self.edge_asks();
             }
-            Progress::Some => self.active = Some(active),
+            Progress::Some => {
+                self.active = Some(active);
+                events.acknowledged = true;
+            }
             Progress::Ended(result) => {
                 self.idle = result.is_ok();
                 if result.is_err() {
@@ -54,30 +57,32 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         events
     }
 
-    /// Clears late events while no phase is in progress. Returns whether the card requests
+    /// Clears late events while no phase is in progress. Reports whether the card requests
     /// attention; if so, masks the card interrupt.
-    fn take_idle(&mut self) -> bool {
+    fn take_idle(&mut self, events: &mut Events) {
         let (command, data) = (self.regs.read32(CMDSTAT), self.regs.read32(DSTA));
         if command == u32::MAX || data == u32::MAX {
             self.idle = false;
-            return false;
+            return;
         }
         if command & CMDSTAT_LATCHED != 0 || data & DSTA_LATCHED != 0 {
             // The event is late or spurious, so the next phase checks the lines before it starts.
             self.idle = false;
             self.forget(command, data);
+            events.acknowledged = true;
         }
         // No phase expects an event. If the driver itself caused this interrupt (`ring`), its
         // purpose is fulfilled.
         self.enable(0);
         if !self.card_irq {
-            return false;
+            return;
         }
         if data & DSTA_SDIO != 0 {
             self.mask_card();
-            return true;
+            events.card_irq = true;
+            return;
         }
-        self.level_asks()
+        events.card_irq = self.level_asks();
     }
 
     fn step_command(&mut self, active: &mut Active) -> Progress {

@@ -106,11 +106,12 @@ pub struct S3cSdi<R: Regs, D: Dma> {
     card_irq: bool,
     /// Enabled interrupts, except the card interrupt.
     events: u32,
-    /// IMSK as last written; `None` if unknown.
+    /// Last value written to the interrupt mask register (SDIIntMsk); `None` if unknown.
     imsk: Option<u32>,
-    /// BSIZE as last written; `None` if unknown.
+    /// Last value written to the block size register (SDIBSize), in bytes; `None` if unknown.
     block_bytes: Option<u32>,
-    /// Whether the data circuits are armed for a transfer (DCON).
+    /// Whether the data control register (SDIDatCon) still holds a transfer, which the next command
+    /// would start.
     armed: bool,
 }
 

@@ -20,9 +20,9 @@ const DMA_LOOKS: u16 = 64;
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Bits of CMDSTAT that were set since the start of the phase.
+    /// Bits of the command status register (SDICmdSta) that were set since the start of the phase.
     pub(super) command: u32,
-    /// Bits of DSTA that were set since the start of the phase.
+    /// Bits of the data status register (SDIDatSta) that were set since the start of the phase.
     pub(super) data: u32,
     /// Number of polls of the board's DMA controller that are left after the end of the data on the
     /// bus.

@@ -23,7 +23,7 @@ const DESCRIPTOR_BYTES: u32 = 65_536;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     pub(super) version: u8,
-    /// Whether the controller has SDMA, whichever mode is used.
+    /// Whether the controller has SDMA, even if the driver uses another mode.
     pub(super) sdma: bool,
     /// Whether Host Version 4 Enable is set.
     pub(super) v4: bool,
@@ -35,10 +35,11 @@ pub(super) struct Model {
     pub(super) clocks: Clocks,
     /// Value of SD Bus Voltage Select at power-on.
     pub(super) voltage: u8,
-    /// Error bits that the controller's version has.
+    /// Mask of the error bits in the interrupt status that exist in the controller's version.
     pub(super) errors: u32,
     pub(super) busy: BusyDetect,
-    /// Timer Count for Re-Tuning, from the capabilities.
+    /// Timer Count for Re-Tuning from the capabilities: a code for the time until the next tuning
+    /// [SDHC 2.2.25].
     retune_count: u8,
     pub(super) by_cpu: ByCpu,
 }

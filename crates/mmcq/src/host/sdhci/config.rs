@@ -294,7 +294,7 @@ impl fmt::Display for SdhciInitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SdhciInitError::Gone => {
-                f.write_str("sdhci: version and capabilities read as all ones, expected a controller")
+                f.write_str("sdhci: the version register reads as all ones, expected a controller")
             }
             SdhciInitError::NoBaseClock => f.write_str(
                 "sdhci: base clock in capabilities 15:8 is 0, expected SdhciConfig::base_clock_hz",

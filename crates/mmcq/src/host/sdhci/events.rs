@@ -39,8 +39,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Returns the end of the phase in progress in short form, if it is the only event and has no
-    /// error. The phase has an R1, and no data or data by ADMA. Otherwise returns the events, as
-    /// `take_events` does.
+    /// error. The phase has an R1, and no data or data by ADMA. In all other cases, returns all
+    /// events in the full form.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
@@ -232,8 +232,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Returns the result of a tuning phase after an event; `None` if the phase has not ended.
-    /// `block` says that its block was received. Even without a block the whole tuning may have
-    /// ended, since some controllers report only that, in Host Control 2.
+    /// `block` says that the tuning block was received. Without a block, Host Control 2 is read:
+    /// some controllers report only there, and only the end of the whole tuning.
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {

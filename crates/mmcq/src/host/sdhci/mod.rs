@@ -89,8 +89,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     /// Whether CMD and DAT are known to be idle and the interrupt status has no stale bits, because
     /// the last phase ended without an error.
     idle: bool,
-    /// Whether the last phase was a write, or made the card busy: the next response then shows its
-    /// result.
+    /// Whether the last phase was a write, or made the card busy. The next response then shows
+    /// whether the card has executed that write or command without an error.
     programs: bool,
     shadow: Shadow,
 }

@@ -4,10 +4,10 @@
 //! A profile is a constant to start from; change it with the setters of [`SdhciConfig`]. If the
 //! base clock in the capabilities may be wrong, the profile is a [`NeedsClock`], and
 //! [`clock`](NeedsClock::clock) makes a configuration from it. A line "PHY" says what the board's
-//! [`Surroundings`](crate::host::surroundings::Surroundings) must do.
+//! [`Surroundings`](crate::host::surroundings::Surroundings) must set around the controller.
 //!
 //! Each profile was tested on this project's model of a standard controller, which has none of the
-//! deviations. "Judged by" names the emulated machines that tested a profile further.
+//! deviations. "Tested on" names the emulated machines on which a profile was tested too.
 //!
 //! ```
 //! use mmcq::host::{Width, sdhci::profiles};
@@ -36,15 +36,15 @@ const fn quirks(quirks: Quirks) -> SdhciConfig {
     SdhciConfig::new().quirks(quirks)
 }
 
-/// Xilinx Zynq-7000: Arasan 8.9a, version 2.0. PHY: nothing to do.
+/// Xilinx Zynq-7000: Arasan 8.9a, version 2.0. PHY: the board sets nothing.
 ///
-/// Judged by QEMU's xilinx-zynq-a9.
+/// Tested on QEMU's machine xilinx-zynq-a9.
 pub const ZYNQ: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Xilinx Zynq UltraScale+: Arasan 8.9a, version 3.0. PHY: sets tap delays for each timing in the
-/// system-level registers (`pins`), and again after a tuning.
+/// Xilinx Zynq UltraScale+: Arasan 8.9a, version 3.0. PHY: the board sets tap delays for each
+/// timing in the system-level registers (`pins`), and again after a tuning.
 ///
-/// Judged by QEMU's xlnx-zcu102 at high speed.
+/// Tested on QEMU's machine xlnx-zcu102 at high speed.
 pub const ZYNQMP: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// AMD Versal: like [`ZYNQMP`], but the tap delays are registers of the controller.
@@ -57,9 +57,9 @@ pub const VERSAL: NeedsClock = ZYNQMP;
 /// ([`fixed`](SdhciConfig::fixed)), and the board supplies it.
 ///
 /// The chip needs four SD clocks between two register writes. The driver cannot wait, so the
-/// board's [`Regs`](crate::host::Regs) must wait after each `write32`. PHY: nothing to do.
+/// board's [`Regs`](crate::host::Regs) must wait after each `write32`. PHY: the board sets nothing.
 ///
-/// Judged by QEMU's raspi3b, which asks for no such wait, and has card detection.
+/// Tested on QEMU's machine raspi3b, which asks for no such wait, and has card detection.
 pub const BCM2835_EMMC: NeedsClock = NeedsClock(
     quirks(
         Quirks::ACCESS_32BIT
@@ -75,77 +75,78 @@ pub const BCM2835_EMMC: NeedsClock = NeedsClock(
 );
 
 /// Raspberry Pi 4, EMMC2. The controller has no card-detect line, so the presence of the card is
-/// never checked ([`fixed`](SdhciConfig::fixed)). PHY: switches the supply of the card and of the
-/// signal lines by the firmware's GPIO expander (`supply`, `signalling`).
+/// never checked ([`fixed`](SdhciConfig::fixed)). PHY: the board switches the supply of the card
+/// and of the signal lines by the firmware's GPIO expander (`supply`, `signalling`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const BCM2711_EMMC2: NeedsClock =
     NeedsClock(quirks(Quirks::ACCESS_32BIT.with(Quirks::EXTERNAL_POWER)).fixed(true));
 
-/// Raspberry Pi 5. PHY: switches the supply of the signal lines (`signalling`), and sets pins in
-/// the register block next to the controller.
+/// Raspberry Pi 5. PHY: the board switches the supply of the signal lines (`signalling`), and sets
+/// pins in the register block next to the controller.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const BCM2712: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// Aspeed AST2400 to AST2600: two slots at offsets 0x100 and 0x200 from their common register
-/// block. PHY: sets the phase of the clock in the common block (`pins`).
+/// block. PHY: the board sets the phase of the clock in the common block (`pins`).
 ///
-/// Judged by QEMU's ast2600-evb.
+/// Tested on QEMU's machine ast2600-evb.
 pub const ASPEED: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Nuvoton NPCM7xx. PHY: nothing to do.
+/// Nuvoton NPCM7xx. PHY: the board sets nothing.
 ///
-/// Judged by QEMU's npcm750-evb, whose registers this driver reached by qtest.
+/// Tested on QEMU's machine npcm750-evb, whose registers the driver reached by qtest.
 pub const NPCM7XX: SdhciConfig = SdhciConfig::new();
 
 /// Cadence SD4HC (Microchip PolarFire): the SDHCI begins at offset 0x200 of Cadence's registers.
-/// PHY: sets delays by HRS04 for each timing (`pins`), and the timing of an eMMC in HRS06.
+/// PHY: the board sets delays by HRS04 for each timing (`pins`), and the timing of an eMMC in
+/// HRS06.
 ///
-/// Judged by QEMU's microchip-icicle-kit, whose registers this driver reached by qtest.
+/// Tested on QEMU's machine microchip-icicle-kit, whose registers the driver reached by qtest.
 pub const CADENCE_SD4HC: SdhciConfig = SdhciConfig::new();
 
 /// Synopsys DWCMSHC (RK3568, RK3588, TH1520, SG2042, K1). A transfer must not cross a boundary of
 /// 128 MiB, so the board's [`Dma`](crate::host::Dma) must not return memory that crosses one. PHY:
-/// sets the vendor's delay line at offset 0x500 (`pins`, `clock`).
+/// the board sets the vendor's delay line at offset 0x500 (`pins`, `clock`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const DWCMSHC: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Texas Instruments AM654 and its successors. PHY: sets delay line and output taps in the
-/// subsystem's registers (`pins`, `clock`).
+/// Texas Instruments AM654 and its successors. PHY: the board sets delay line and output taps in
+/// the subsystem's registers (`pins`, `clock`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const AM654: SdhciConfig = SdhciConfig::new();
 
-/// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: sets delays at offset 0x200 of the
-/// registers (`pins`).
+/// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: the board sets delays at offset
+/// 0x200 of the registers (`pins`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const SPRD: NeedsClock = NeedsClock(SdhciConfig::emmc_18());
 
-/// Intel's controllers for eMMC on PCI. PHY: nothing to do.
+/// Intel's controllers for eMMC on PCI. PHY: the board sets nothing.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
 
-/// A controller of PCI class 08.05 that follows the standard. PHY: nothing to do.
+/// A controller of PCI class 08.05 that follows the standard. PHY: the board sets nothing.
 ///
-/// Judged by QEMU's sdhci-pci on q35 and virt (64-bit Arm and RISC-V), and by our model.
+/// Tested on QEMU's sdhci-pci in its machines q35 and virt (64-bit Arm and RISC-V).
 pub const PCI: SdhciConfig = SdhciConfig::new();
 
 /// NXP's uSDHC, used through [`Usdhc`](super::Usdhc): i.MX 6UL, 6ULL, 8, RT. The base clock is the
 /// root clock of the chip's clock controller. A board whose card-detect line is not at the
-/// controller's CD_B pin sets [`fixed`](SdhciConfig::fixed). PHY: sets the pads for each timing
-/// (`pins`).
+/// controller's CD_B pin sets [`fixed`](SdhciConfig::fixed). PHY: the board sets the pads for each
+/// timing (`pins`).
 ///
-/// Judged by QEMU's mcimx6ul-evk.
+/// Tested on QEMU's machine mcimx6ul-evk.
 pub const USDHC: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS));
 
 /// Like [`USDHC`], for the i.MX 6Q, 6SX, 6SL and 7D, on which an automatic CMD23 loses the upper
 /// half of its argument.
 ///
-/// Judged by QEMU's sabrelite (i.MX 6Q), whose registers this driver reached by qtest.
+/// Tested on QEMU's machine sabrelite (i.MX 6Q), whose registers the driver reached by qtest.
 pub const USDHC_IMX6: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS.with(Quirks::NO_AUTO_CMD23)));
 
 const USDHC_QUIRKS: Quirks = Quirks::ACCESS_32BIT

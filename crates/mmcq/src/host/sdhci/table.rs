@@ -126,7 +126,8 @@ pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Opti
     piece_below(dma, if words > 2 { u64::MAX } else { 1 << 32 }, bus, bytes)
 }
 
-/// Writes one descriptor; leaves out the fields that its format lacks.
+/// Writes one descriptor: `head` is its first word, and `bus` the address in it. Leaves out the
+/// fields that a descriptor of `words` words lacks.
 pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];
     for (place, value) in slot.iter_mut().zip(fields).take(words) {

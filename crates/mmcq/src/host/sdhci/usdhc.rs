@@ -13,15 +13,17 @@ use crate::host::Regs;
 use core::cell::Cell;
 
 const BLOCK_ATTRIBUTES: u16 = BLOCK_SIZE;
-/// Block size and block count in BLK_ATT. SDHCI's buffer boundary field between them is masked off.
+/// Block size and block count in Block Attributes (BLK_ATT). SDHCI's buffer boundary field between
+/// them is masked off.
 const BLOCK_ATTRIBUTES_MASK: u32 = 0xffff_0fff;
-/// CMD_XFR_TYP: the command. SDHCI's word at this offset has Transfer Mode in its lower half.
+/// Command Transfer Type (CMD_XFR_TYP): the command. SDHCI's word at this offset has Transfer Mode
+/// in its lower half.
 const TRANSFER_TYPE: u16 = TRANSFER_MODE;
 const DATA_PRESENT: u32 = (COMMAND_DATA as u32) << 16;
 
-/// PRES_STATE: SD Clock Stable.
+/// Present State (PRES_STATE): SD Clock Stable.
 const STATE_CLOCK_STABLE: u32 = 1 << 3;
-/// Bits of PRES_STATE that SDHCI's Present State has at the same position: inhibits, activity,
+/// Bits of Present State (PRES_STATE) that SDHCI has at the same position: inhibits, activity,
 /// buffer, card detect.
 const STATE_SAME: u32 = 0x000d_0f07;
 const STATE_CMD_SHIFT: u32 = 23;
@@ -29,53 +31,56 @@ const STATE_DAT_SHIFT: u32 = 24;
 /// Lowest bit of CMD Line Signal Level in SDHCI's Present State register.
 const PRESENT_CMD_SHIFT: u32 = 24;
 
-/// PROT_CTRL: little-endian mode (EMODE).
+/// Protocol Control (PROT_CTRL): little-endian mode (EMODE).
 const PROTOCOL_LITTLE: u32 = 2 << 4;
 const PROTOCOL_4BIT: u32 = 1 << 1;
 const PROTOCOL_8BIT: u32 = 2 << 1;
 const PROTOCOL_DMA: u32 = 3 << 8;
-/// Bits of block gap and wakeup control that PROT_CTRL and SDHCI have at the same position.
+/// Bits of block gap and wakeup control that Protocol Control (PROT_CTRL) and SDHCI have at the
+/// same position.
 const PROTOCOL_SAME: u32 = 0x070f_0000;
-/// Bits of PROT_CTRL that SDHCI does not have and that stay as they are: the burst length enable
-/// (BURST_LEN_EN), without which the DMA uses single beats, reads of blocks that do not end exactly,
-/// and reserved bits.
+/// Bits of Protocol Control (PROT_CTRL) that SDHCI does not have and that stay as they are: the
+/// burst length enable (BURST_LEN_EN), without which the DMA uses single beats, reads of blocks
+/// that do not end exactly, and reserved bits.
 const PROTOCOL_KEPT: u32 = 0xf8f0_0000;
-/// Left shift from the DMA Select field of SDHCI to the one in PROT_CTRL.
+/// Left shift from the DMA Select field of SDHCI to the one in Protocol Control (PROT_CTRL).
 const DMA_UP: u32 = 5;
 const CONTROL_DMA: u32 = 3 << 3;
 
-/// Bits of SYS_CTRL that must be written as 1, and the level of the card's RST_n, which stays high.
+/// Bits of System Control (SYS_CTRL) that must be written as 1, and the level of the card's RST_n,
+/// which stays high.
 const SYSTEM_ONES: u32 = 1 << 23 | 0xf;
 const DIVISOR_MAX: u32 = 16;
 const PRESCALER_MAX: u32 = 256;
 
-/// INT_STATUS: DMA error, which SDHCI has as ADMA Error at bit 25.
+/// Interrupt Status (INT_STATUS): DMA error, which SDHCI has as ADMA Error at bit 25.
 const INT_DMA_ERROR: u32 = 1 << 28;
 /// Interrupt bits that uSDHC and SDHCI have at the same position.
 const INT_SAME: u32 = 0x057f_11ff;
 
-/// HOST_CTRL_CAP: ADMA2 Support.
+/// Host Controller Capabilities (HOST_CTRL_CAP): ADMA2 Support.
 const ABLE_ADMA2: u32 = 1 << 20;
-/// Bits of HOST_CTRL_CAP that SDHCI has at the same position: high speed, SDMA, suspend, voltages.
+/// Bits of Host Controller Capabilities (HOST_CTRL_CAP) that SDHCI has at the same position: high
+/// speed, SDMA, suspend, voltages.
 const ABLE_SAME: u32 = 0x07e0_0000;
 /// SDHCI's capabilities register: blocks of up to 2048 bytes.
 const ABLE_2048: u32 = 2 << 16;
 
 const WATERMARK: u16 = 0x44;
-/// WTMK_LVL: bursts of 16 words for reads and for writes.
+/// Watermark Level (WTMK_LVL): bursts of 16 words for reads and for writes.
 const WATERMARK_BURSTS: u32 = 0x1000_1000;
 const WATERMARK_DMA: u32 = 0x40;
 const WATERMARK_MAX: u32 = 0x80;
 
 const MIX_CONTROL: u16 = 0x48;
-/// Bits of MIX_CTRL that SDHCI's Transfer Mode has at the same position: DMA, block count, CMD12,
-/// direction, multi-block.
+/// Bits of Mixer Control (MIX_CTRL) that SDHCI's Transfer Mode has at the same position: DMA, block
+/// count, CMD12, direction, multi-block.
 const MIX_SAME: u32 = 0x37;
 const MIX_AUTO_CMD12: u32 = 1 << 2;
 const MIX_DDR: u32 = 1 << 3;
 const MIX_AUTO_CMD23: u32 = 1 << 7;
 const MIX_FEEDBACK_CLOCK: u32 = 1 << 25;
-/// Bit of MIX_CTRL that reads as 1 and must be written as 1.
+/// Bit of Mixer Control (MIX_CTRL) that reads as 1 and must be written as 1.
 const MIX_ONES: u32 = 1 << 31;
 
 const VENDOR: u16 = 0xc0;
@@ -121,8 +126,9 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Enables the UHS-I timings that the lower half of HOST_CTRL_CAP shows. Allowed on the i.MX
-    /// 6SoloLite and later chips, whose lines can switch to 1.8 V. The board sets TUNING_CTRL.
+    /// Enables the UHS-I timings that the lower half of Host Controller Capabilities
+    /// (HOST_CTRL_CAP) shows. Allowed on the i.MX 6SoloLite and later chips, whose lines can switch
+    /// to 1.8 V. The board sets Tuning Control (TUNING_CTRL).
     #[must_use]
     pub const fn uhs(mut self) -> Self {
         self.uhs = true;
@@ -213,7 +219,7 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Writes Transfer Mode to MIX_CTRL, and then the command.
+    /// Writes Transfer Mode to Mixer Control (MIX_CTRL), and then the command.
     fn send(&self, word: u32) {
         let mix = self.mix.get();
         if word & DATA_PRESENT != 0 {
@@ -241,7 +247,8 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Returns Host Control 1 and Power Control of the SDHCI, from PROT_CTRL in `word`.
+    /// Returns Host Control 1 and Power Control of the SDHCI; `word` is Protocol Control
+    /// (PROT_CTRL).
     fn control(&self, word: u32) -> u32 {
         let width = match word & (PROTOCOL_4BIT | PROTOCOL_8BIT) {
             PROTOCOL_4BIT => CONTROL_4BIT,
@@ -270,7 +277,8 @@ impl<R: Regs> Usdhc<R> {
         self.regs.write32(CONTROL, kept | PROTOCOL_LITTLE | width | dma | word & PROTOCOL_SAME);
     }
 
-    /// Returns Clock Control as last written, and Timeout Control and Software Reset from SYS_CTRL.
+    /// Returns Clock Control as last written, with Internal Clock Stable from Present State, and
+    /// Timeout Control and Software Reset from `word`, which is System Control (SYS_CTRL).
     fn clock_word(&self, word: u32) -> u32 {
         let clock = self.clock.get();
         let state = self.regs.read32(PRESENT);
@@ -307,8 +315,9 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Returns the fields SDCLKFS and DVS: a prescaler and a divisor. Their product is at least the
-    /// SDHCI's divider, so the SD clock is never faster than requested.
+    /// Returns the fields SDCLKFS (a prescaler) and DVS (a divisor) of System Control, for the
+    /// SDHCI's Clock Control `clock`. The product of both is at least the SDHCI's divider, so the
+    /// SD clock is never faster than requested.
     fn divided(&self, clock: u16) -> u32 {
         let half = u32::from(clock >> 8 | (clock & 0xc0) << 2);
         // With DDR the prescaler divides by two once more.

@@ -33,7 +33,8 @@ pub(super) struct Chore {
     patience: Patience,
     /// Whether the supply was switched on, and no clock has run since.
     fresh: bool,
-    /// Whether the bus operation in progress has begun.
+    /// Whether the driver has begun the requested bus operation. Before that, the exchange in
+    /// progress must end.
     begun: bool,
     give_up_ns: u64,
 }

@@ -19,6 +19,8 @@ pub(super) struct Line<P: Port> {
     selected: bool,
     /// Whether an exchange was started and its end was not seen yet.
     going: bool,
+    /// Whether an exchange has ended since the beginning of the present call.
+    ended: bool,
 }
 
 impl<P: Port> Line<P> {
@@ -32,7 +34,18 @@ impl<P: Port> Line<P> {
             clock_hz: 0,
             selected: false,
             going: false,
+            ended: false,
         }
+    }
+
+    /// Begins a call of the driver: no exchange has ended in it.
+    pub fn begin_call(&mut self) {
+        self.ended = false;
+    }
+
+    /// Returns whether an exchange has ended since the last [`begin_call`](Self::begin_call).
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Returns the progress of the last exchange.
@@ -43,6 +56,7 @@ impl<P: Port> Line<P> {
         }
         let progress = self.port.done();
         self.going = progress == Progress::Going;
+        self.ended |= !self.going;
         progress
     }
 

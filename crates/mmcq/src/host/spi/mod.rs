@@ -131,6 +131,7 @@ unsafe impl<P: Port> Host for Spi<P> {
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
+        self.line.begin_call();
         match &mut self.program {
             Some(program) => events.phase = program.run(&mut self.line, segments),
             None => self.chore.go_on(&mut self.line),
@@ -141,6 +142,7 @@ unsafe impl<P: Port> Host for Spi<P> {
                 self.line.select(false);
             }
         }
+        events.acknowledged = self.line.has_ended();
         events
     }
 

@@ -17,6 +17,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             // No phase is in progress, so mask the interrupts.
             if status != u32::MAX && self.mask.is_some_and(|mask| status & mask & !CARD_INTERRUPT != 0) {
                 self.set_mask(0);
+                events.acknowledged = true;
             }
             return events;
         };
@@ -58,6 +59,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
         if status & STATIC != 0 {
             self.regs.write32(CLEAR, status & STATIC);
+            events.acknowledged = true;
         }
         status
     }

@@ -93,7 +93,8 @@ pub struct OpenDesignWare<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usiz
     config: OpenTransfers,
     /// Bus address of the memory for read data that no request wants ([`Scrap`]).
     scrap_bus: u64,
-    /// Largest size of a request in bytes whose descriptors always fit the table.
+    /// Size in bytes up to which an open read accepts a request. The descriptor table is long
+    /// enough for every request of this size, however its memory is divided into segments.
     ring_bytes: u32,
     open: Option<Open>,
     /// The phase in progress, if it transfers data of an open read, or sends the CMD12 of one.
@@ -224,13 +225,14 @@ impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> OpenDesignWare<R, 
     /// Returns the result of a write that stays open when DAT0 is high; `None` while the card is
     /// busy. Bit 13 of the raw status (the end of busy) serves only as an interrupt: DAT0 alone
     /// decides.
-    fn take_busy(&mut self) -> Option<Result<Done, Fault>> {
+    fn take_busy(&mut self, acknowledged: &mut bool) -> Option<Result<Done, Fault>> {
         let raw = self.host.regs.read32(DesignWareLayout::AT.raw);
         if raw == u32::MAX && self.host.is_gone() {
             (self.host.mask, self.busy) = (None, None);
             return Some(Err(Fault { cause: Cause::Gone, stage: Stage::Data, response: None }));
         }
         self.host.regs.write32(DesignWareLayout::AT.raw, raw);
+        *acknowledged = raw != 0;
         if self.host.dat0_low() {
             return None;
         }
@@ -312,11 +314,14 @@ unsafe impl<R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
-        if self.run.is_some() {
+        if let Some(run) = &self.run {
+            let before = run.active.progress();
             events.phase = self.take_ring();
+            events.acknowledged = self.run.as_ref().is_some_and(|run| run.active.progress() != before);
         } else if self.busy.is_some() {
-            events.phase = self.take_busy();
+            events.phase = self.take_busy(&mut events.acknowledged);
         } else if let Some(Open::Ring(_)) = self.open {
+            events.acknowledged = self.host.mask.is_some_and(|mask| mask != 0);
             self.hush();
         } else {
             events = self.host.ack(segments);

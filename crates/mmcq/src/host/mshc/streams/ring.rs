@@ -58,7 +58,7 @@ impl Ring {
 /// The phase in progress of an open read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    active: Active,
+    pub(super) active: Active,
     kind: Kind,
 }
 

@@ -71,8 +71,10 @@ fn one_call_moves_a_block_at_most() {
         answer(&host, 18, 0);
         loop {
             host.regs.take_log();
-            let end = host.ack(&segments).phase;
+            let events = host.ack(&segments);
+            let end = events.phase;
             let log = host.regs.take_log();
+            assert!(events.acknowledged, "the interrupt was of this controller: {log:?}");
             let moved = log.iter().filter(|&&a| matches!(a, Access::Read(FIFO) | Access::Write(FIFO, _)));
             assert!(moved.count() <= 128 && log.len() < 300);
             if let Some(end) = end {

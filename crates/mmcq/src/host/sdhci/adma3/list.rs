@@ -42,11 +42,12 @@ pub(super) struct Words {
 }
 
 impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
-    /// Size of the list in bytes.
+    /// Size in bytes of this memory, for all transfers of a chain.
     pub const BYTES: usize = size_of::<Self>();
-    /// Offset of the first transfer in the list, in bytes.
+    /// Offset in bytes from the beginning of this memory to the command descriptor of transfer 0.
     const TRANSFERS_AT: usize = 16 * ENTRIES;
-    /// Size of each transfer in the list, in bytes.
+    /// Size in bytes of one transfer in this memory: its command descriptor and its ADMA2
+    /// descriptors.
     const EACH: usize = COMMAND_BYTES + Table::<PIECES>::BYTES;
 
     /// Makes an empty list.

@@ -119,6 +119,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         if status != 0 && status != RARE {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
             self.host.take_rare(status, &mut events);
+            events.acknowledged = true;
         }
         events
     }

@@ -129,13 +129,15 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
     }
 
     /// Acknowledges and returns the events that belong to no phase: card interrupt, insertion or
-    /// removal of the card, re-tuning. Called by `ack` while the engine has the lines.
+    /// removal of the card, re-tuning. Called by `ack` while the command queue engine uses the bus
+    /// lines.
     pub(super) fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
         let status = self.host.port.read32(INT_STATUS) & RARE;
         if status != 0 && status != RARE {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
             self.host.take_rare(status, &mut events);
+            events.acknowledged = true;
         }
         events
     }

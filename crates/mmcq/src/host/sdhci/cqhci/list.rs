@@ -26,11 +26,12 @@ pub struct TaskList<const PIECES: usize> {
 }
 
 impl<const PIECES: usize> TaskList<PIECES> {
-    /// Size of the memory in bytes.
+    /// Size in bytes of this memory: the task descriptor list and the transfer descriptors of all
+    /// slots.
     pub const BYTES: usize = size_of::<Self>();
-    /// Offset of the first slot's transfer descriptors, in bytes.
+    /// Offset in bytes from the beginning of this memory to the transfer descriptors of slot 0.
     pub(super) const PIECES_AT: usize = 8 * LIST_WORDS;
-    /// Size of each slot's transfer descriptors, in bytes.
+    /// Size in bytes of the transfer descriptors of one slot.
     pub(super) const SLOT_BYTES: usize = 16 * PIECES;
 
     /// Makes an empty list.
@@ -38,15 +39,16 @@ impl<const PIECES: usize> TaskList<PIECES> {
         TaskList { slots: [0; 2 * LIST_WORDS], pieces: [[[0; 4]; PIECES]; 32] }
     }
 
-    /// Returns the offset of the task descriptor list, in bytes, if this memory is at bus address
-    /// `bus`; `None` if `bus` is not a multiple of 16, or `PIECES` is 0.
+    /// Returns how many bytes after the beginning of this memory the task descriptor list begins,
+    /// if this memory is at bus address `bus`. `None` if `bus` is not a multiple of 16, or `PIECES`
+    /// is 0.
     pub(super) fn offset(bus: u64) -> Option<usize> {
         let offset = bus.wrapping_neg() & (ALIGN_BYTES - 1);
         (PIECES > 0 && offset.is_multiple_of(16)).then_some(offset as usize)
     }
 
-    /// Writes a link from each slot to its transfer descriptors, which never changes later. `bus`
-    /// is the bus address of this memory.
+    /// Writes the link descriptor of each slot, which points to the slot's transfer descriptors.
+    /// `bus` is the bus address of this memory. Called once, because a new task uses the same link.
     pub(super) fn link(&mut self, form: &Form, bus: u64) {
         for slot in 0..32u8 {
             let at = bus + (Self::PIECES_AT + usize::from(slot) * Self::SLOT_BYTES) as u64;
@@ -72,7 +74,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
         Some([task, link])
     }
 
-    /// Writes a task descriptor into `slot`.
+    /// Writes the task descriptor of a slot: `head` is its first word, and `argument` its second
+    /// (the address on the card, or the argument of a direct command).
     #[inline(always)]
     pub(super) fn describe(&mut self, form: &Form, slot: u8, head: u32, argument: u32) {
         if let Some([[first, second, ..], _]) = self.slot(form, slot) {
@@ -81,9 +84,9 @@ impl<const PIECES: usize> TaskList<PIECES> {
         }
     }
 
-    /// Writes transfer descriptors for the first `bytes` bytes of the segments. Returns the size of
-    /// the descriptors in bytes. `None` if the segments have fewer bytes, the slot has too few
-    /// descriptors, or an address does not fit a descriptor.
+    /// Writes the transfer descriptors of a slot for the first `bytes` bytes of the segments.
+    /// Returns the size of the descriptors in bytes. `None` if the segments have fewer bytes, the
+    /// slot has too few descriptors, or an address does not fit a descriptor.
     #[inline(always)]
     pub(super) fn build(
         &mut self,
@@ -125,7 +128,7 @@ pub(super) struct Form {
     pub(super) chunk: u32,
     /// Whether a descriptor must not cross a boundary of 128 MiB.
     pub(super) bounded: bool,
-    /// Offset of the task descriptor list, in bytes.
+    /// Offset in bytes from the beginning of a [`TaskList`] to its task descriptor list.
     pub(super) offset: usize,
 }
 
@@ -135,7 +138,8 @@ impl Form {
         if self.wide { 4 } else { 2 }
     }
 
-    /// Returns offset and size of a slot's task descriptor, in bytes.
+    /// Returns the offset of a slot's task descriptor in the [`TaskList`], and its size, both in
+    /// bytes.
     #[inline(always)]
     pub(super) fn task_at(&self, slot: u8) -> (usize, usize) {
         let bytes = 4 * self.half_words();
@@ -181,7 +185,8 @@ fn build_list(
     (left == 0).then_some(4 * used * form.words)
 }
 
-/// Writes a descriptor with an address; leaves out the fields that its format lacks.
+/// Writes a descriptor: `head` is its first word, and `bus` the address in it. Leaves out the
+/// fields that the descriptor's format lacks.
 #[inline]
 fn put(place: &mut [u32], head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];

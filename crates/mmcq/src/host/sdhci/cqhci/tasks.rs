@@ -66,6 +66,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
     pub(super) fn describe_command(&mut self, command: &Command, barrier: bool) -> Result<(), QueueError> {
         let slot = self.caps?.direct.ok_or(QueueError::Slot(DIRECT_SLOT))?;
         let bit = self.check_slot(slot)?;
+        // An earlier description of the slot is forgotten, even if this one is refused.
+        self.slots.prepared &= !bit;
         let response = match command.resp {
             Resp::None => COMMAND_BESIDE,
             Resp::R1 => COMMAND_R1 | COMMAND_BESIDE,

@@ -83,7 +83,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     caps: Caps,
     config: StreamConfig,
     open: Option<Open>,
-    /// The phase in progress, if it uses stops.
+    /// The phase in progress, if it belongs to a transfer that SDMA stops at boundaries.
     run: Option<Run>,
     /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
@@ -237,8 +237,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         if status & super::events::RARE != 0 {
             self.host.port.write32(INT_STATUS, status & super::events::ACKNOWLEDGED & super::events::RARE);
             self.host.take_rare(status, &mut events);
+            events.acknowledged = true;
         }
         if status & super::events::OF_PHASE != 0 {
+            events.acknowledged |= status & self.host.shadow.signal & super::events::OF_PHASE != 0;
             // Status bits of data that stay set must not interrupt again.
             self.host.set_signal(super::events::RARE);
         }

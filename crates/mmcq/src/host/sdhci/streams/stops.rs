@@ -51,7 +51,8 @@ pub(super) struct Run {
     begins: bool,
     segment: usize,
     offset: u32,
-    /// Steps that are left, including the step in progress.
+    /// Steps (from one boundary to the next) that the phase still has, including the step in
+    /// progress.
     steps: u32,
     /// Block gaps that may still occur before the gap after the last block.
     gaps: u32,
@@ -171,6 +172,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
         if status & ACKNOWLEDGED != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+            events.acknowledged = true;
         }
         if status & RARE != 0 {
             self.host.take_rare(status, &mut events);
