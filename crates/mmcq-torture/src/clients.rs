@@ -229,6 +229,14 @@ impl Run<'_> {
         Began::Full
     }
 
+    /// Stores the name of a slot whose request has ended, in place of the oldest one that is stored.
+    fn note_stale(&mut self, id: SlotId) {
+        if self.bench.stale.len() >= STALE_MAX {
+            self.bench.stale.remove(0);
+        }
+        self.bench.stale.push(id);
+    }
+
     /// Checks that old slot names, whose requests have ended, do not name a request any more.
     fn try_stale<B: Platform>(&mut self, stack: &Stack<B>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
@@ -283,10 +291,7 @@ impl Run<'_> {
             }
         }
         if let Way::Slot(id) = client.way {
-            if self.bench.stale.len() >= STALE_MAX {
-                self.bench.stale.remove(0);
-            }
-            self.bench.stale.push(id);
+            self.note_stale(id);
         }
         self.outcome.requests += 1;
         self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
@@ -456,7 +461,7 @@ impl Run<'_> {
             },
             GivesUp::Cancels => stack.with(|engine| engine.cancel(id)),
         };
-        self.bench.stale.push(id);
+        self.note_stale(id);
         // A flush without a client goes on, and counts for its client.
         self.ends.note_left(client.origin, client.asked);
         match back {
