@@ -10,7 +10,7 @@ use mmcq::host::sdhci::{Sdhci, SdhciConfig, TransferMode};
 
 type Standard = Sdhci<Its, Its, DESCRIPTORS>;
 
-/// Driver of a controller.
+/// Driver of a controller. Without feature `rtsx` all controllers are SDHCI controllers.
 #[cfg(not(feature = "rtsx"))]
 pub(crate) type Driver = Standard;
 #[cfg(feature = "rtsx")]

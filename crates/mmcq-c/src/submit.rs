@@ -135,7 +135,8 @@ impl Waiting {
 
     /// Calls the callback of every request that has ended. If a callback submits a request that
     /// ends at once, the present call also calls the callback of that request. Returns true if the
-    /// present call has seen that no event of the card is to be reported.
+    /// program already knows whether a card is in the slot, so that no card event is to be
+    /// reported; returns false if this was not checked.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let mut are_told = false;
         while self.is_any() && self.turns.take() {

@@ -19,7 +19,7 @@ use mmcq::task::Idle;
 /// Options of the supervisor. A card that is inserted counts as another card until the program has
 /// brought it up, because until then the program uses the size of the earlier card.
 const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true));
-/// Largest number of steps in one call; the next call does the remaining steps.
+/// Largest number of times that one call polls the supervisor's future; the next call continues.
 const STEPS_MAX: u32 = 8;
 
 // The futures that run in the supervisor's room. None of them contains another one, since the
@@ -31,7 +31,7 @@ fn supervised(
     supervise(stack, scratch, OPTIONS, card)
 }
 
-/// Brings a card up.
+/// Brings up the card in the slot. Also returns the memory for registers.
 pub(crate) fn brought_up(
     (stack, scratch): (&'static Stack, DmaBuf),
 ) -> impl Future<Output = (Result<Card, Error>, DmaBuf)> + Send {
@@ -46,14 +46,14 @@ pub(crate) async fn examined(
     enable_extended_ops(stack, &card, scratch).await
 }
 
-/// Switches the card off.
+/// Switches the card off, with a power-off notification. Also returns the memory for registers.
 pub(crate) async fn switched_off(
     (stack, scratch, card): (&'static Stack, DmaBuf, Card),
 ) -> (Result<(), Error>, DmaBuf) {
     power_off(stack, &card, scratch, Off::Short).await
 }
 
-/// Size of the largest of the four futures above, in bytes.
+/// Size in bytes of the largest future that the supervisor's room must hold.
 const ROOM_BYTES: usize = larger(
     larger(bytes_of(&(supervised as Begin<_, _>)), bytes_of(&(brought_up as Begin<_, _>))),
     larger(bytes_of(&(examined as Begin<_, _>)), bytes_of(&(switched_off as Begin<_, _>))),

@@ -45,8 +45,8 @@ struct Ended {
     kept: bool,
 }
 
-/// Carries out the whole transfer. If no slot is free, it is polled again when any other request
-/// ends.
+/// Carries out the whole transfer. If no slot is free, this future waits until it is polled again,
+/// which happens when any other request ends.
 async fn carried((io, moves): (Io, Moves)) -> Ended {
     let mut done = 0;
     loop {
@@ -69,7 +69,7 @@ struct Owner {
     request: NonNull<mmcq_io_request>,
     done: unsafe extern "C" fn(*mut mmcq_io_request, i32),
     mapping: Option<Mapping>,
-    /// Index of the function's handle.
+    /// Index of the function's handle, to put the handle back after the transfer.
     handle: usize,
     /// Number of the bring-up that the handle belongs to.
     found_by: u32,

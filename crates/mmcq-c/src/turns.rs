@@ -1,14 +1,14 @@
-//! Work that any context (thread or interrupt) may find, and that one context at a time does for
-//! all of them.
+//! Lets one context (thread or interrupt) at a time do a kind of work, such as calling callbacks. A
+//! context that finds such work while another context does it leaves the work to that context.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// The right to do such work, called the turn. A context that finds the turn taken leaves its work
+/// The right to do the work, called the turn. A context that finds the turn taken leaves its work
 /// to the context that has the turn.
 ///
-/// The fences order the store of each context before the load of its other flag. Without them, the
-/// context that gives the turn back could miss `again` while the other context still sees the turn
-/// taken; then no context would do the work.
+/// Each context stores one flag and then loads the other; a fence in between keeps this order.
+/// Without the fences, the context that gives the turn back could miss `again` while the other
+/// context still sees the turn taken; then no context would do the work.
 pub(crate) struct Turns {
     taken: AtomicBool,
     /// Whether a context has left work since the turn was taken.

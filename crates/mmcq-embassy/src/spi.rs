@@ -20,7 +20,7 @@ use mmcq::task::{Platform, Stack};
 
 const BYTES: usize = BLOCK_BYTES as usize;
 
-/// Work for the runner: an exchange, and what to set before it.
+/// Work for the runner: an exchange of bytes, and the clock and chip select to set before it.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     /// Clock to set first, in hertz; `None` keeps the present one.
@@ -113,7 +113,7 @@ impl<'b> SpiMailbox<'b> {
         drop(before);
     }
 
-    /// Records that one of the halves was dropped.
+    /// Records that one of the halves was dropped: the [`SpiPort`] or the [`SpiRunner`].
     fn leave(&self) {
         self.with(|inner| inner.halves = inner.halves.saturating_sub(1));
     }
@@ -287,7 +287,8 @@ impl<'b> SpiMailbox<'b> {
     }
 }
 
-/// The buffer while the runner uses it. When it is dropped, it returns the buffer and the result.
+/// The buffer while the runner uses it. On drop, `Loan` gives the buffer and the result back to the
+/// mailbox.
 struct Loan<'m, 'b> {
     mailbox: &'m SpiMailbox<'b>,
     buffer: Option<&'b mut [u8; BYTES]>,

@@ -6,7 +6,8 @@ use mmcq::engine::DmaBuf;
 use std::alloc::Layout;
 use std::collections::HashMap;
 
-/// Largest address boundary in bytes at which a controller's DMA stops [SDHC 2.2.2].
+/// Largest buffer boundary in bytes of an SDHCI. A controller's SDMA pauses at each multiple of the
+/// boundary until the driver writes the next address [SDHC 2.2.2].
 pub const ALIGN_MAX: usize = 512 * 1024;
 
 fn layout(bytes: usize) -> Layout {
@@ -22,8 +23,9 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Allocates memory aligned to its size, up to [`ALIGN_MAX`], like the folios of a page cache
-    /// or a buffer that a linker script places.
+    /// Allocates memory that is aligned to its size, rounded up to a power of two, and at most to
+    /// [`ALIGN_MAX`]. The folios of a page cache, or a buffer that a linker script places, are
+    /// aligned like this.
     pub fn piece(&mut self, bytes: usize) -> DmaBuf {
         if bytes == 0 {
             return DmaBuf::EMPTY;

@@ -56,7 +56,7 @@ pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }
 
-/// Returns a hint that says what to try instead of the change at `index`.
+/// Returns a hint that says what to try instead of the change at `index`; empty: none is known.
 fn hint(scene: &Scene, index: usize) -> &'static str {
     let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {

@@ -55,7 +55,7 @@ pub struct Boot {
     pub switch_ns: u64,
 }
 
-/// The request that was last submitted to the engine.
+/// The request that was submitted to the engine last.
 #[derive(Clone, Copy)]
 struct Newest {
     direction: Direction,
@@ -72,7 +72,7 @@ pub struct Ours<H: Host, const N: usize> {
     pub stack: Stack<(NoLock, H, Profile), N>,
     /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,
-    /// I/Os that wait outside of the engine for a free slot of the engine.
+    /// I/Os that wait for a free slot of the engine.
     outside: VecDeque<Io>,
     slots: [Option<(SlotId, Io)>; N],
     finished: VecDeque<Vec<(Io, bool)>>,
@@ -276,8 +276,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Handles the hard interrupt if it does not call the engine itself: starts the context that
-    /// does.
+    /// Handles the hard interrupt if it does not call the engine itself: starts the deferred
+    /// interrupt or the thread that calls the engine.
     fn pass_on(&mut self, sys: &mut System) {
         sys.time.charge(self.context.entry_ns);
         match self.context.advance {

@@ -94,8 +94,8 @@ pub enum Kind {
     Spec,
     /// The number is a usual value, assumed without a measurement.
     Prior,
-    /// The number was fitted to published figures of Linux without the patch that was published
-    /// with them.
+    /// The number was fitted to published figures. If the publication proposes a patch, these are
+    /// the figures of Linux without the patch.
     Fit,
     /// The number was not fitted; it was checked against other published figures.
     Val,
@@ -109,7 +109,7 @@ pub enum Kind {
 pub struct Quantity {
     /// Value, in the unit that the quantity's name ends with.
     pub value: f64,
-    /// Kind of origin.
+    /// Kind of the number's origin.
     pub kind: Kind,
     /// Origin of the number in words.
     pub source: String,
@@ -125,7 +125,7 @@ pub struct Quantity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
-    /// Names that the table may contain.
+    /// Names that numbers in the table may have.
     known: Vec<&'static str>,
 }
 
@@ -202,7 +202,8 @@ pub struct Platform {
     pub stack: Stack,
     /// Description of the controller.
     pub controller: ControllerConfig,
-    /// Bus timings of the wires that the controller's capability registers cannot show.
+    /// Bus timings that the wires can carry but that the controller's capability registers have no
+    /// bit for.
     pub timings: Vec<mmcq::host::Timing>,
     /// Which transfers the driver leaves open (without CMD12, so that later requests can continue
     /// them). `None`: the board's file does not say it.
@@ -213,7 +214,7 @@ pub struct Platform {
     pub cores: u8,
     /// Costs of the software around the stack, as times in ns.
     pub costs: Times,
-    /// Probabilities and shares, 0 to 1.
+    /// Shares and probabilities of the board, each from 0 to 1.
     pub shares: Times,
     /// CPU costs of mmcq's own code.
     pub own: Times,
@@ -466,7 +467,8 @@ fn lay(base: &mut Table, over: Table) {
     }
 }
 
-/// Splits the name of a time into the name without its unit, and the unit in ns.
+/// Splits the key of a time, such as `wake_us`, into the name without the unit and the length of
+/// the unit in ns. `None`: the key ends with no unit.
 fn unit(key: &str) -> Option<(&str, f64)> {
     UNITS.iter().find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name, *factor)))
 }

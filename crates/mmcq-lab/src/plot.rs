@@ -5,7 +5,8 @@ use crate::reproduce::Row;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Kind of bar in the picture: legend, setting, published or model, colour.
+/// Kind of bar in the picture. It says which value of a row the bar shows: that of `setting`, as
+/// published or from the model. It also has the bar's colour, and its text in the legend.
 struct Bar {
     legend: &'static str,
     setting: &'static str,

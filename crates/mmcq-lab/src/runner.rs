@@ -54,8 +54,8 @@ pub enum Setting {
     /// Linux on a host that can continue a transfer without a new command. Each multi-block request
     /// ends with CMD12 nevertheless.
     Close,
-    /// Linux with a proposed patch for such a host: a transfer stays open until the next request
-    /// does not continue it.
+    /// Linux with a proposed patch, on a host that can continue a transfer without a new command: a
+    /// transfer stays open until a request comes that does not continue it.
     Patch,
     /// mmcq with Linux's CPU costs.
     Mmcq,
@@ -176,7 +176,7 @@ impl Setting {
     }
 
     /// Returns the reason why the setting cannot run on a host with the capabilities `caps`, and
-    /// which settings can run there; `None`: this setting can run.
+    /// which settings can run there; `None`: the setting can run.
     fn misses(self, caps: &Caps) -> Option<&'static str> {
         match self {
             Setting::Close | Setting::Patch if !caps.continue_data => Some(
@@ -313,7 +313,7 @@ pub enum RunError {
     Stopped,
 }
 
-/// Input of a run.
+/// Input of a run: jobs, board, card, setting and seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Workers of the jobs: one for each thread, so a job with `numjobs=4` has four.
@@ -339,7 +339,7 @@ pub struct Counters {
     pub transfers: u64,
     /// Number of bytes transferred between host and card.
     pub bytes: u64,
-    /// Counters of the bus.
+    /// Counters of the bus: commands, and times in which the bus was in use or waited.
     pub bus: BusStats,
     /// Activity of the card's flash that no command shows.
     pub work: Work,
@@ -394,7 +394,8 @@ impl Counters {
         self.failed += other.failed;
     }
 
-    /// Returns the mean size of a transfer, in units of 4 KiB.
+    /// Returns the mean size of a transfer, in units of 4 KiB: how many requests of this size were
+    /// merged into one.
     pub fn merge(&self) -> f64 {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }

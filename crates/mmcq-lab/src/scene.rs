@@ -77,7 +77,7 @@ pub enum SceneError {
 pub struct Loaded {
     /// Board of the run, after the changes.
     pub platform: Platform,
-    /// Workers of the jobs.
+    /// Workers of the jobs: one for each thread of a job.
     pub workers: Vec<Worker>,
     /// Jobs of the run, after the changes.
     pub file: JobFile,

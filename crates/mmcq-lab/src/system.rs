@@ -19,15 +19,15 @@ use mmcq_sim::world::{Device, Queue, Stream};
 /// Step of a front end, executed when its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The worker takes a request from the scheduler.
+    /// The block layer's worker takes a request from the scheduler.
     Take,
     /// The driver admits the taken request, or refuses it.
     Admit,
-    /// The worker has prepared the request.
+    /// The worker has prepared the taken request (built its commands and mapped its memory).
     Prepared,
     /// The worker has noticed the end of the previous transfer.
     Finished,
-    /// The status of the card has arrived.
+    /// The card's response to a status poll (CMD13) has arrived.
     Polled,
     /// The block layer completes finished requests.
     Complete,
@@ -53,7 +53,7 @@ pub enum Action {
     Reap(u32),
     /// A job submits its next I/O, or waits.
     Next(u32),
-    /// A step of the front end.
+    /// A step of the front end, as [`Front::act`] executes it.
     Step(Step),
 }
 
@@ -112,7 +112,7 @@ const RELEASE_NS: u64 = 10_000;
 
 /// Machine without the stack: CPU, virtual time, costs, memory and events.
 pub struct System {
-    /// Queue of future events.
+    /// Queue of future events, in the order of their times.
     pub queue: Queue<Event>,
     /// CPU of the machine: its cores and threads.
     pub cpu: Cpu<Action>,
@@ -184,7 +184,9 @@ impl System {
         }));
     }
 
-    /// Makes a machine with this number of cores, and one thread for each job.
+    /// Makes a machine with this number of cores, and one thread for each job. `migration`:
+    /// probability, 0 to 1, that the search for a woken thread's core begins at a random core and
+    /// not at the thread's last one.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);
         let mut job = || JobThread {
@@ -440,7 +442,8 @@ impl System {
         self.cpu.go_on(self.jobs[job as usize].thread, cost_ns, Action::Next(job));
     }
 
-    /// Lets the job submit its next I/O, or sleep. Returns true if it has finished.
+    /// Lets the job submit its next I/Os, sleep, or go on with its completed I/Os. Returns true if
+    /// the job has finished.
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
@@ -542,6 +545,6 @@ impl System {
 pub struct Stuck {
     /// Virtual time in ns at which no event was left.
     pub at_ns: u64,
-    /// Number of jobs that wait for I/Os.
+    /// Number of jobs that have not finished, since they wait for I/Os.
     pub running: u32,
 }

@@ -341,7 +341,7 @@ impl<A: Copy> Cpu<A> {
         task.work = Some((cost_ns, action));
     }
 
-    /// Returns whether the thread has further work after this action.
+    /// Returns whether the thread has further work after the action that it executes now.
     pub fn goes_on(&self, thread: Thread) -> bool {
         self.tasks[thread.0 as usize].work.is_some()
     }

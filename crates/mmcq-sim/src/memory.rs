@@ -71,7 +71,7 @@ impl DeviceMemory for ShadowMemory {
 /// Addresses and limits of a [`ShadowMemory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Lowest bus address.
+    /// Lowest bus address that a mapping can have.
     pub base: u64,
     /// End of the bus addresses (exclusive); beyond it, mapping fails with [`DmaError::Exhausted`].
     pub end: u64,

@@ -85,7 +85,7 @@ const fn slot(name: &'static str, host: Host, kind: Kind, card: &'static str) ->
     Slot { name, host, kind, card }
 }
 
-/// All slots of the campaign.
+/// All slots of the campaign: which controller, which card, and which function brings the card up.
 pub const SLOTS: [Slot; 28] = [
     slot("SDHCI", Host::Sdhci, Kind::Any, "sdsc-1g"),
     slot("SDHCI", Host::Sdhci, Kind::Any, "sdhc-16g-hs"),
@@ -119,7 +119,8 @@ pub const SLOTS: [Slot; 28] = [
 
 const MS: u64 = 1_000_000;
 
-/// Faults that the campaign tries, each at every event of its point.
+/// Faults that the campaign tries: each at every event of its [`Point`] (a place in the models at
+/// which faults can strike). There is one bring-up for each fault and event.
 const STRIKES: [(Point, Strike); 18] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -141,7 +142,7 @@ const STRIKES: [(Point, Strike); 18] = [
     (Point::Exchange, Strike::Lost),
 ];
 
-/// Bus speed that a bring-up has reached.
+/// Bus speed (timing and width) at which a bring-up has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Speed {
     timing: Timing,
@@ -157,7 +158,7 @@ pub struct Row {
     pub failed: u64,
     /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
     pub late: u64,
-    /// Number of struck bring-ups that reached a bus speed more than one step below the best.
+    /// Number of struck bring-ups that ended at a bus speed more than one step below the best.
     pub slow: u64,
     /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,
@@ -217,7 +218,7 @@ async fn programs<B: Platform, const N: usize>(
     (card.map(|card| Speed { timing: card.timing, width: card.width }), scratch)
 }
 
-/// Result of a bring-up and its time in ns; `Err` says why it never ended.
+/// Result of a bring-up, and its time in ns. The outer `Err` says why the bring-up never ended.
 type Ended = Result<(Result<Speed, Error>, u64), String>;
 
 /// Brings the card of this machine up. With `again`, tries a second bring-up if no card was found.
@@ -343,8 +344,8 @@ fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     Ok(Box::new(io.build().0.with_memory(memory)))
 }
 
-/// Executes one bring-up with these faults. With `again`, executes a second one if no card was
-/// found.
+/// Executes one bring-up with these faults. With `again`, executes a second bring-up if the first
+/// has found no card.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
@@ -391,8 +392,8 @@ fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
     Ok((best, below, ns))
 }
 
-/// Makes one kind of fault strike at each of its events in one slot, and counts the results in the
-/// row.
+/// Makes one kind of fault strike in one slot, in one bring-up for each of its events, and counts
+/// the results in the row.
 fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<(), String> {
     let (best, below, clean_ns) = clean(slot)?;
     let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };

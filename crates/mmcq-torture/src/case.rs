@@ -19,7 +19,7 @@ pub const LONGEST: u32 = 64;
 /// MiB.
 pub const LARGEST: u32 = 2048;
 
-/// One request of a case.
+/// One request of a case, with its time and with how its client waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Kind of the request: read, write, flush, erase, discard or zero.
@@ -36,7 +36,8 @@ pub struct Operation {
     /// Number of events of the run after the submission at which the client drops the request's
     /// future; 0: never.
     pub dropped_after: u16,
-    /// Whether the client waits for the answer by the name of the slot, and not by a future.
+    /// Whether the client waits for the answer by the slot's name
+    /// ([`SlotId`](mmcq::engine::SlotId)), and not by a future.
     pub by_slot: bool,
     /// Client of the request, and whether it waits for a write.
     pub origin: Origin,
@@ -134,21 +135,22 @@ pub struct Cut {
     pub keeps: Keeps,
 }
 
-/// Which faults of the controller and the card strike in a case.
+/// Which faults of the controller and the card strike in a case. Each fault has a [`Point`]: a kind
+/// of event in the models, which it can strike.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
     /// No fault strikes.
     #[default]
     Good,
-    /// Faults that each strike with a probability at each event of their point. The first field is
-    /// the seed.
+    /// Faults that strike at random: each with its own probability at each event of its point. The
+    /// first field is the seed.
     Chances(u64, Vec<(Point, Strike, f64)>),
-    /// Faults that each strike once.
+    /// Faults that each strike once, at a given event of their point.
     Shots(Vec<Shot>),
-    /// A fault that strikes at one event of its point and at every later one.
+    /// A fault that strikes at a given event of its point and at every later event of this point.
     Always(Shot),
-    /// Two faults: the first strikes once. From then on the second strikes at its event and at
-    /// every later one.
+    /// Two faults. The first strikes once; from then on the second can strike: at a given event of
+    /// its point and at every later event of this point.
     Brought(Shot, Shot),
 }
 
@@ -172,7 +174,7 @@ impl Luck {
     }
 }
 
-/// A case: everything that decides how a run goes.
+/// A case: everything that decides how its run (the execution of the case) goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Seed of the case. The data of its writes depend on it.
@@ -185,11 +187,12 @@ pub struct Case {
     pub cuts: Vec<Cut>,
     /// Faults of the controller and the card.
     pub luck: Luck,
-    /// Whether the run ends with the first power cut.
+    /// Whether the run ends with the first power cut; false: the card gets power again, and the run
+    /// goes on.
     pub one_life: bool,
-    /// Whether the run records at every event what a power cut could do to the sectors
-    /// ([`Outcome::stakes`](super::run::Outcome::stakes)), and during recovery how many events
-    /// each point has had ([`Outcome::marks`](super::run::Outcome::marks)).
+    /// Whether the run also records two things: at every event, what a power cut could do to the
+    /// sectors ([`Outcome::stakes`](super::run::Outcome::stakes)); and during recovery, how many
+    /// events each point has had ([`Outcome::marks`](super::run::Outcome::marks)).
     pub dry: bool,
     /// Number of the event at which something happens to the card (removal, write protection), and
     /// what happens.
@@ -220,7 +223,8 @@ pub enum Visit {
 /// What a campaign wants in its random cases.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// Mean probability that an enabled kind of fault strikes at an event of its point.
+    /// Mean probability that a kind of fault which a case has chosen strikes at an event of its
+    /// point.
     pub faults: f64,
     /// Mean number of power cuts in a case, without the cut at its end. A cut that is drawn beyond
     /// the end of the run does not happen.
@@ -234,7 +238,8 @@ pub struct Wishes {
     pub card: Option<usize>,
 }
 
-/// Faults that may strike in a random case. Each of them ends, so that the run continues.
+/// Faults, each with its point, that may strike in a random case. None of them lasts for ever, so
+/// the run can continue.
 pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),

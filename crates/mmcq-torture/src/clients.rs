@@ -46,7 +46,7 @@ pub(super) struct Client<'a, B: Platform> {
 
 /// Result of an attempt to submit a request.
 pub(super) enum Began<'a, B: Platform> {
-    /// The request is under way, and has this client.
+    /// The request is under way; its client waits for the answer.
     Client(Client<'a, B>),
     /// The request was answered at once.
     Answered,
@@ -360,8 +360,9 @@ impl Run<'_> {
         result
     }
 
-    /// Returns whether the card has refused writes to the sectors of this request since its
-    /// submission, or since the card's last initialisation.
+    /// Returns whether write protection may be why this request failed: the request's sectors are
+    /// protected now; or the whole card was protected after the request was submitted; or the whole
+    /// card was protected at some time, and the engine still takes it as protected.
     fn was_protected<B: Platform>(&self, machine: &Machine<B>, client: &Client<'_, B>) -> bool {
         let (at, bytes) = (client.lba * SECTOR_BYTES as u64, u64::from(client.blocks) * SECTOR_BYTES as u64);
         let mut model = machine.model.borrow_mut();
@@ -370,9 +371,10 @@ impl Run<'_> {
         is_so || self.protected_ns.is_some_and(|ns| known || ns >= client.submitted_ns)
     }
 
-    /// Checks that a request's memory comes back as it was lent, with the data of a write
-    /// unchanged. With `left`, a failed request may also come back without its memory: the engine
-    /// has then given the memory up to a controller that no reset stops.
+    /// Checks that a request's memory comes back as it was lent. Of a write, checks that one of its
+    /// sectors is unchanged; of a zero, that one of its sectors is zero. With `left`, a failed
+    /// request may also come back without its memory: the engine has then given the memory up to a
+    /// controller that no reset stops.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,
@@ -511,7 +513,8 @@ fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     if is_whole { Erase::SecureErase(sure) } else { Erase::SecureTrim(sure) }
 }
 
-/// Builds the request for the engine. With `trims` the card erases single blocks by a trim.
+/// Builds the request for the engine. `trims`: the card has a trim, by which single blocks can be
+/// erased.
 fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf, trims: bool) -> Asking {
     let erase = |how| Kind::Erase { lba, blocks, how };
     match asked {

@@ -42,13 +42,13 @@ pub enum Corner {
     Sduc,
     /// Erased memory reads as ones.
     Ones,
-    /// Secure erase and secure trim.
+    /// Erases are secure: secure erase, or secure trim.
     Secure,
     /// An unused card sleeps, or its clock is stopped.
     Rest,
     /// Requests have memory that the controller cannot use, so that it is copied.
     Bounce,
-    /// Writes are reported complete with their data, and fail later.
+    /// Writes are reported complete when their data are transferred, and fail later.
     Early,
     /// A part of the card is write-protected, or the whole card for some time.
     Protected,

@@ -18,11 +18,11 @@ const WISHES: Wishes =
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;
-/// Share of the cases in which the driver gets further calls, and the largest number of calls
-/// between two of them.
+/// Share of the cases in which the driver gets further calls (`Meddled`), and the largest number of
+/// ordinary calls between two groups of these.
 const MEDDLED: (f64, u64) = (0.3, 200);
-/// Additional faults: a failed voltage switch, a tuning block with a wrong CRC, a reset that never
-/// ends.
+/// Faults that strike in these cases in addition to those of all random cases: a failed voltage
+/// switch, a tuning block with a wrong CRC, a reset that never ends.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
@@ -75,8 +75,8 @@ fn on(host: Host, seed: u64, random: &mut Stream, wishes: &Wishes) -> Case {
     case
 }
 
-/// Draws after how many ordinary calls the driver gets further calls, which may come at any time
-/// (`Meddled`); 0: it gets none.
+/// Draws the number of ordinary calls of the driver between two groups of further calls, which may
+/// come at any time (`Meddled`); 0: there are no further calls.
 pub(super) fn meddles(seed: u64) -> u16 {
     let random = &mut Stream::new(seed, "meddles");
     if random.chance(MEDDLED.0) { 1 + random.below(MEDDLED.1) as u16 } else { 0 }

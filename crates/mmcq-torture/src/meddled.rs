@@ -1,13 +1,13 @@
-//! Wraps a driver, and calls some of its methods in the middle of phases: those that may be called
-//! at any time.
+//! Wraps a driver, and calls some of its methods between the calls of the engine: methods that may
+//! be called at any time, also while a phase is in progress.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use mmcq::host::{BusOp, Events, FastEnd, Host, Phase, Segment, StartError, Step};
 
-/// A driver that gets further calls: a group of them after every `every` ordinary calls. All these
-/// calls may come at any time: an interrupt without an event, the card interrupt on and off, and
-/// questions about the lines.
+/// A driver that gets further calls in addition to those of the engine: a group of them after every
+/// `every` ordinary calls. All of these may come at any time: an interrupt without an event, the
+/// card interrupt on and off, and questions about the lines.
 #[derive(Debug)]
 pub struct Meddled<H> {
     host: H,
@@ -22,8 +22,7 @@ impl<H: Host> Meddled<H> {
         Meddled { host, every, calls: 0 }
     }
 
-    /// Counts a call, and makes the further calls after every `every` of them. Returns whether it
-    /// has made them.
+    /// Counts an ordinary call. Every `every` calls makes the further calls, and returns true.
     fn meddle(&mut self) -> bool {
         if self.every == 0 {
             return false;

@@ -35,10 +35,11 @@ pub struct Outcome {
     pub longest_ns: u64,
     /// Faults that have struck.
     pub struck: Vec<Shot>,
-    /// Number of controller events, and of events at each point, before the first requests were
-    /// submitted.
+    /// Counts before the first requests were submitted: controller events, and events at each point
+    /// (a place in the models at which faults can strike).
     pub before: (u64, [u64; Point::COUNT]),
-    /// Number of events at each point in the whole run.
+    /// For each point (a place in the models at which faults can strike), the number of its events
+    /// in the whole run.
     pub points: [u64; Point::COUNT],
     /// Recovery steps that the stack has taken.
     pub steps: Steps,
@@ -50,10 +51,11 @@ pub struct Outcome {
     pub stakes: Vec<(u64, u64)>,
     /// Number of events at which a power cut would have the same results as at the event before.
     pub same_stakes: u64,
-    /// How many events had happened when the last request was submitted.
+    /// Number of events that had happened when the last request was submitted.
     pub all_asked: u64,
-    /// Number of events of each point: before the first fault, at each new step of recovery, and at
-    /// the end of recovery. Recorded only with [`Case::dry`](super::case::Case::dry).
+    /// Counts of the events of each point at several moments: before the first fault, at each new
+    /// step of recovery, and at the end of recovery. Recorded only with
+    /// [`Case::dry`](super::case::Case::dry).
     pub marks: Vec<[u64; Point::COUNT]>,
     /// Times of recovery in ns, by class. Recorded only with
     /// [`Case::one_life`](super::case::Case::one_life).

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Number of requests of a random campaign: with a planted bug, and without one to see that no
 /// promise is broken.
 const REQUESTS: (u64, u64) = (400_000, 100_000);
-/// Divisor of the number of requests in the campaign of large requests.
+/// The campaign of large requests has as many requests as other campaigns, divided by this number.
 const LARGE: u64 = 10;
 /// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
@@ -67,7 +67,7 @@ impl Planted {
     }
 }
 
-/// A campaign that looks for planted bugs.
+/// A campaign that looks for a planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Campaign {
     /// Random cases.
@@ -92,7 +92,7 @@ pub enum Campaign {
     QueueSweep,
     /// Faults of a command queue at each of their events, in runs with a bad block.
     QueueDouble,
-    /// An [aimed] campaign, by its number.
+    /// One of the [aimed] campaigns, by its index in [`aimed::CAMPAIGNS`].
     Aimed(usize),
 }
 

@@ -29,7 +29,7 @@ const MACHINES: [(&str, bool, u8, Option<TaskOrder>); 11] = [
     ("emmc-packed", false, 0, None),
 ];
 
-/// Number of workloads.
+/// Number of workloads of this sweep: the same requests on each of the machines.
 pub const WORKLOADS: u64 = MACHINES.len() as u64;
 
 const READ: Asked = Asked::Read;
@@ -110,8 +110,8 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Executes a case once for each event of this point, with one more fault at that event, until a
-/// run ends before the event.
+/// Executes a case again and again, each time with one more fault, at the next event of this point.
+/// Ends when a run has no such event any more, or when a promise is broken.
 fn each(
     whole: &Case,
     before: &[Shot],

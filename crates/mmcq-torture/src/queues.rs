@@ -28,7 +28,7 @@ const STRIKES: [(Point, Strike); 9] = [
     (Point::Pack, Strike::Astray(1)),
     (Point::Pack, Strike::Astray(-1)),
 ];
-/// Faults of the controller's command queue engine.
+/// Faults of the controller's command queue engine, in addition to those of the card's queue.
 const ENGINES: [(Point, Strike); 8] = [
     (Point::Doorbell, Strike::Lost),
     (Point::TaskEnd, Strike::Spurious(1)),
@@ -39,7 +39,7 @@ const ENGINES: [(Point, Strike); 8] = [
     (Point::Blame, Strike::Lost),
     (Point::Interrupt, Strike::Lost),
 ];
-/// Faults of the controller's chains.
+/// Faults of chains, which the controller executes, in addition to all others.
 const CHAINS: [(Point, Strike); 3] =
     [(Point::List, Strike::Lost), (Point::List, Strike::Fail), (Point::Interrupt, Strike::Lost)];
 /// Largest numbers of requests under way at a time; each case draws one value. A queue needs

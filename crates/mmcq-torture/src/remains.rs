@@ -12,6 +12,16 @@ use mmcq_sim::checker::{Checker, Fault, SECTOR_BYTES, Violation, place};
 use std::sync::atomic::Ordering;
 
 impl Run<'_> {
+    pub(super) fn take_cut(&mut self) -> End {
+        match self.cuts.split_first() {
+            Some((cut, rest)) => {
+                self.cuts = rest;
+                End::Cut(*cut)
+            }
+            None => End::Over,
+        }
+    }
+
     /// Waits until the engine is idle, after all operations are answered and before the power is
     /// cut. Then no DMA mapping may be left except the driver's tables.
     pub(super) fn over<'m, B: Platform>(
@@ -111,8 +121,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the first sector of the window that the case uses in a partition: in the user area
-    /// (0) the case gives it, in other partitions it is sector 0.
+    /// Returns the first sector of the window that the case uses in a partition. In the user area
+    /// (0) the case decides it; in other partitions it is sector 0.
     pub(super) fn first(&self, area: u8) -> u64 {
         if area == 0 { self.base } else { 0 }
     }

@@ -45,7 +45,7 @@ pub struct Score {
     pub longest_in: String,
     /// Recovery steps that the stack has taken.
     pub steps: Steps,
-    /// Number of faults that struck, by point and kind.
+    /// Number of faults that struck, by point (the place in the models) and kind.
     pub struck: BTreeMap<(Point, String), u64>,
     /// Number of broken promises, by kind.
     pub broken: [u64; Fault::COUNT],
@@ -57,7 +57,7 @@ pub struct Score {
     pub recoveries: BTreeMap<String, Recovery>,
     /// Cost of each lasting fault of the catalogue, by name.
     pub lasting: BTreeMap<String, Recovery>,
-    /// Times of recovery, by class.
+    /// Times that recovery took, by class of the recovery.
     pub classes: BTreeMap<Class, Times>,
     /// Descriptions of the first recoveries that took longer than their budget.
     pub late: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Times {
     pub longest_ns: u64,
     /// Name of the fault before the longest recovery, as in the catalogue.
     pub after: String,
-    /// Number of recoveries that have a budget.
+    /// Number of recoveries of the class that have a budget (a longest allowed time).
     pub judged: u64,
     /// Number of recoveries that took longer than their budget.
     pub over: u64,
@@ -99,7 +99,7 @@ impl Times {
     }
 }
 
-/// Cost of a kind of fault.
+/// Cost of a kind of fault: extra time, and requests that failed.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
     /// Extra virtual time in ns of each run that the fault struck.
@@ -226,8 +226,8 @@ impl Score {
         add(&mut self.lasting, name, errors, ns);
     }
 
-    /// Records the time of a recovery of this class after this fault of the catalogue. Compares the
-    /// time with its budget if it has one.
+    /// Records the time of a recovery of this class. `after`: name of the fault in the catalogue
+    /// that caused it. `budget_ns`: longest time that is allowed; `None`: there is none.
     pub fn timed(&mut self, case: &Case, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
         let one = Times {
             count: 1,

@@ -15,8 +15,8 @@ const INCIDENT_NS: u64 = 12_000 * MS;
 /// to the next answer, or to the next step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// An incident for which status requests, CMD12 and another attempt are enough, as after
-    /// damaged or lost commands, responses and blocks.
+    /// An incident that ended with status requests, CMD12 and another attempt, as after damaged or
+    /// lost commands, responses and blocks.
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,
@@ -114,7 +114,7 @@ impl fmt::Display for Class {
 pub struct Stopwatch {
     /// Number of recovery steps since power-on.
     steps: u64,
-    /// Number of interrupts since power-on that the stack found lost.
+    /// Number of lost interrupts that the stack has found since power-on.
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
@@ -125,7 +125,8 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Records that recovery has begun this step.
+    /// Records that recovery has begun `step` at `at_ns`. Adds the time of the previous step to
+    /// `times`, if that step has a class.
     pub fn climbed(&mut self, at_ns: u64, step: RecoveryStep, times: &mut Vec<(Class, u64)>) {
         self.step_ends(at_ns, Some(step), times);
         self.step = Some((at_ns, step));
@@ -238,8 +239,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records the number of events at each point when the requests end or the power is cut, if no
-    /// request was answered since an incident began or since an interrupt was found lost.
+    /// Records the number of events at each point, when the requests end or the power is cut. Does
+    /// so only if an incident, or the wait after a lost interrupt, has not ended with an answer.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();

@@ -32,11 +32,11 @@ pub struct Summary {
     pub longest: (u64, String),
     /// Number of recovery steps, by name.
     pub steps: BTreeMap<String, u64>,
-    /// Number of faults, by point and kind.
+    /// Number of faults that struck, by point (the place in the models) and kind.
     pub faults: BTreeMap<String, u64>,
     /// Number of broken promises, by kind.
     pub broken: BTreeMap<String, u64>,
-    /// The first broken promises: seed and text.
+    /// The first broken promises: seed of the case, and text.
     pub failures: Vec<(u64, String)>,
     /// Number of recoveries that took longer than their budget.
     pub over_budget: u64,

@@ -38,8 +38,8 @@ pub fn beyond_contract(strike: Strike, point: Point) -> bool {
     matches!(strike, Strike::Flip(_) | Strike::Astray(_)) || (point, strike) == (Point::Medium, Strike::Lost)
 }
 
-/// Removes the broken promise from an outcome if a fault that no stack can notice
-/// ([`beyond_contract`]) is planned in the case. A hang stays.
+/// Forgives a broken promise in an outcome if the case plans a fault that no stack can notice
+/// ([`beyond_contract`]). A hang is not forgiven.
 pub(super) fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
@@ -166,8 +166,9 @@ const EVENTS_MAX: u64 = 400_000;
 /// even if all runs together then have more controller events than [`EVENTS_MAX`].
 const STRETCH_MIN: u64 = 12;
 
-/// Returns the numbers of the events that are struck in a stretch of recovery, at most `limit`.
-/// Half of them are at its beginning, a quarter at its end, and the others evenly between.
+/// Returns the numbers of the events that are struck in a stretch of recovery (the time between two
+/// recovery steps), at most `limit`. Half of them are at its beginning, a quarter at its end, and
+/// the others evenly between.
 pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {
@@ -203,8 +204,8 @@ pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Sho
 /// Number of places in each workload at which the first fault of [`double`] strikes.
 pub const PLACES: u64 = 3;
 
-/// Returns the first, the middle and the last event of a point in a workload; `from` is the number
-/// of the first.
+/// Returns the numbers of the first, the middle and the last of `events` events of a point in a
+/// workload; `from` is the number of the first.
 fn places(from: u64, events: u64) -> Vec<u64> {
     let mut places = vec![from, from + events / 2, from + events.saturating_sub(1)];
     places.dedup();
@@ -275,7 +276,8 @@ fn second_faults(
     }
 }
 
-/// Numbers of events of a workload after which a lasting fault begins.
+/// Offsets, counted in events of the fault's point, from the first event that the sweep strikes to
+/// the event from which a lasting fault strikes.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
 /// Sweeps lasting faults: every request must be answered in bounded time.

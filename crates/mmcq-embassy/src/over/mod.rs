@@ -20,13 +20,13 @@ use critical_section::Mutex;
 use mmcq::host::{Done, Fault, Phase, Width};
 use sdio::{MmcBus, MmcError};
 
-/// Work for the runner.
+/// Work that the engine gives to the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     Phase(Phase),
     /// Calls `init_idle` of the bus.
     Init,
-    /// Calls `set_bus` of the bus.
+    /// Calls `set_bus` of the bus, with this width and this clock in hertz.
     Set(Width, u32),
 }
 
@@ -54,7 +54,8 @@ struct Inner<'b> {
 }
 
 impl Inner<'_> {
-    /// Drops the work in progress, because the engine no longer waits for it.
+    /// Discards the runner's work and result, because the engine no longer waits for them. Work
+    /// that has begun is aborted.
     fn forget(&mut self) {
         (self.job, self.result) = (None, None);
         self.abort = self.running;
@@ -158,7 +159,7 @@ impl<'b> Mailbox<'b> {
         self.with(|inner| inner.waker.take())
     }
 
-    /// Wakes the runner.
+    /// Wakes the runner's task, if the mailbox has its waker.
     fn wake(&self) {
         if let Some(waker) = self.take_waker() {
             waker.wake();

@@ -444,7 +444,8 @@ impl Reproduce {
     }
 }
 
-/// Returns the names of these boards with their cards; of many boards, their number.
+/// Returns the names of these boards with their cards. For more than two boards, returns only how
+/// many there are, such as `5 boards`.
 fn on(boards: &[&str]) -> String {
     if boards.len() > 2 {
         return format!("{} boards", boards.len());

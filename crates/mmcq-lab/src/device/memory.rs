@@ -104,8 +104,8 @@ impl GuestMemory {
     }
 
     /// Returns the number of device accesses that failed, and a text about the first one. An access
-    /// fails if the device may not access memory, at an address without memory, against the range's
-    /// permission, or if its file cannot be accessed.
+    /// fails without Bus Master Enable, at an address without memory, or against the range's
+    /// permission. It also fails if the range's file cannot be accessed.
     pub fn refused(&self) -> (u64, Option<String>) {
         let inner = self.0.borrow();
         (inner.refused, inner.first_refused.clone())
@@ -145,8 +145,9 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns one piece of an access (a write if `write`, otherwise a read): it begins after the
-    /// access's first `done` bytes, and ends with the access or with the mapped range.
+    /// Returns one piece of an access (a write if `write`, otherwise a read). The piece begins
+    /// after the first `done` bytes of the access. It ends with the access or with the mapped
+    /// range.
     fn piece(
         &self,
         write: bool,

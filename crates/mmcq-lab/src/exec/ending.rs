@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Interval between two checks whether the program has ended, after a signal came.
 const STEP: Duration = Duration::from_millis(50);
-/// Number of checks, after a signal came, before it is forwarded to the program. (The terminal has
-/// already sent it to a program that runs there.)
+/// Number of checks, after a signal came, before the signal is forwarded to the program. (If the
+/// program runs in the terminal, the terminal has already sent it the signal.)
 const FORWARD_AT: u32 = 4;
 /// Number of checks, after a signal came, before the program is killed.
 const KILL_AT: u32 = 100;

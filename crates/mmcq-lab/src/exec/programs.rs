@@ -80,7 +80,8 @@ pub struct Tally {
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
-    /// Number of starts of jobs (threads) that the program has reported so far.
+    /// Value of [`Word::Ready`] that the laboratory has handled last; 0: no thread has announced
+    /// itself yet.
     known: u32,
     helper: bool,
     start_ns: u64,
@@ -145,12 +146,13 @@ impl Programs {
         self.shared.word(Word::Over).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the number of the extra job that only cuts the card's power: it sleeps until then.
+    /// Returns the number of an extra job that only cuts the card's power: it sleeps until the time
+    /// of the cut.
     fn supply_job(&self) -> u32 {
         self.shared.background() + 1
     }
 
-    /// Returns the number of the program's jobs that have not finished.
+    /// Returns the number of the program's jobs that have not finished, without fio's helper.
     fn in_front(&self) -> usize {
         let background = self.shared.background();
         self.jobs.iter().filter(|(id, job)| **id < background && !job.finished).count()
@@ -199,9 +201,9 @@ impl Programs {
         }
     }
 
-    /// Returns where an I/O begins: the number of the boot area (0: the user area), the offset of
-    /// the I/O in this area, and the size of the area, both in bytes; `None`: the I/O begins behind
-    /// all areas.
+    /// Returns where an I/O begins: number of the boot area (0: the user area), offset of the I/O
+    /// in this area, and size of the area. Offset and size are in bytes. `None`: the I/O begins
+    /// behind all areas.
     fn area(&self, asked: &Asked) -> Option<(u8, u64, u64)> {
         let Some(behind) = asked.offset.checked_sub(self.sectors * 512) else {
             return Some((0, asked.offset, self.sectors * 512));

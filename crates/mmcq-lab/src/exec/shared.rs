@@ -56,15 +56,15 @@ const STATE_KNOWN: u32 = 3;
 /// Word in the head of the shared memory, by its index.
 #[derive(Clone, Copy)]
 pub enum Word {
-    /// Counter that increases when a job may begin.
+    /// Counter that the program increases when a thread is ready to begin as a job.
     Ready = 5,
     /// Not 0 if the program has ended, or if the library that is loaded into the program has
     /// refused an operation of it.
     Over = 6,
     /// Number of jobs that have not ended; fio's helper does not count.
     Front = 8,
-    /// Number of the program's waits for other processes that moved the clock before something
-    /// came.
+    /// Number of the program's waits for other processes that advanced the virtual clock before
+    /// they ended.
     Polled = 9,
 }
 

@@ -262,12 +262,12 @@ pub struct Job {
     /// Largest number of completions that the job collects in one call; 0: as
     /// `iodepth_batch_complete_min`.
     pub iodepth_batch_complete_max: u32,
-    /// Number of outstanding transfers down to which the job waits, after it has reached `iodepth`,
-    /// before it submits again; 0: as `iodepth`.
+    /// Number of outstanding transfers down to which a job that has reached `iodepth` waits before
+    /// it submits again; 0: it submits again as soon as fewer than `iodepth` are outstanding.
     pub iodepth_low: u32,
     pub ioengine: IoEngine,
-    /// Option `io_submit_mode=offload`: threads of their own submit the job's transfers, so that the
-    /// job need not wait for them before it pauses for its rate.
+    /// Whether separate threads submit the job's transfers (option `io_submit_mode=offload`). Then
+    /// the job need not wait for the transfers before it pauses for its rate limit.
     pub offload: bool,
     pub direct: bool,
     pub thread: bool,
@@ -285,8 +285,8 @@ pub struct Job {
     pub rate_iops: [Option<u32>; 2],
     /// Whether the job's requests arrive at random times, with the rate limit as their mean rate.
     pub poisson: bool,
-    /// Share of this job in its flow, relative to the values of the other jobs of the flow; 0: the
-    /// job is in no flow.
+    /// Option `flow=`: jobs with the same `flow_id=` do transfers in proportion to their values of
+    /// `flow=`. 0: the job is not limited so.
     pub flow: u32,
     pub flow_id: u32,
     pub flow_sleep_ns: u64,

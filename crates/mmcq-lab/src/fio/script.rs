@@ -124,7 +124,7 @@ impl Script {
         self.entries.iter().filter(moves).map(|entry| entry.bytes).sum()
     }
 
-    /// Returns the size in bytes of the script's largest read or write.
+    /// Returns the size in bytes of the script's largest read or write, at least 512.
     pub fn max_bytes(&self) -> u64 {
         let moves = |entry: &Entry| entry.op != Op::Discard;
         self.entries.iter().filter(moves).map(|entry| entry.bytes).max().unwrap_or(0).max(512)

@@ -1,5 +1,5 @@
-//! Chooses jobs that determine the free values of a fit: jobs to run on the board before the fit,
-//! and jobs whose figures would add information to the figures that there are.
+//! Chooses jobs that determine the free values of a fit. Before a fit, these are jobs to run on the
+//! board. After a fit, these are jobs whose figures would add information.
 
 use super::free::Free;
 use super::measured::{Figure, Load, What, in_words, size};
@@ -60,7 +60,7 @@ pub struct Open<'a> {
     pub at: &'a [f64],
     /// Information matrix of the figures (inverse of the values' covariance).
     pub information: &'a DMatrix<f64>,
-    /// Expected standard deviation of a figure, as a share.
+    /// Expected standard deviation of a figure, as a share of the figure: 0.03 is 3 %.
     pub noise: f64,
 }
 

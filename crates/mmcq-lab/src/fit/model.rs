@@ -133,8 +133,9 @@ impl Bench {
 }
 
 impl Bench {
-    /// Returns the largest number of bytes that a job may transfer, besides its number of I/Os. A
-    /// card's SLC cache must be full for half of a job, since the rate falls then.
+    /// Returns the largest number of bytes that a job may transfer in the model; [`Bench::ios`]
+    /// limits the number of its I/Os separately. The limit is at least twice the size of the card's
+    /// caches (DRAM and SLC), so that they are full for half of the job: the rate falls then.
     fn most_bytes(&self, platform: &Platform) -> Result<u64, board::BoardError> {
         if self.only_ios {
             return Ok(u64::MAX);

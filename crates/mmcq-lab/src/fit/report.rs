@@ -71,7 +71,9 @@ impl Value {
         self.traded = traded.filter(|_| !self.determined());
     }
 
-    /// Returns whether the fitted jobs determine the value.
+    /// Returns whether the fitted jobs determine the value closely: the half width of its 95 %
+    /// interval is at most the factor [`DETERMINED`], 1.25. (Of a value with steps: the ends of the
+    /// interval differ by a factor of two at most.)
     pub fn determined(&self) -> bool {
         let Some([least, most]) = self.unbounded else { return false };
         match self.steps {
@@ -80,7 +82,8 @@ impl Value {
         }
     }
 
-    /// Returns whether the fitted jobs determine the value within a factor of two or better.
+    /// Returns whether the fitted jobs determine the value at least roughly: the half width of its
+    /// 95 % interval is at most a factor of two.
     pub fn is_of_the_jobs(&self) -> bool {
         self.unbounded.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
     }
@@ -136,7 +139,8 @@ pub struct Held {
     pub weight: f64,
     /// Reason why the model cannot be as fast as measured; `None`: no reason is known.
     pub cannot: Option<&'static str>,
-    /// Number of bytes that the model's run transfers, if the job was longer on the board.
+    /// Number of bytes that the model's run transfers, if the job was longer on the board; `None`:
+    /// it was not.
     pub cut_to: Option<u64>,
 }
 

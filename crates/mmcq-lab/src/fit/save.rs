@@ -43,9 +43,9 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
     (0.0 <= least && least < most).then_some([least, most])
 }
 
-/// Returns the text of the card's file with the fitted values of the card. The source of each
-/// changed table then names the fit and the figures. It begins with `fit` if the figures determined
-/// a value of the table, otherwise with the old source.
+/// Returns the text of the card's file with the fitted values of the card. In each changed table,
+/// `source` then names the fit and the figures. The source begins with `fit` if the figures
+/// determined a value of the table, otherwise with the old source.
 ///
 /// # Errors
 /// The card's file cannot be read; the error is one line.

@@ -8,7 +8,8 @@
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
-/// Largest half width of a determined value's interval, as a factor.
+/// Largest half width of the 95 % interval of a value that counts as determined, as a factor: 1.25
+/// is 25 %.
 pub const DETERMINED: f64 = 1.25;
 /// Standard deviation, in logarithms, of the weak pull that holds each value near its start value:
 /// a factor of four.
@@ -89,8 +90,8 @@ impl Solution {
     /// Returns whether this solution agrees better with the figures than the other one.
     ///
     /// Both costs are computed in units of the same standard deviation: that of the solution with
-    /// the smaller residuals. Each in units of its own deviation, a solution with large residuals
-    /// would cost no more than one with small residuals.
+    /// the smaller residuals. If each were in units of its own deviation, a solution with large
+    /// residuals would cost no more than one with small residuals.
     pub fn is_better(&self, other: &Solution) -> bool {
         let scale = self.robust.min(other.robust);
         self.cost(scale) < other.cost(scale)
@@ -178,8 +179,8 @@ impl Problem<'_> {
         figures.iter().zip(self.measured).map(|(model, measured)| model - measured)
     }
 
-    /// Returns the standard deviation of the residuals, computed from the median of their sizes,
-    /// which a few bad figures do not change.
+    /// Returns the standard deviation of the residuals, at least the expected noise. It is computed
+    /// from the median of their sizes, which a few bad figures do not change.
     fn scale(&self, figures: &[f64]) -> f64 {
         let mut sizes: Vec<f64> = self.residuals(figures).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);
@@ -317,8 +318,9 @@ pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMat
     })
 }
 
-/// Returns for each value its variance (infinite if it is not determined), and the index of the
-/// value with which it can be traded most; `None` if there is none.
+/// Returns the variance of each value (infinite: not determined). Also returns, for each value, the
+/// index of another value: if both change together, the figures change least. `None`: there is no
+/// such value.
 pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
     let count = information.ncols();
     let eigen = SymmetricEigen::new(information.clone());
@@ -372,8 +374,9 @@ mod tests {
         Problem { measured, before, bounds, noise: 0.01 }
     }
 
-    /// In units of its own residuals, the bad solution would cost less than the good one, whose
-    /// values are farther from the start.
+    /// Checks the order of a good and a bad solution. The values of the good solution are farther
+    /// from the start. If each cost were in units of the solution's own residuals, the bad one
+    /// would cost less.
     #[test]
     fn a_solution_with_small_residuals_is_better_than_one_with_large_residuals() {
         let truth = [1000_f64.ln(), 7_f64.ln()];

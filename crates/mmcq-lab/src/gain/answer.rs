@@ -61,15 +61,15 @@ impl Point {
 /// Effect of an uncertain value on a gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// Index in [`Answer::values`] of the value.
+    /// Index in [`Answer::values`] of the uncertain value.
     pub value: usize,
     /// Gain in percent with the value at its low and at its high end; `None`: the run with this end
     /// was not possible.
     pub percent: [Option<f64>; 2],
     /// Rate in MiB/s of the setting with the value at its low and at its high end.
     pub mib_s: [Option<f64>; 2],
-    /// Difference in percent between the highest and the lowest gain, at the low end, at the high
-    /// end, and without a change of the value.
+    /// Difference in percentage points between the highest and the lowest of three gains: with the
+    /// value at its low end, at its high end, and unchanged.
     pub width_percent: f64,
 }
 
@@ -126,8 +126,8 @@ pub struct Gain {
     /// Effects of the uncertain values on this gain, the largest first. Values that change the gain
     /// by less than 0.1 percentage points are left out.
     pub effects: Vec<Effect>,
-    /// Change of the gain in percent if the stand-ins (our models of Linux) differ from unmodified
-    /// Linux by as much as in the loads that both ran.
+    /// How many percentage points the gain would move if the stand-ins (our models of Linux)
+    /// differed from unmodified Linux as much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index; `None`: no such run was
     /// done, or it was not possible.
@@ -157,7 +157,7 @@ impl Gain {
 pub struct Cell {
     /// Name of the load with its depth.
     pub title: String,
-    /// Whether a flush follows each write of the load.
+    /// Whether the load flushes its writes, as [`Load::is_durable`].
     pub is_durable: bool,
     /// Kind of the load (reads, writes or flushed writes).
     pub kind: Kind,

@@ -15,10 +15,11 @@ pub struct Load {
     /// Number of requests under way. With a durable load: number of jobs, each of which waits for
     /// its own flush. `None`: as in the job file.
     pub depth: Option<u32>,
-    /// Whether a flush follows each write of the load.
+    /// Whether the load flushes its writes (`fsync=`, `fdatasync=` or `sync=`). The usual durable
+    /// load flushes after each write.
     pub is_durable: bool,
-    /// Whether start and end of the run can be left out of the rate, since the whole load is known
-    /// beforehand.
+    /// Whether the rate leaves out the start and the end of the run. True for the usual loads,
+    /// whose requests are alike from start to end; false for a user's own jobs.
     pub is_steady: bool,
     /// Jobs of the load.
     pub file: JobFile,

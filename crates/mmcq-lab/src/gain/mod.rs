@@ -5,8 +5,8 @@
 //! - `standin` has the differences between stand-ins and unmodified Linux;
 //! - [`answer`] has the results, and [`report`] writes them.
 //!
-//! Each load runs with each setting: once with all values as they are, and twice for each uncertain
-//! value, with this value alone at its lower and at its upper end.
+//! Each load runs with each setting, first with all values as they are. Then it runs twice for each
+//! uncertain value: with this value alone at its lower end, and at its upper end.
 
 pub mod answer;
 pub mod load;
@@ -161,8 +161,8 @@ impl Question {
         Ok(answer)
     }
 
-    /// Returns the variants of the board (as it is, and with each end of each value), and a text
-    /// for each end that board or card refuse.
+    /// Returns the variants of the board: as it is, and with each end of each value. Also returns a
+    /// text for each end that board or card refuse.
     fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
         let files = Files::default();
         let load = |changes: &[String]| -> Result<Platform, String> {

@@ -13,7 +13,7 @@ pub enum Kind {
     Reads,
     /// The load writes without flushes.
     Writes,
-    /// The load writes, and a flush follows each write.
+    /// The load writes, and flushes its writes.
     Flushes,
 }
 

@@ -1,9 +1,9 @@
 //! Runs a guest: an unmodified kernel in a virtual machine, with the laboratory's controller and
 //! card, in virtual time.
 //!
-//! QEMU, the plugin that connects the model to QEMU, the kernel and the initial file system are the
-//! *parts*: files in a folder, built by `tools/guest-parts.sh`. This program is not linked with
-//! them: it starts QEMU, waits for its end, and reads its output.
+//! The *parts* are files in a folder, built by `tools/guest-parts.sh`: QEMU, the plugin that
+//! connects the model to QEMU, the kernel, and the initial file system. This program is not linked
+//! with them: it starts QEMU, waits for its end, and reads its output.
 
 mod compare;
 mod driver;
@@ -130,7 +130,7 @@ struct Checked {
     machine: Machine,
     settings: Settings,
     initrd: Vec<u8>,
-    /// Command line of a firmware image.
+    /// Command line of a firmware image; empty if the guest is Linux.
     command_line: String,
     /// Lines of the schedule, as in the report.
     schedule: Vec<String>,
@@ -146,7 +146,7 @@ struct Settings {
     write_ns: u64,
     hs400: bool,
     fixed: bool,
-    /// What the PCI device of the slot is.
+    /// Kind of PCI device that the guest finds in its slot.
     kind: Kind,
     /// Parameters of `mmcq.ko` on the kernel's command line.
     module_words: String,

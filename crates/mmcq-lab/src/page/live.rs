@@ -31,7 +31,7 @@ const BEGINS: &str = "<!-- play -->";
 /// Mark in the playground's file, where the form and its tables end.
 const ENDS: &str = "<!-- /play -->";
 
-/// Parts of the playground in a page.
+/// Playground of a page: the texts and programs that the page contains.
 #[derive(Clone, Debug)]
 pub struct Live {
     form: String,

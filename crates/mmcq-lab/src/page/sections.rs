@@ -206,8 +206,8 @@ fn name(one: &Measured) -> String {
     one.setting.name().to_owned()
 }
 
-/// Returns what limits the rate, in words: bus and card, and also the load's own pace if the load
-/// has one (pauses, or a limit of its rate).
+/// Returns in words what limits the rate: bus and card; also the load's own pace (pauses, or a
+/// limit of its rate), if even the run at the physical limit waits for it.
 fn allowing(compared: &Compared) -> &'static str {
     compared.why.pace_percent().map_or("bus and card", |_| "bus, card and the load's own pace")
 }

@@ -37,7 +37,7 @@ pub(super) fn is_one(format: Format, line: &str) -> bool {
     }
 }
 
-/// Separator between two cells of a line.
+/// Character or spaces between two cells of a line.
 #[derive(Clone, Copy)]
 enum Separator {
     Char(char),

@@ -134,7 +134,7 @@ impl Described {
     }
 }
 
-/// Returns a size in bytes in words.
+/// Returns a size in bytes as readable text.
 fn size(bytes: u64) -> String {
     match bytes % 1024 {
         0 => format!("{} KiB", bytes / 1024),

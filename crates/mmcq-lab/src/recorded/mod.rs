@@ -54,7 +54,7 @@ pub struct Record {
     pub durable: bool,
     /// Whether the device's cache must be flushed before this request.
     pub flush_first: bool,
-    /// Number of the device or file that the request accessed.
+    /// Number that the reader gave to the device or file which the request accessed.
     pub device: u32,
     /// Offset in the device or file of the request's first byte.
     pub offset: u64,
@@ -261,8 +261,9 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
 }
 
-/// Returns the events of all files, merged by time, and the format of the first file. If the times
-/// in one file decrease, its order stays. The path `-` means standard input.
+/// Returns the events of all files, merged by time, and the format of the first file. If times
+/// decrease within a file, its events stay in the order of the file. The path `-` means standard
+/// input.
 pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
     let (mut all, mut first) = (Vec::new(), None);
     for path in paths {

@@ -53,7 +53,7 @@ struct FtraceEvent {
     block_rq_complete: Option<RqComplete>,
 }
 
-/// Event block_rq_issue; field numbers as in `block.proto`, also in the two structures below.
+/// Event block_rq_issue; field numbers as in `block.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct RqIssue {
     #[prost(uint64, optional, tag = "1")]

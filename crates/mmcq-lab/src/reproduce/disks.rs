@@ -6,8 +6,8 @@
 //! The published figures are those of Linux without and with a patch that keeps transfers open
 //! ([`Close::Late`](crate::linux::reader::Close::Late)). Linux sends no flush to a card without a
 //! cache, so with the patch a write is complete when the card has received its data. mmcq polls the
-//! card's status at each `fsync`. So the loop also runs without `fsync`: there mmcq too completes
-//! writes with their data.
+//! card's status at each `fsync`. So the loop also runs without `fsync`. In that loop, mmcq's
+//! writes are also complete when the card has received their data.
 
 use super::{Amount, Row, workers};
 use crate::fio::Worker;

@@ -1,6 +1,7 @@
-//! HSQ: how much Linux's software queue gains with a card without a hardware queue. The published
-//! figures are means of five runs. The model has five runs, too, or one longer run where it gives
-//! the same mean; on other boards than the experiment's own it has two.
+//! HSQ: how much Linux's software queue gains with a card without a hardware queue.
+//!
+//! The published figures are means of five runs. On the experiment's own board the model has five
+//! runs, too, or one longer run where this gives the same mean. On other boards it has two runs.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::guest::Report;
@@ -104,8 +105,8 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
 /// or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
-/// Returns the `rw=` of a cell with a rate or a merging on the experiment's own board; `None` for
-/// other cells.
+/// Returns the `rw=` of a cell that has a rate, or the mean size of a transfer ("merging"), on the
+/// experiment's own board; `None` for other cells.
 pub(super) fn load_of(cell: &str) -> Option<&'static str> {
     CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
 }
@@ -119,9 +120,9 @@ pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     )
 }
 
-/// Runs the stand-ins for Linux (`none` and `hsq-tag`) with as many requests as unmodified Linux
-/// had in `reports`. How many requests are merged into a transfer becomes steady only late in a
-/// run, so only runs of equal length can be compared.
+/// Runs the models of Linux (settings `none` and `hsq-tag`) with as many requests as unmodified
+/// Linux had in `reports`. How many requests are merged into a transfer becomes steady only late in
+/// a run, so only runs of equal length can be compared.
 pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
     let mut rows = Vec::new();

@@ -44,8 +44,8 @@ pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Returns rows of unmodified Linux, and of `mmcq.ko` in it, for the rows of the models on the
-/// experiment's own board. They have the published values, too.
+/// Returns rows of unmodified Linux, and of `mmcq.ko` in that Linux, for those rows of the models
+/// that are of the experiment's own board. The new rows have the published values, too.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         // Linux counts only the requests that its own block layer merged, not those that mmcq
@@ -63,9 +63,9 @@ pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     rows.iter().filter_map(of).collect()
 }
 
-/// Returns a table in Markdown with the values published, of unmodified Linux, of its model, and of
-/// mmcq. The model's values come from `as_long` if present, which has as many requests as Linux
-/// had.
+/// Returns a table in Markdown. Each row has the values published, of unmodified Linux, of its
+/// model and of mmcq, and the differences of the first three. The model's values come from
+/// `as_long` if it has the row: its runs had as many requests as those of Linux.
 pub fn table(rows: &[Row], originals: &[Row], as_long: &[Row]) -> String {
     let mut out = String::from(
         "| cell | unit | published | original | residual | stand-in | off by | `mmcq` | `mmcq-own` |\n\

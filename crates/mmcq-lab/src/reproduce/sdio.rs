@@ -36,8 +36,8 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
-/// Settings of the board whose controller has its own DMA. Only a single remark was published about
-/// it.
+/// Settings that run on the board whose controller has its own DMA. About such a board only a
+/// single remark was published.
 const BY_DMA: [(&str, Way); 7] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -68,7 +68,7 @@ interrupt latency: from the card's interrupt to the begin of the first command. 
 end of a command, or of its data, to the begin of the next.
 ";
 
-/// Number of 32-bit words in a packet's payload.
+/// Number of 32-bit words in the payload (data) of a packet.
 const PAYLOAD_WORDS: f64 = 512.0;
 
 /// Runs the experiment on this board after `changes`, and returns the rows of the table.

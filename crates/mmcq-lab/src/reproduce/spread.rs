@@ -35,7 +35,7 @@ const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
 /// Largest relative difference of the times to wake threads from the board's file.
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
-/// Prefix of the keys of the card's times.
+/// Prefix of the keys (as for `--set`) of the times of the card's flash.
 const CARD: &str = "card.flash.";
 /// Largest relative difference of the card's times from the card's file.
 const CARD_SHARE: f64 = 0.0055;
@@ -118,7 +118,7 @@ const SUMS: [(&str, Sum); 3] = [
     ("most", |rates| rates.iter().copied().fold(0.0, f64::max)),
 ];
 
-/// Text that is printed below the table of the spread.
+/// Text that is printed below the table with the spread of the five runs.
 pub const NOTE: &str = "\
 five runs: a seed each, on a board and card a little different in each (a prior): wake-ups within a quarter and
 2.9 to 4.7 us for each request of a batch, as the board's file has them; the card's times within 0.55 %, the

@@ -19,8 +19,8 @@ struct Cell {
     /// Published values of Linux without and with the patch that keeps transfers open, if there are
     /// some.
     published: Option<(f64, f64)>,
-    /// Whether the card's or the board's parameters were fitted to the value of Linux without the
-    /// patch.
+    /// Whether parameters of the card or the board were fitted to the published value of Linux
+    /// without the patch.
     fitted: bool,
 }
 
@@ -137,7 +137,8 @@ impl Cell {
     }
 }
 
-/// Returns rows with the latencies of a cell in a setting, if the STREAM thread published some.
+/// Returns rows with the latencies of a cell in a setting, if some were published in the discussion
+/// STREAM.
 fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     let of_cell = LATENCIES.iter().filter(|(name, ..)| *name == cell.name);
     let row = |&(name, figure, before, after): &(&str, Figure, Option<f64>, Option<f64>)| Row {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Numbers of requests with data, by what was under way when they arrived. The first five add up to
-/// all requests.
+/// all such requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
     /// Number of requests that arrived when no other request was under way (submitted and not
@@ -38,7 +38,7 @@ pub struct Chances {
 }
 
 impl Chances {
-    /// Returns the number of all requests with data that arrived.
+    /// Returns the number of all requests with data that arrived in the run.
     pub fn all(&self) -> u64 {
         self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
     }
@@ -131,7 +131,8 @@ impl Watch {
     }
 }
 
-/// Counts the chances of all I/Os of a machine whose transfers have at most `most_blocks`.
+/// Counts the chances of merging of all I/Os of a machine. `most_blocks`: largest number of blocks
+/// of a transfer.
 pub(crate) fn watch(sys: &mut System, most_blocks: u32) -> Watch {
     let state = Rc::new(RefCell::new(State { most_blocks, ..State::default() }));
     let seen = state.clone();

@@ -41,12 +41,12 @@ const BATCHES: u64 = 8;
 
 /// Jobs in the form that is fastest for wire and card.
 pub(super) struct Perfect {
-    /// Workers that represent the jobs.
+    /// Workers in this form; each represents one or more of the jobs' own workers.
     pub(super) workers: Vec<Worker>,
-    /// For each worker in `workers`, how many requests of the jobs one request of this worker
-    /// represents.
+    /// For each worker in `workers`: how many of the jobs' own requests one request of this worker
+    /// replaces.
     requests: Vec<u64>,
-    /// For each worker of the jobs, the index in `workers` of the worker that represents it.
+    /// For each of the jobs' own workers: the index in `workers` of the worker that represents it.
     stands: Vec<usize>,
 }
 
@@ -80,7 +80,8 @@ impl Perfect {
         Perfect { workers: workers.to_vec(), requests: vec![1; count], stands: (0..count).collect() }
     }
 
-    /// Returns whether this form equals the jobs' own workers, so that no request became a batch.
+    /// Returns whether the workers of this form are the jobs' own workers, so that no requests were
+    /// joined into batches.
     fn is_plain(&self, workers: &[Worker]) -> bool {
         let mut pairs = self.workers.iter().zip(workers);
         self.workers.len() == workers.len() && pairs.all(|(made, old)| Arc::ptr_eq(&made.job, &old.job))
@@ -110,7 +111,8 @@ fn is_plain(job: &Job) -> bool {
     in_order && !paced && !flushes && one_size && whole && job.verify == Verify::Off && job.loops == 1
 }
 
-/// Returns whether two workers access the same bytes at the same time.
+/// Returns whether two workers do the same sequential reads or writes of the same bytes at the same
+/// time.
 fn meet(one: &Worker, other: &Worker) -> bool {
     let together = one.script.is_none() && Arc::ptr_eq(&one.job, &other.job) && one.files == other.files;
     let same_place = matches!(one.job.offset_increment, Size::Bytes(0) | Size::Percent(0));
@@ -248,8 +250,9 @@ pub(super) fn run(
     best.ok_or_else(|| RunError::Memory("no lane".to_owned()))
 }
 
-/// Returns the outcome with the higher rate; if both are equal, `first`. With another seed the
-/// other outcome might be faster, so the result depends on the seed if either outcome does.
+/// Returns the outcome with the higher rate; if both are equal, `first`. The result counts as
+/// dependent on the seed if that of either outcome does, since another seed might make the slower
+/// one the faster.
 fn better(first: Outcome, other: Outcome) -> Outcome {
     let seeded = first.seeded || other.seeded;
     let (mut best, also) = if rate(&other) > rate(&first) { (other, first) } else { (first, other) };
@@ -294,7 +297,7 @@ fn without_chance(profile: &CardProfile) -> Vec<String> {
     given.map(|(key, _)| format!("flash.spread.{key}=0")).collect()
 }
 
-/// Runs the workers of this form on one lane; `None`: board and card do not have the lane.
+/// Runs the workers `workers` on one lane; `None`: board and card do not have the lane.
 fn on_lane(
     run: &Run<'_>,
     lane: Lane,

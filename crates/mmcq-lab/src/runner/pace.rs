@@ -47,13 +47,13 @@ impl Pace {
         }
     }
 
-    /// Adds the curves of the same job on another lane.
+    /// Adds the curves of a run of the same job on another lane (way to drive the card).
     pub(super) fn join(&mut self, other: Pace) {
         self.curves.extend(other.curves);
     }
 
-    /// Returns the time in ns at which `bytes` had been transferred on the fastest lane; `None`:
-    /// every lane's run ended before.
+    /// Returns the time in ns at which `bytes` had been transferred on the fastest lane (way to
+    /// drive the card). `None`: on each lane the run ended with fewer bytes.
     fn after_ns(&self, bytes: u64) -> Option<f64> {
         self.curves.iter().filter_map(|curve| curve.after_ns(bytes)).min_by(f64::total_cmp)
     }

@@ -37,7 +37,7 @@ pub struct Served {
     pub tasks: Option<TaskStats>,
     /// Counters of packed commands, if any were used.
     pub packs: Option<PackStats>,
-    /// Counters of chains, if any were used.
+    /// Counters of chains (lists of transfers that the controller executes), if any were used.
     pub chains: Option<ChainStats>,
 }
 

@@ -138,7 +138,8 @@ impl Step {
     }
 }
 
-/// A user's own function as a load.
+/// A user's own SDIO function as a load: when packets arrive, and the driver's steps for each
+/// packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Description of the function, one line of text.

@@ -47,7 +47,7 @@ pub enum PacketError {
     /// The run of the experiment failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The window contains no packet.
+    /// The recorder has no such window; the field says why.
     #[error(transparent)]
     Window(#[from] WindowError),
     /// The packet was not acknowledged before the window ended; the text names the setting.

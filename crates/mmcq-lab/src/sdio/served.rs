@@ -32,11 +32,11 @@ type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 pub struct Seen {
     /// Result in the same form as for the built-in function; its `steps_ns` is empty.
     pub outcome: Outcome,
-    /// Mean times of the function's own steps.
+    /// Mean times of the steps of the user's function, and between them.
     pub means: Means,
 }
 
-/// Makes a controller with the function's card.
+/// Makes a controller model with a card that has the user's function, and its driver.
 fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     let of_card = IoProfile::from_toml(profile(), CARD_NAME);
     let mut of_card = of_card.map_err(|error| Failure::Card(error.to_string()))?;
@@ -195,14 +195,14 @@ pub enum RecordError {
     /// The run that was to be recorded failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The recorder found no such window in the run.
+    /// The recorder has no such window; the field says why.
     #[error(transparent)]
     Window(#[from] WindowError),
 }
 
 /// Records the first measured packet, from the card's interrupt on. With a driver that polls, the
-/// recording starts with the measurement. `for_ns` is the length of the window; `None`: up to the
-/// next packet.
+/// recording starts with the measurement. `for_ns`: length of the window; `None`: nearly up to the
+/// next packet, but at most 4 ms.
 ///
 /// # Errors
 /// The run fails, or no packet arrives.

@@ -6,7 +6,8 @@ use mmcq_sim::stats::BusEvent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Clocks on the bus from the end of a command's token to the end of its response.
+/// Number of bus clocks from the end of a command's token to the end of its response: a gap of 8,
+/// and 48 for the response.
 pub const RESPONSE_CLK: u64 = 8 + 48;
 
 /// Step of a packet: what the driver sends a command for.

@@ -18,7 +18,8 @@ const UNDER_WAY_MAX: u64 = 64 << 20;
 /// Largest number of requests that one client may have under way.
 const REQUESTS_MAX: u64 = 1024;
 
-/// Time limits for a client to finish a handshake, a request or a reply that it has begun.
+/// Time limits for a client: to finish the handshake, to send the rest of a request that it has
+/// begun, and to receive a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Time limit for the whole handshake of a client.
@@ -58,8 +59,8 @@ impl Budget {
     }
 }
 
-/// Share of a request in the client's budget. It is returned when the reply has been written, or
-/// when there will be no reply.
+/// Share that a request has of its client's [`Budget`]. It is returned when the reply has been
+/// written, or when it is clear that there will be no reply.
 struct Share {
     budget: Arc<Budget>,
     bytes: u64,
@@ -362,8 +363,8 @@ mod tests {
         assert_eq!(dropped.join().unwrap(), REQUESTS_MAX + 10);
     }
 
-    /// Checks a refusal that is sent before its request has taken a share of the budget: the
-    /// refusal must not return a share either.
+    /// Checks that a write which is too long ends the connection. Its refusal is sent before the
+    /// write has taken a share of the budget, so the refusal must not return a share.
     #[test]
     fn a_write_that_is_too_long_ends_the_connection() {
         let _alive = watchdog::watch();

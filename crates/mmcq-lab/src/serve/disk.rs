@@ -12,10 +12,11 @@ use std::time::Duration;
 
 /// Size in bytes of the pieces into which a request for zeros is divided.
 const ZEROS_BYTES: u64 = 16 << 20;
-/// Size in bytes of the buffer from which zeros are written.
+/// Size in bytes of the buffer full of zeros, from which zeros are written to the card.
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
-/// Text of the refusal of a flush. The card did this flush, but writes before it may be lost.
+/// Text of the refusal of a flush: the card has done this flush, but acknowledged writes before it
+/// may be lost.
 const LOST: &str = "the card lost its power or its cache: writes that were not flushed may be gone";
 
 /// Operation that a client requests; offsets and lengths are in bytes and already checked.
@@ -105,7 +106,7 @@ struct Progress {
     read: Vec<u8>,
     /// Number of this job's change in the map of holes; `None`: it has none.
     change: Option<u64>,
-    /// Number of losses of the card so far when the job began.
+    /// Number of losses of written data that the card had had when the job began.
     losses: u64,
     /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,
@@ -124,8 +125,8 @@ impl Progress {
     }
 }
 
-/// A job that has a request in the engine. `total`: number of bytes of the whole job, not of this
-/// request; 0 for a flush and a trim.
+/// A job that has a request in the engine. `total`: number of bytes of the whole job (its request
+/// in the engine may be only a piece of it); 0 for a flush and a trim.
 struct Running {
     id: SlotId,
     progress: Progress,
@@ -165,9 +166,9 @@ impl Disk {
     /// `cut` with the effects of each power cut.
     ///
     /// # Errors
-    /// The machine failed, or the last flush failed. Or acknowledged writes are lost, or may be
-    /// lost since no flush covered them, and a client does not know of it: no later server can tell
-    /// it.
+    /// The machine failed, or the last flush failed. Also an error: acknowledged writes are lost,
+    /// or may be lost since no flush covered them, and a client may not know it. No later server
+    /// can tell the client.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {

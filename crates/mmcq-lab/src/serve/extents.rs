@@ -15,8 +15,8 @@ const PIECE_BYTES: u64 = 64 * 1024;
 /// Largest number of ranges in one answer to a client.
 const RANGES_MAX: usize = 4096;
 
-/// Largest number of holes without a flush after them; beyond it, later zeros do not count as
-/// holes.
+/// Largest number of holes that no flush has covered yet. If there are so many, later zeros do not
+/// become holes.
 const UNFLUSHED_MAX: usize = 1024;
 
 /// Change of a range, from its first request to its last completion.
@@ -48,8 +48,8 @@ pub struct Extents {
     holes: Vec<bool>,
     changes: Vec<Change>,
     last_id: u64,
-    /// Holes that a loss can undo: their range, and the number of writes that a flush must cover to
-    /// make them permanent.
+    /// Holes that a loss can undo, each as begin and end in bytes, and the number of acknowledged
+    /// writes that a flush must cover to make it permanent.
     unflushed: Vec<(u64, u64, u64)>,
 }
 

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of the last loss of which the connection is known to be told.
+    /// Number of the newest loss of which the connection is known to be told.
     told: u64,
     /// Number of the loss for which a flush was refused; `None`: no refusal is waiting to be read.
     refused: Option<u64>,
@@ -52,7 +52,8 @@ pub struct Losses {
     /// Number of writes of all clients that the server has acknowledged so far.
     acknowledged: u64,
     connections: HashMap<u64, Connection>,
-    /// For each closed connection, the number of its newest write that no flush has covered.
+    /// For each closed connection with acknowledged writes that no flush has covered: the number of
+    /// the newest of these writes.
     left_unflushed: Vec<u64>,
     /// Number of heirs that have not connected yet: one for each connection that closed with lost
     /// writes and was not told. At most the largest number of clients.
@@ -71,7 +72,8 @@ impl Losses {
         self.connections.insert(client, connection);
     }
 
-    /// Records a request of a client: so the client has read everything written to it before.
+    /// Records a request of a client. The client has then read everything that was written to it
+    /// before.
     pub fn asked(&mut self, client: u64) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if let Some(loss) = connection.refused.filter(|_| connection.written) {
@@ -206,7 +208,8 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Returns whether a flush of this client is refused. If so, the client also reads the refusal.
+    /// Returns whether a flush of this client is refused. If it is refused, also records that the
+    /// refusal was written, and that the client sent another request after it.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);

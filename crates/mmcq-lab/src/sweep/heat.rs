@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Heat {
     /// Column whose values are on the horizontal axis.
     pub x: String,
-    /// Column of the vertical axis, from top to bottom.
+    /// Column whose values are on the vertical axis, from top to bottom.
     pub y: String,
-    /// Column of the colour, which shows the mean over all rows of a cell.
+    /// Column whose figures are shown by colour: the colour of a cell is their mean over its rows.
     pub z: String,
 }
 
@@ -43,7 +43,8 @@ pub struct Cells {
     heat: Heat,
     /// Values of both axes, in the order of the rows.
     axes: [Vec<String>; 2],
-    /// Sum and number of the figures in each cell.
+    /// For each cell, by the indices of its values on both axes: the sum of the figures, and their
+    /// number.
     sums: BTreeMap<(usize, usize), (f64, u32)>,
     /// First row, which says what ran; `None`: there was none.
     first: Option<Row>,

@@ -22,7 +22,7 @@ const RULE: RGBColor = RGBColor(0xcc, 0xcc, 0xcc);
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Point of a line, or a bar: its rate is the mean over the rows that belong to it.
+/// Point of a line, or a bar. Its rate is the mean over the rows that belong to it.
 struct Cell {
     /// Name of the line or of the bar that the cell belongs to.
     of: String,

@@ -14,7 +14,7 @@ pub(super) const PART_NS: u64 = 2_000_000;
 /// clocks between two tokens that belong together.
 pub(super) const IDLE_NS: u64 = 100_000;
 
-/// Kind of activity on a bus line.
+/// Kind of activity on a bus line, with its content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A command token on CMD.
@@ -61,7 +61,7 @@ pub enum What {
     },
     /// Busy: the card holds DAT0 low.
     Busy,
-    /// The controller has stopped the bus clock.
+    /// The controller has stopped the bus clock, since its buffer has no room or no data.
     ClockStopped,
 }
 
@@ -72,7 +72,7 @@ pub struct Event {
     pub start_ns: u64,
     /// Time in ns of the end bit, or of the activity's end.
     pub end_ns: u64,
-    /// Kind of the activity, with its content.
+    /// Kind and content of the activity.
     pub what: What,
 }
 
@@ -139,7 +139,8 @@ pub struct Capture {
     pub card_irqs: Vec<(u64, bool)>,
     /// Activity on the bus lines, sorted by its start.
     pub events: Vec<Event>,
-    /// Activity of the CPU cores.
+    /// Spans of time in which a CPU core was busy, each with the core and the context in which it
+    /// ran.
     pub spans: Vec<Span>,
     /// Starts of transfers that mmcq's engine held back for the rest of a batch.
     pub holds: Vec<Held>,

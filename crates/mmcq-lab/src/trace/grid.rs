@@ -126,7 +126,8 @@ impl Grid {
     }
 
     /// Places an event on the clock. `stops`: start and end in ns of each stop of the clock within
-    /// it.
+    /// the event. `free_ps`: time in ps from which on the lines are idle; updated to the end of
+    /// this event if that is later.
     fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
         let Some(last) = self.anchors.len().checked_sub(1) else { return };
         // A block with stops has already added later anchors, but an event on another line may
@@ -155,7 +156,7 @@ impl Grid {
         self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
-    /// Counts the clock cycles of each phase, from one anchor to the next.
+    /// Counts for each anchor the clock cycles from it to the next one.
     fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);

@@ -78,7 +78,7 @@ impl Recording {
 /// Facts about a window that must be known to draw its waveform: header and parts.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Header of the waveform.
+    /// Header of the waveform that [`Dump::draw`] will write.
     pub head: Head,
     told: Told,
 }
@@ -91,8 +91,8 @@ impl Survey {
     }
 }
 
-/// Runs something to find the header of its waveform, and stores no records. A second run finds the
-/// parts if an event was reported later than usual.
+/// Runs something and finds the header of its waveform, without storing the window. Calls `run` a
+/// second time if an event was reported so late that the first header may lack it.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {
@@ -143,8 +143,8 @@ impl Dump {
         Ok(Wave::new(head, clk, format))
     }
 
-    /// Writes the waveform of a captured window. Time 0 is the start of the window. The unit is 1
-    /// ns if all edges are at whole nanoseconds, otherwise 1 ps.
+    /// Writes the waveform of a captured window. Time 0 is the start of the window. The unit of
+    /// time is 1 ns if all edges are at whole nanoseconds, otherwise 1 ps.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -152,10 +152,10 @@ impl Dump {
         self.begin(&Head::of(capture), clk, out)?.whole(capture)
     }
 
-    /// Runs once more what [`survey`] has run, and writes the waveform during the run.
+    /// Calls `run`, which must do the same as in [`survey`], and writes the waveform while it runs.
     ///
     /// # Errors
-    /// Errors of `out`, or the second run does not have the window.
+    /// Errors of `out`, or this run does not reach the window.
     pub fn draw<R>(
         self,
         (window, survey): (Window, &Survey),
@@ -244,8 +244,8 @@ mod tests {
         });
     }
 
-    /// Checks that an event that is reported later than usual is drawn at its own time, since the
-    /// drawing of a part waits for such reports.
+    /// Checks that an event that is reported later than usual is drawn at the time of the event. A
+    /// part must not be drawn before such a report has come.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

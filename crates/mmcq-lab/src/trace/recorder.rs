@@ -29,7 +29,8 @@ pub(super) struct HandOn {
 /// Facts that the recorder has found about the events of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// Longest delay in ns between the newest start of any event and the report of an older event.
+    /// Longest time in ns by which an event was reported out of order: it began this long before
+    /// another event that had already been reported.
     pub late_ns: u64,
     /// Largest number of records that the recorder stored at a time.
     pub most_held: usize,
@@ -43,8 +44,8 @@ pub(super) struct Recorder {
     part_ns: Option<u64>,
     /// Latest start in ns of any event that was reported so far.
     newest_ns: u64,
-    /// Facts about the events so far: the longest delay of a report, and the largest number of
-    /// records.
+    /// Facts about the events so far: by how much an event was reported out of order, and the
+    /// largest number of stored records.
     told: Told,
     /// Whether more records came than can be stored, so that some are lost.
     full: bool,
@@ -283,7 +284,8 @@ impl Recorder {
         }
     }
 
-    /// Passes on the parts of the window that were not passed on during the run.
+    /// Passes on the parts of the window that were not passed on during the run. Returns the facts
+    /// that the recorder has found.
     pub(super) fn rest(mut self) -> Result<Told, WindowError> {
         let (told, hand_on) = (self.told, self.hand_on.take());
         let got = self.capture()?;
@@ -382,7 +384,7 @@ mod tests {
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
     }
 
-    /// Checks that a stored window gives the same parts as a window that is passed on during the
+    /// Checks that a window has the same parts if it is stored and if it is passed on during the
     /// run.
     #[test]
     fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {

@@ -32,7 +32,8 @@ const OF_HOLDS: &str = "held for the tail";
 const OF_CLOSES: &str = "closed because";
 /// Group of reasons why requests were not merged.
 const OF_MERGING: &str = "not merged because";
-/// Group of reasons why consecutive requests did not continue a transfer.
+/// Group of reasons why consecutive requests (each begins where the one before ended) did not
+/// continue the transfer of the request before.
 const OF_GOING_ON: &str = "not continued because";
 /// Group of facts about where requests spend their time.
 const OF_PLACES: &str = "a request";
@@ -284,7 +285,8 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// Returns whether the table shows the fact indented, as a part of the queue's line above it.
+/// Returns whether the fact is a detail about the queue. The table shows such facts indented, below
+/// the line with their total.
 fn is_part(fact: &Fact) -> bool {
     [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }
@@ -310,8 +312,8 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// Returns a line if the physical limit is reached by the card's command queue, by packed commands
-/// or by chains; `None`: it is reached with one transfer at a time.
+/// Returns a line if the run at the physical limit used the card's command queue, packed commands
+/// or chains of the controller; `None`: it made one transfer at a time.
 fn limit_by(why: &Why) -> Option<String> {
     let stack = why.limit.stack;
     let by = [
@@ -322,17 +324,18 @@ fn limit_by(why: &Why) -> Option<String> {
     by.into_iter().find(|(is_it, _)| *is_it).map(|(_, by)| format!("the physical limit goes by {by}"))
 }
 
-/// Returns the remarks about a run, in words. Each of these is included if it applies:
+/// Returns the remarks about a run, one sentence each, in this order:
 ///
-/// - how the physical limit is reached;
-/// - the host broke its promise to continue data;
-/// - starts were held back;
-/// - requests were not merged;
+/// - what the run at the physical limit uses, if it makes more than one transfer at a time;
+/// - that the host claimed to continue data in an open transfer, and could not;
+/// - how long starts of transfers were held back;
+/// - how many requests were not merged;
 /// - the slowest request;
 /// - requests that starved;
-/// - values that no measurement supports.
+/// - the number of values of board and card that no measurement supports;
+/// - the conclusion.
 ///
-/// The conclusion comes last.
+/// Only the conclusion is always present.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";

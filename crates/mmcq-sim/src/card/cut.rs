@@ -64,7 +64,7 @@ pub enum Kept {
     Mixed,
 }
 
-/// Stored content of a sector.
+/// Content of a sector, in the form in which the journal stores it.
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,
@@ -116,7 +116,8 @@ impl Media for Medium {
 
 /// Number of sectors in a flash page (16 KiB), which the flash programs as a whole.
 const PAGE_SECTORS: u64 = 32;
-/// Number of sectors for which one word of the map `Journal::safe` has a bit each.
+/// Number of consecutive sectors for which one 64-bit word of the map `Journal::safe` has one bit
+/// each.
 const STRETCH: u64 = u64::BITS as u64;
 /// Largest number of sectors in the journal. Beyond it, the oldest sectors count as safe.
 const LONGEST: usize = 1 << 17;
@@ -147,7 +148,8 @@ pub(crate) struct Journal {
     /// versions that were not safe. The second tells in how many of these cases the cache held a
     /// sector.
     pub(crate) losses: (u64, u64),
-    /// Versions of sectors that are not safe yet, oldest first.
+    /// Versions of sectors that are not safe yet, oldest first, each with the sector's content
+    /// before the write.
     entries: VecDeque<Entry>,
     seq: u64,
     /// Number of the first version that the present write command brought.

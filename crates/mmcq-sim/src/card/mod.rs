@@ -259,8 +259,8 @@ pub trait Card {
         self.power_cut(now_ns);
     }
 
-    /// Lets the supply voltage dip: volatile data are lost and the card is back in `idle`. The host
-    /// is not told.
+    /// Lets the supply voltage dip: volatile data are lost and the card is back in `idle`. The
+    /// model tells the host nothing about it.
     fn brown_out(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
@@ -330,7 +330,8 @@ pub trait Card {
 
     /// Calls `each` with the ranges of all sectors of each partition that were ever written or
     /// erased. Partitions have the numbers of PARTITION_CONFIG. Number 3 is the RPMB, of which all
-    /// sectors count after its key was programmed. For an image file `each` is never called.
+    /// sectors count after its key was programmed. If the medium is an image file, `each` is never
+    /// called.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }

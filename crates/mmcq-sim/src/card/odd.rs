@@ -139,7 +139,7 @@ impl RegisterBytes {
     }
 }
 
-/// Number of indices of basic commands, and of application commands.
+/// Number of possible command indices, 0 to 63, of basic commands and also of application commands.
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
 
@@ -163,7 +163,8 @@ pub struct SpiBytes {
     turn: u8,
 }
 
-/// Keys of the TOML table from which an [`SpiBytes`] is made.
+/// Keys of the TOML table that describes damaged bytes on an SPI bus; an [`SpiBytes`] is made from
+/// it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turned {

@@ -73,8 +73,8 @@ pub struct Quirks {
     pub last_block_locks_up: bool,
     /// With the command queue on, reads are damaged and flushes never end (SD).
     pub command_queue_broken: bool,
-    /// Interval n of wrong reads: each n-th queued task, if it is a read, returns the data that
-    /// follow its address (SD); 0: never.
+    /// Interval n of wrong reads: each n-th executed task, if it is a read, returns the blocks that
+    /// follow its range (SD); 0: never.
     pub queue_astray_every: u32,
     /// With the command queue on, a flush never ends (SD).
     pub queue_flush_hangs: bool,

@@ -73,8 +73,8 @@ impl Trouble {
         }
     }
 
-    /// Returns whether DAT0 is low while the card is busy; false while a fault hides the busy.
-    /// Whether the card is busy does not matter.
+    /// Returns false while a fault hides the card's busy: DAT0 then stays high although the card
+    /// may be busy. Otherwise returns true. Whether the card is busy is not checked.
     pub(crate) fn shows_busy(&self, now_ns: u64) -> bool {
         now_ns >= self.hidden_until_ns
     }

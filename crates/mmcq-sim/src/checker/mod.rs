@@ -134,13 +134,13 @@ pub struct Checker {
     /// Completion number of the last request that changed sectors, with or without success, if no
     /// flush has covered it since; `None` otherwise.
     unflushed: Option<u32>,
-    /// Number of the last request that may fail because of a fault; a later request has no cause to
-    /// fail.
+    /// The last request, by its number in the order of submission, that may fail because of a
+    /// fault; a later request has no cause to fail. `u32::MAX`: any request may fail.
     excused: u32,
     /// Number of requests that were submitted before the last fault.
     trouble: u32,
-    /// Number of the last flush or durable write that may fail because it reports errors of earlier
-    /// writes.
+    /// The last flush or durable write, by its number in the order of submission, that may fail
+    /// because it reports errors of earlier writes. `u32::MAX`: any of them may fail.
     excused_flushes: u32,
 }
 

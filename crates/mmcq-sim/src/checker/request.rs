@@ -32,10 +32,10 @@ impl Asked {
 pub enum Answer {
     /// The request succeeded.
     Done,
-    /// The request failed; this number of its first sectors is done for sure.
+    /// The request failed; its first sectors, as many as this number, are certainly done.
     Failed(u32),
-    /// The request failed because complete writes were lost; none of its own sectors is done for
-    /// sure.
+    /// The request failed because complete writes were lost; it is not known which of its own
+    /// sectors are done.
     CacheLost,
     /// The request failed, and the card never received it.
     Refused,

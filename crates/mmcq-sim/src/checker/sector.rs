@@ -205,7 +205,7 @@ pub(super) struct Look {
     pub steady: bool,
 }
 
-/// State of a sector: the content that is on the medium for sure, and the requests since then in
+/// State of a sector: the content that is certainly on the medium, and the requests since then in
 /// the order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {
@@ -336,8 +336,9 @@ impl Sector {
         }
     }
 
-    /// Records that each complete write of this sector that was not flushed may now be on the card,
-    /// or not, or torn. What reads have returned of writes under way may be gone as well.
+    /// Records that each complete request of this sector that was not flushed may now be on the
+    /// card, or not, or torn. Data of a write under way may be gone again, even if a read has
+    /// returned them.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
             (entry.shown, entry.cut_short) = (false, true);
@@ -386,11 +387,14 @@ impl Sector {
         }
     }
 
-    /// Records what a read has returned, if no loss came since its submission. This content is
-    /// certain until the next loss. The data of complete requests that were submitted after the
-    /// request that wrote this content are lost for good. Returns whether one of these is a write that
-    /// was complete before the loss, so that a client must be told, unless an earlier report
-    /// (`told_before`) covers it.
+    /// Handles a read during which the card lost nothing, for complete requests of this sector
+    /// whose data may be lost. If the read has returned the data of such a request, these data are
+    /// on the card until the next loss. Such requests that were submitted later are removed,
+    /// because the read shows that their data are not on the card. A discard is not removed.
+    ///
+    /// Returns true if a removed request is a write that was complete before the loss, and no report
+    /// of a loss covers it (`told_before`: reports cover completions up to this number). A client
+    /// must then be told.
     pub fn witnessed(&mut self, look: Look, seen: Seen, told_before: u32) -> bool {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),

@@ -404,6 +404,22 @@ impl Faults {
         }
     }
 
+    /// Makes a fault strike at each event of a point from now on, in addition to the plan.
+    pub fn begin(&self, point: Point, strike: Strike) {
+        if let Some(plan) = &self.0 {
+            let mut plan = plan.borrow_mut();
+            let nth = plan.counts[point as usize] + 1;
+            plan.always.push((point, nth, strike));
+        }
+    }
+
+    /// Ends each fault of this kind that strikes at each event of the point.
+    pub fn end(&self, point: Point, strike: Strike) {
+        if let Some(plan) = &self.0 {
+            plan.borrow_mut().always.retain(|&(at, _, what)| (at, what) != (point, strike));
+        }
+    }
+
     /// Replaces the plan in all handles that share it. Events are counted from 1 again.
     pub fn replace(&self, plan: Plan) {
         if let Some(old) = &self.0 {

@@ -1,4 +1,4 @@
-//! The board around a mobile storage host.
+//! The board around a mobile storage host: clock unit, level shifter and card power.
 
 use super::{Mshc, MshcConfig};
 use crate::time::Time;

@@ -28,7 +28,8 @@ impl Stop {
     /// Does a piece of work that can be stopped by this request: [`heard`](Self::heard) returns the
     /// request in this thread, and in the threads that [`super::in_order`] starts for the work.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Restores the former request of the thread, also if the work panics.
+        /// Guard that restores the former request of the thread when it is dropped, also after a
+        /// panic.
         struct Before(Option<Stop>);
         impl Drop for Before {
             fn drop(&mut self) {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RtsxConfig {
-    /// PCI device ID of the chip, such as 0x5249: which registers its pads listen to, and how its
-    /// supply is switched.
+    /// PCI device ID of the chip, such as 0x5249. It decides which registers control the pads, and
+    /// how the supply of card and pads is switched.
     pub device: u16,
     /// Version of the chip: 0 is A, 2 is C.
     pub version: u8,

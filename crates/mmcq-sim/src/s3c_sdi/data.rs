@@ -1,4 +1,4 @@
-//! The DAT lines: a transfer from the write to DCON to its end.
+//! The DAT lines: a transfer from the write to the data control register (DCON) to its end.
 
 use super::bits::{dcon, dsta};
 use super::{NEVER, S3cSdi, Timer};

@@ -322,7 +322,7 @@ impl Sdhci {
         Ok(true)
     }
 
-    /// Reads and executes one descriptor.
+    /// Reads and executes one ADMA2 descriptor, whose length is `bytes`.
     fn fetch(&mut self, bytes: u8, now: u64) -> Result<(), AdmaError> {
         let bytes = if self.config.mistakes.wide_descriptors_short { 8 } else { bytes };
         let wide = bytes > 8;

@@ -8,9 +8,9 @@ extern crate std;
 use arbtest::arbitrary::{Result, Unstructured};
 use core::ops::Range;
 
-/// Returns the length of a search in ms, in which the input differs from run to run. The
-/// environment variable `MMCQ_FUZZ_MS` sets it; `None` if it is not set. Of the project's `check`,
-/// only the part `fuzz` sets it, so every other part has the same result each time.
+/// Returns the length of a search in ms, from the environment variable `MMCQ_FUZZ_MS`; `None` if it
+/// is not set. In a search the input differs from run to run. The project's script `check` sets the
+/// variable only in its part `fuzz`, so every other part has the same result each time.
 fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }

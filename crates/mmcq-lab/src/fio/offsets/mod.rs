@@ -100,8 +100,8 @@ pub struct Offsets {
     last_was_sync: bool,
 }
 
-/// Number of draws of a block size that does not fit before the file's end, after which the
-/// smallest size is used.
+/// Largest number of draws of a block size for one transfer. If none of them fits before the file's
+/// end, the smallest size is used.
 const SIZE_DRAWS_MAX: u32 = 10_000;
 
 impl Offsets {

@@ -22,8 +22,9 @@ pub struct Extent {
     pub regions: Vec<Region>,
     /// Number of bytes that one pass transfers: `size=`.
     pub pass_bytes: u64,
-    /// Number of bytes that all passes together transfer: `io_size=`, or `size=` if it is not
-    /// given.
+    /// Value of `io_size=` in bytes, or of `size=` if `io_size=` is not given. The worker begins
+    /// passes beyond those of `loops=` until it has transferred this number of bytes. It never
+    /// transfers more than `loops=` times this number.
     pub limit_bytes: u64,
 }
 

@@ -98,9 +98,9 @@ impl Origin {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
 
-    /// Returns four lines about the run, one more for each direction in which a request starved,
-    /// and for a replay: a line about the trace, a line about late requests (except in a closed
-    /// loop), and a table of the trace's programs.
+    /// Returns the lines about what ran: four about the run, and one about each direction in which
+    /// a request starved. A replay adds a line about the trace, a line about late requests (except
+    /// in a closed loop), and a table of the trace's programs.
     fn line(&self) -> String {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
@@ -263,13 +263,13 @@ impl Report {
     }
 }
 
-/// Returns `amount` per second if it took `ms` milliseconds; what took none has no rate, shown as 0.
+/// Returns the rate per second of `amount` in `ms` milliseconds; 0 if `ms` is 0.
 fn rate(amount: u64, ms: u64) -> u64 {
     let rate = (u128::from(amount) * 1000).checked_div(u128::from(ms));
     rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
-/// Returns the mean share in percent that an entry has in the bandwidth of its group.
+/// Returns the mean share in percent that one entry has in the bandwidth of its group.
 fn share_of_group(bw_kib: &Running, group: &GroupDir) -> f64 {
     if group.aggregate_bw <= 1024 {
         return 100.0;

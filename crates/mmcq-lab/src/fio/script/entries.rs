@@ -18,7 +18,7 @@ const NONE: u64 = u64::MAX;
 const AT_ONCE: u64 = 0;
 /// Time code of a request that starts at its ideal time.
 const WHEN_DUE: u64 = 1;
-/// Time code of a request that starts some time after the start of another one.
+/// Time code of a request that starts some time after the start of the previous one.
 const AFTER_START: u64 = 2;
 /// Time code of a request that starts some time after the end of another one.
 const AFTER_END: u64 = 3;
@@ -34,8 +34,8 @@ pub struct Entries {
     blocks: Vec<u32>,
     /// Ideal start time in ns of each request; empty while no request has one.
     dues: Vec<u64>,
-    /// For each request, the request that it waits for, and the delay in ns after that; empty while
-    /// no request waits.
+    /// For each request, the index of the request whose end it waits for (only with [`AFTER_END`]),
+    /// and the delay in ns; empty while no request waits.
     waits: Vec<(u32, u32)>,
     /// Requests that do not fit the compact form.
     odd: Vec<Entry>,

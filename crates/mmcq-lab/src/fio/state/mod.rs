@@ -324,7 +324,7 @@ impl JobState {
             [0, 1].map(|_| (Windows::new(at_ns, job.bwavgtime_ms), Windows::new(at_ns, job.iopsavgtime_ms)));
     }
 
-    /// Ends the ramp time if it is over at this time, and closes the time windows of the rates that
+    /// Ends the ramp time if it is over at this time. Closes those time windows of the rates that
     /// have ended.
     fn tick(&mut self, now_ns: u64) {
         if self.ramping {

@@ -3,8 +3,8 @@
 use super::{JobState, Next, Taus88};
 use crate::fio::job::Dir;
 
-/// Random arrival times of requests, `[read, write]`: the random streams, and for each direction
-/// the time in ns of the next arrival, counted from the worker's start.
+/// Random arrival times of requests, as pairs `[read, write]`: a random stream for each direction,
+/// and the time in ns of its next arrival, counted from the worker's start.
 #[derive(Debug)]
 pub(super) struct Poisson {
     streams: [Taus88; 2],

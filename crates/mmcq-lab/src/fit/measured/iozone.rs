@@ -25,8 +25,8 @@ pub(super) fn header(text: &str) -> Option<usize> {
     })
 }
 
-/// Words of iozone's upper header line. They stand above the last columns before those of stdio
-/// (`fwrite` and what follows).
+/// Words of iozone's upper header line. They belong to the columns directly before `fwrite`, the
+/// first column of stdio.
 const ABOVE: [&str; 4] = ["random", "bkwd", "record", "stride"];
 /// iozone's tests that are not read: they do not measure the card, or fio has no such job.
 const OTHERS: [&str; 7] =

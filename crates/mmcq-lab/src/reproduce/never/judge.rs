@@ -9,14 +9,16 @@ const SLOWER_PERCENT: f64 = 1.0;
 /// Percentage by which mmcq's 99th percentile of latency may be longer than Linux's. A bucket of
 /// fio's histogram is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Ranges of gains in percent that are too near to the border for a verdict, one for each length of
-/// a run. The border is [`SLOWER_PERCENT`] below 0. A rate that is not yet steady might decide, so
-/// such a cell runs again for longer.
+/// Ranges of gains in percent for which there is no verdict yet: a rate that is not yet steady
+/// might decide. A cell in such a range runs again for longer. There is one range for each length
+/// of a run. The border of the verdict is -[`SLOWER_PERCENT`].
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// Ranges of differences in percent of the 99th percentile that are too near to the border
-/// ([`LONGER_PERCENT`]) for a verdict, one for each length of a run. With few requests under way
-/// the percentile is a sum of few service times, and the next such sum may be half as long again.
-/// So a single request of a run would decide.
+/// Ranges of differences in percent of the 99th percentile for which there is no verdict yet. A
+/// cell in such a range runs again for longer; there is one range for each length of a run. The
+/// border of the verdict is [`LONGER_PERCENT`].
+///
+/// The ranges are wide: with few requests under way a single slow request can make the percentile
+/// half as long again.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// Percentage by which a rate may be above the limit and still count as within it.
 const LIMIT_PERCENT: f64 = 0.5;
@@ -47,7 +49,7 @@ impl Figures {
 /// A cell with the figures of all its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Cell that was measured.
+    /// Board, card and load that were measured.
     pub cell: Cell,
     /// Length of the run as a multiple of the shortest run.
     pub times: u64,
@@ -69,8 +71,8 @@ pub enum Verdict {
     /// mmcq is within 1 % of the best setting of Linux; or its rate is not compared, since a reader
     /// runs beside a writer.
     Level,
-    /// mmcq is within 1 % of Linux, and Linux is within 1 % of what wire and card allow: no stack
-    /// can gain more.
+    /// mmcq is within 1 % of the best setting of Linux, and both are within 1 % of what wire and
+    /// card allow: no stack can gain more.
     AtLimit,
     /// mmcq is faster than the best setting of Linux by more than 1 %.
     Faster,
@@ -193,7 +195,8 @@ impl Measured {
     }
 
     /// Returns mmcq's 99th percentile in us in one group of compared settings. If requests of mmcq
-    /// starve and Linux's do not, the result is at least the mean.
+    /// starve, the result is at least the mean, unless requests starve with all of Linux's settings
+    /// in this group, too.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
@@ -201,8 +204,8 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Returns whether a longer run could not change the verdict on the cell. `length`: index of
-    /// the run's length, from 0.
+    /// Returns whether the figures are far enough from the borders for a verdict; false: the cell
+    /// must run again for longer. `length`: index of the run's length, from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -232,8 +235,8 @@ impl Measured {
         }
     }
 
-    /// Returns whether mmcq is slower than the best of Linux's settings in this cell, or has a
-    /// longer percentile; `None`: neither is so.
+    /// Returns `Slower` if mmcq is slower than the best of Linux's settings in this cell, otherwise
+    /// `Longer` if mmcq has a longer percentile; `None`: neither is so.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);

@@ -12,8 +12,9 @@
 //! compared with mmcq in its default setting ([`TOLD_EARLY`]). A 99th percentile beyond which
 //! requests starve is not compared ([`STARVES`]).
 //!
-//! If the best setting of Linux is within 1 % of what wire and card allow, nothing can be gained:
-//! the cell is *at the limit*. Of the other sequential cells, at least half must be faster.
+//! If mmcq and the best setting of Linux are both within 1 % of what wire and card allow, nothing
+//! can be gained: the cell is *at the limit*. Of the other sequential cells, at least half must be
+//! faster.
 //!
 //! A rate is that of the steady state ([`crate::runner::Steady`]). If the result of a cell is near
 //! a border, the cell runs again before the verdict, four and sixteen times as long. A cell with a
@@ -97,7 +98,8 @@ const PLACES: [Place; 6] = [
     place("stream-rtsx", "pro-plus-128", STREAMS),
 ];
 
-/// Places of the loads that flush: eMMCs with a cache, and one on a host with a queue engine.
+/// Places of the loads that flush: three eMMCs with a cache, each on another board. The host of the
+/// last board has a command queue engine.
 const FLUSHED: [Place; 3] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     place("generic", "emmc-hs200", QUEUES),
@@ -117,9 +119,9 @@ pub struct Grid {
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
-    /// Size of a request in bytes, and depth, of the writers in [`Load::Beside`].
+    /// For each writer of [`Load::Beside`]: the size of its requests in bytes, and its depth.
     pub writers: &'static [(u64, u32)],
-    /// Numbers of jobs that flush each write of 4 KiB ([`Load::Flushed`]).
+    /// Numbers of jobs of [`Load::Flushed`], in which each job flushes after each write of 4 KiB.
     pub flushing: &'static [u32],
     /// Loads that pause after each request, on hosts that can continue data.
     pub pauses: Pauses,
@@ -216,9 +218,9 @@ impl Grid {
     }
 }
 
-/// Further lengths of runs, as multiples of the shortest, for a cell that is too near to a border.
-/// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
-/// drains, it takes that long to fill.
+/// Further lengths of runs, as multiples of the shortest length. A cell too near to a border runs
+/// again at the first two lengths. It runs at the last length if a setting is beyond the limit:
+/// where a card's cache fills only a little faster than it drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
 /// Bounds beyond which the longest request of a run is left out of the figures: a share of the
 /// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
@@ -253,7 +255,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// Returns the figures of one setting's run.
+/// Returns the figures (rate and latencies) of one setting's run in a cell.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {

@@ -109,7 +109,7 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     Ok(cells)
 }
 
-/// Runs the cells that unmodified Linux ran with the models of the laboratory.
+/// Runs, with the models of the laboratory, the cells that unmodified Linux ran.
 pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     let judged = parallel::each(cells.len(), amount.threads, |at| {
         let Seen { cell, rates } = &cells[at];

@@ -185,9 +185,9 @@ fn against_shortest(one: &Measured) -> String {
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))
 }
 
-/// Writes a line for each measured cell in `open`, the list of known losses. The line gives the
-/// reason for the loss or, if mmcq does not lose in this cell any more, says that the cell must
-/// leave the list.
+/// Writes a line for each measured cell that is in `open`, the list of known losses. The line gives
+/// the reason for the loss. If mmcq does not lose in this cell any more, the line says instead that
+/// the cell must leave the list.
 fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     for one in measured {
         let Some(loss) = known::find(open, &one.cell) else { continue };
@@ -236,8 +236,8 @@ fn starving(out: &mut String, measured: &[Measured]) {
     }
 }
 
-/// Writes that some cells are compared twice (with early and with late completion of writes), and
-/// why.
+/// Writes that some cells are compared twice, and why: mmcq completes writes early in one
+/// comparison, late in the other.
 fn twice(out: &mut String, measured: &[Measured]) {
     let count = measured.iter().filter(|one| one.cell.sides().len() > 1).count();
     if count > 0 {

@@ -42,7 +42,8 @@ impl PowerClasses {
 
 impl EmmcCard {
     /// Checks at a data transfer that POWER_CLASS, which the host has set, is at least what the
-    /// present bus timing and width need. Otherwise the card reports a violation.
+    /// present bus timing and width need. Otherwise the model records a violation
+    /// ([`Card::violations`](crate::card::Card::violations)).
     pub(super) fn draw(&mut self, now_ns: u64) {
         let classes = &self.config.power_classes;
         let mode = self.mode();

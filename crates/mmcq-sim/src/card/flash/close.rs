@@ -7,8 +7,8 @@
 //! open transfer does not pay that time.
 //!
 //! A *run* is a sequence of write commands in which each command begins where the one before ended.
-//! Ending a command takes [`Reopen::reopen_ns`] more if its run was already longer than
-//! [`Reopen::from_bytes`] when the command began.
+//! Ending a command takes [`Reopen::reopen_ns`] more if its run already had
+//! [`Reopen::from_bytes`] bytes or more when the command began.
 //!
 //! The first [`Gc::run_bytes`] of each run count as not sequential. The card stalls once for
 //! garbage collection in every [`Gc::every_bytes`] of such bytes. The place of the stall among
@@ -42,8 +42,8 @@ pub struct Close {
 pub struct Reopen {
     /// Extra busy time in ns at the end of a write command that continues a long run.
     pub reopen_ns: u64,
-    /// Length in bytes above which a run counts as long: the extra time applies if the run has this
-    /// length when a command begins.
+    /// Length in bytes from which on a run counts as long. The extra time applies if the run had
+    /// this length before the command began.
     pub from_bytes: u64,
 }
 
@@ -52,7 +52,8 @@ pub struct Reopen {
 pub struct Gc {
     /// Number of bytes at the beginning of each run of writes that do not count as sequential.
     pub run_bytes: u64,
-    /// Number of bytes that do not count as sequential, in which one stall occurs.
+    /// Distance of two stalls in bytes: one stall occurs in each stretch of this many written bytes
+    /// that do not count as sequential.
     pub every_bytes: u64,
     /// Length of a stall in ns.
     pub stall_ns: u64,

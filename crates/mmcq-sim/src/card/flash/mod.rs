@@ -69,7 +69,7 @@ pub struct Timing {
     pub drain_bytes_per_s: u64,
     /// Size in bytes of a page that is programmed as a whole. Each page that a write touches drains
     /// as a whole, unless the write before touched it too. 0: only the written bytes drain. Not
-    /// with [`Timing::close`].
+    /// used with [`Timing::close`].
     pub program_bytes: u64,
     /// Extra busy time of a write that does not continue the one before; `None`: no extra time.
     pub scatter: Option<Scatter>,

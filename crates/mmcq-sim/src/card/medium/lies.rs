@@ -20,9 +20,10 @@ pub(super) struct Lies {
     /// Data of writes that the card reported as failed, by sector. A repeated write of the same
     /// data fails again.
     failing: BTreeMap<u64, Sector>,
-    /// Sectors of failed writes, for the planted bugs. The sector is the content that reads show in
-    /// turn with the present one, or that the medium gets later. The number counts reads, or is
-    /// that of the command that failed.
+    /// Sectors of failed writes, for the planted bugs that change such a sector later. With
+    /// `FailedFlips` the content is the failed data, which every second read returns; the number
+    /// counts the reads. With the other bugs the medium gets this content later; the number is that
+    /// of the command that failed.
     failed: BTreeMap<u64, (Sector, u64)>,
     /// Content that erased or discarded sectors had before, and the number of reads since the
     /// erase.

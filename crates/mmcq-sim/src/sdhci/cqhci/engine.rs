@@ -98,8 +98,8 @@ struct Progress {
     sending: Option<Job>,
     /// Slot whose task uses the data lines.
     moving: Option<u8>,
-    /// Whether the present block is the one at which the engine polls the card's queue status
-    /// (field CBC of SSC1).
+    /// Whether the present block is the one at which the engine polls the card's queue status. The
+    /// field CBC of the send status configuration register (SSC1) selects this block.
     poll_due: bool,
     /// Time in ns of the next poll of the card's queue status, after a poll that found no ready
     /// task.
