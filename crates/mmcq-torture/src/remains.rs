@@ -12,6 +12,7 @@ use mmcq_sim::checker::{Checker, Fault, SECTOR_BYTES, Violation, place};
 use std::sync::atomic::Ordering;
 
 impl Run<'_> {
+    /// Takes the next power cut of the case. Returns how the time since power-on ends.
     pub(super) fn take_cut(&mut self) -> End {
         match self.cuts.split_first() {
             Some((cut, rest)) => {

@@ -113,7 +113,7 @@ pub(super) struct Run<'r> {
     /// Number of the case's operations that were begun so far.
     next: usize,
     /// Power cuts of the case that have not happened yet.
-    cuts: &'r [Cut],
+    pub cuts: &'r [Cut],
     /// First sector of the window of sectors that the case uses.
     pub base: u64,
     /// Number of struck faults that this run has already handled.
