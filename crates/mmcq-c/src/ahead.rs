@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use mmcq::engine::Error;
 use mmcq::host::{Caps, Direction, DmaError};
 
-/// Largest number of calls with memory in the table; further calls wait.
+/// Largest number of waiting calls whose memory the table can have at a time; further calls wait.
 const CALLS_MAX: usize = SLOTS;
 
 /// Largest number of lists that a driver maps. An SDHCI driver maps one list, of descriptors; the

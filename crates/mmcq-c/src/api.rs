@@ -177,7 +177,7 @@ impl Place {
         self.card.set(card.into());
     }
 
-    /// Takes the memory for registers of a card.
+    /// Takes the buffer into which registers of a card (such as EXT_CSD) are read.
     ///
     /// # Errors
     /// [`Error::Full`]: another call uses it. [`Error::Dead`]: a controller that cannot be stopped
@@ -280,7 +280,7 @@ const TIMERS: [Timer; 8] = {
     timers!(0 1 2 3 4 5 6 7)
 };
 
-/// Returns the place and the timer of controller number `host`; `None` if the number is too large.
+/// Returns the state and the timer of controller number `host`; `None` if the number is too large.
 pub(crate) fn place(host: u32) -> Option<(&'static Place, Timer)> {
     let host = usize::try_from(host).ok()?;
     Some((PLACES.get(host)?, *TIMERS.get(host)?))

@@ -111,8 +111,9 @@ impl Functions {
         free.ok_or(Error::Full.into())
     }
 
-    /// Puts a handle back, so that another call may take it. Drops it if the card was brought up
-    /// again in the meantime.
+    /// Puts a handle back after a call, so that another call may take it. Drops the handle if the
+    /// card was brought up again in the meantime: `found_by` is the number of the bring-up from
+    /// which the handle came.
     pub fn put_back(&self, index: usize, function: Io, found_by: u32) {
         if self.found_by.get() == found_by
             && let Some(handle) = self.handles.get(index)

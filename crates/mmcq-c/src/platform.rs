@@ -78,7 +78,8 @@ impl mmcq_platform {
         self.flags & MMCQ_QUICK_MAP != 0
     }
 
-    /// Returns whether all required members of the structure are set.
+    /// Returns whether the program has set all members of the structure that the library needs, and
+    /// whether they fit together.
     pub(crate) fn is_complete(&self) -> bool {
         let registers = match (self.read, self.write) {
             (Some(_), Some(_)) => true,

@@ -53,7 +53,8 @@ pub(crate) async fn switched_off(
     power_off(stack, &card, scratch, Off::Short).await
 }
 
-/// Size in bytes of the largest future that the supervisor's room must hold.
+/// Size in bytes of the memory for the supervisor's future: that of the largest future which it
+/// must hold.
 const ROOM_BYTES: usize = larger(
     larger(bytes_of(&(supervised as Begin<_, _>)), bytes_of(&(brought_up as Begin<_, _>))),
     larger(bytes_of(&(examined as Begin<_, _>)), bytes_of(&(switched_off as Begin<_, _>))),
@@ -65,22 +66,23 @@ const ROOM_BYTES: usize = larger(
 enum State {
     /// The controller has no supervisor's future.
     Away = 0,
-    /// The controller has a future, and no call polls it now.
+    /// The controller has a supervisor's future, and no call polls it now.
     There,
     /// A call polls the future now.
     Polled,
 }
 
-/// The supervisor of one controller. All fields except `called` are accessed only while the lock of
-/// its stack is held. The room is accessed by the call that has set [`State::Polled`], or by the
-/// only bring-up that finds it empty.
+/// The supervisor of one controller. All fields except `called` and `room` are accessed only while
+/// the lock of its stack is held. `room` is the memory of the future. The call that has set
+/// [`State::Polled`] accesses it; a bring-up accesses it only if it is empty, and then alone.
 pub(crate) struct Supervisor {
     room: Room<ROOM_BYTES>,
     state: Cell<State>,
     host: Cell<usize>,
     /// Whether the future must be polled: its waker was called, or it has just begun.
     called: AtomicBool,
-    /// Memory for registers, while the future does not use it.
+    /// Memory for register data (such as EXT_CSD) that the supervisor's future uses. `None` while
+    /// the future has it.
     pub scratch: Cell<Option<DmaBuf>>,
 }
 
@@ -124,7 +126,7 @@ impl Supervisor {
         unsafe { self.room.begin(supervised, (stack, scratch, card)) };
     }
 
-    /// Runs another future to its end in the supervisor's room.
+    /// Runs another future to its end in the memory that the supervisor's future used.
     ///
     /// # Safety
     /// The caller has the controller's scratch buffer, and the supervisor has ended.

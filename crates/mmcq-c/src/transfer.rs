@@ -41,7 +41,8 @@ pub struct mmcq_io_request {
 struct Ended {
     io: Io,
     result: Result<(), IoError>,
-    /// Whether the controller cannot be stopped and still uses the memory.
+    /// Whether the controller could not be stopped, so that it still uses the memory of the
+    /// transfer.
     kept: bool,
 }
 
@@ -84,13 +85,13 @@ enum State {
     Free = 0,
     /// A call is placing a future in the entry.
     Taken = 1,
-    /// The entry has a future.
+    /// The future of a transfer is in the entry and is not complete yet.
     UnderWay(Owner) = 2,
 }
 
-/// A transfer. The state is accessed only while the lock of its controller's stack is held. The
-/// room is accessed by the call that has set [`State::Taken`], and then by the only context that
-/// calls callbacks.
+/// Place for the future of one transfer of an I/O function. The state is accessed only while the
+/// lock of its controller's stack is held. The memory of the future (`room`) is accessed by the
+/// call that has set [`State::Taken`], and then by the only context that calls callbacks.
 struct Transfer {
     room: Room<{ bytes_of(&(carried as Begin<_, _>)) }>,
     state: Cell<State>,

@@ -45,8 +45,8 @@ struct Inner<'b> {
     done: Option<bool>,
     /// The buffer; `None` while the runner has it, or while the port copies data into or out of it.
     buffer: Option<&'b mut [u8; BYTES]>,
-    /// Whether the runner has the buffer for an exchange that the port has stopped. Its result is
-    /// dropped.
+    /// Whether the port has stopped an exchange for which the runner still has the buffer. The
+    /// result of this exchange is ignored.
     stopped: bool,
     /// Waker of the runner's task. It is woken and dropped outside of the lock.
     waker: Option<Waker>,

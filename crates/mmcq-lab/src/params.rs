@@ -198,7 +198,8 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     }
 }
 
-/// Adds to these parameters the ranges and the intervals that a card's tables give.
+/// Adds ranges and intervals to these parameters, as the tables named `range` and `interval` in a
+/// card's file give them.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {

@@ -103,7 +103,7 @@ pub enum Kind {
     Measured,
 }
 
-/// Number of a board's file, with its origin.
+/// A number in a board's file, and where the number comes from.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
@@ -125,7 +125,7 @@ pub struct Quantity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
-    /// Names that numbers in the table may have.
+    /// Names that the entries of the table may have; another name is an error.
     known: Vec<&'static str>,
 }
 
@@ -148,7 +148,7 @@ impl Times {
 pub enum Busy {
     /// The controller raises an interrupt when the card's busy ends.
     Interrupt,
-    /// The driver reads the level of DAT0 in a register.
+    /// The driver reads the level of DAT0 in a register to learn whether the card is busy.
     Level,
     /// The controller does not show the end of busy: the driver polls the card's status (CMD13).
     Status,
@@ -160,7 +160,8 @@ pub enum Defer {
     /// The driver completes no requests in a thread.
     #[default]
     Never,
-    /// Reads, whose data must be copied or made visible to the CPU in a thread.
+    /// The driver completes reads in a thread, because their data must be copied or made visible to
+    /// the CPU there. Other requests are completed in the interrupt.
     Reads,
     /// The driver completes all requests in a thread.
     Always,
@@ -258,8 +259,8 @@ pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
 /// Names of the tables of a board's file that contain quantities.
 pub(crate) const QUANTITIES: [&str; 3] = ["cost", "share", "own"];
 const SHARES: [&str; 2] = ["tail", "migration"];
-/// Quantities of mmcq's own code: the cycle and the register accesses are times, all others are
-/// numbers of instructions.
+/// Keys of the table `own` in a board's file: what mmcq's own code costs. `cycle_ns` and the
+/// register accesses are times; all others are numbers of instructions.
 const OWN: [&str; 8] = [
     "cycle_ns",
     "interrupt_instructions",

@@ -1,5 +1,5 @@
-//! Draws a reproduction as a picture: the rates of each cell as bars, published values next to the
-//! model's, and the physical limit as a line.
+//! Draws a reproduced experiment as a picture: the rates of each of its cases (cells) as bars,
+//! published values next to the model's, and the physical limit as a line.
 
 use crate::reproduce::Row;
 use plotters::prelude::*;

@@ -219,7 +219,8 @@ pub enum RunError {
         /// Number of bytes that other files leave on the card for this file.
         left: u64,
     },
-    /// A job names a partition other than the user area, and cannot use it.
+    /// A job names a partition of the card other than the user area, which the laboratory does not
+    /// support for this job (see `why`).
     #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
         /// Path of the partition's device.
@@ -257,7 +258,7 @@ pub enum RunError {
     Extended {
         /// Name of the card.
         card: String,
-        /// Reason why the card does not support more.
+        /// Reason why the card supports neither discards nor durable writes.
         found: String,
     },
     /// The board's host lacks a capability that the setting needs.
@@ -291,7 +292,7 @@ pub enum RunError {
         card: String,
         /// Name of the setting.
         setting: &'static str,
-        /// What the card or the controller has instead.
+        /// What the card or the controller has instead of what the setting needs.
         found: String,
     },
     /// The board's controller cannot execute chains (ADMA3), which the setting needs.
@@ -369,7 +370,8 @@ pub struct Counters {
     pub stack: Served,
     /// Rate of the run, measured without its beginning and its end.
     pub steady: Steady,
-    /// Bytes transferred over time, to compare the run with a limit.
+    /// Bytes transferred over time. With them the run is compared with the run that gives the
+    /// physical limit.
     pub pace: Pace,
 }
 

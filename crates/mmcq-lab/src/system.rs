@@ -16,7 +16,8 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Step of a front end, executed when its CPU cost has been spent.
+/// Step of the stack that serves the jobs, with its environment ([`Front`]). It is executed when
+/// its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The block layer's worker takes a request from the scheduler.
@@ -31,7 +32,7 @@ pub enum Step {
     Polled,
     /// The block layer completes finished requests.
     Complete,
-    /// The front end tries a transfer again that the busy controller refused.
+    /// The stack tries a transfer again that the busy controller refused.
     Retry,
     /// The threaded half of the interrupt handler runs.
     IrqThread,
@@ -53,7 +54,7 @@ pub enum Action {
     Reap(u32),
     /// A job submits its next I/O, or waits.
     Next(u32),
-    /// A step of the front end, as [`Front::act`] executes it.
+    /// A step of the stack that serves the jobs, as [`Front::act`] executes it.
     Step(Step),
 }
 
@@ -100,7 +101,7 @@ pub trait Front {
         false
     }
 
-    /// Returns whether this front end's interrupt handler takes the stack's lock.
+    /// Returns whether the interrupt handler of this stack takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }
@@ -543,8 +544,8 @@ impl System {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
 pub struct Stuck {
-    /// Virtual time in ns at which no event was left.
+    /// Virtual time in ns of the last event. No later event was planned, although jobs waited.
     pub at_ns: u64,
-    /// Number of jobs that have not finished, since they wait for I/Os.
+    /// Number of jobs that wait for an I/O for ever.
     pub running: u32,
 }

@@ -44,7 +44,7 @@ enum Step {
 /// A line of a schedule's list: when an event happens, which event, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Time in nanoseconds from the beginning of the list.
+    /// Time of the event in nanoseconds from the beginning of the schedule.
     pub at_ns: u64,
     /// Name of a fault, or `cut` or `out`.
     pub what: String,
@@ -71,7 +71,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Parses a list. `Err` is one line that says what is wrong.
+    /// Parses a list of events with their times (see the [module](self)). `Err` is one line that
+    /// says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut lines, mut steps) = (Vec::new(), Vec::new());
         for (number, line) in (1..).zip(text.lines()) {
@@ -93,13 +94,14 @@ impl Schedule {
         Ok(Schedule { lines, steps, faults: Faults::new(Plan::none()), ..Schedule::default() })
     }
 
-    /// Returns the lines of the list.
+    /// Returns the lines of the schedule, one for each event.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Begins the list: its time 0 is now. A list that has begun already continues.
+    /// Begins the schedule: the times of its lines count from now. Does nothing if the schedule has
+    /// begun already.
     pub fn begin(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         if self.begun_ns.is_some() || self.steps.is_empty() {
             return;

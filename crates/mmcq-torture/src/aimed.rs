@@ -21,7 +21,7 @@ pub const NAMES: [&str; 6] =
     ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
 /// Type of a campaign in this file. It takes the number of threads and a callback for its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
-/// All campaigns of this file.
+/// All campaigns of this file, which aim at situations that random faults seldom cause.
 pub const CAMPAIGNS: [Campaign; 6] =
     [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 
@@ -123,9 +123,8 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Returns the shortest delay in ns of a response that makes the run noticeably longer
-/// ([`LATER_NS`]). With a shorter delay, the response to a read still comes before the end of the
-/// read's data.
+/// Returns the shortest delay in ns of a read's response that makes the run longer by more than
+/// [`LATER_NS`]. A response with a shorter delay still comes before the end of the read's data.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {
@@ -261,7 +260,8 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Faults of the response that would report the status of a write which is already complete.
+/// Faults that destroy the response with the status of a write. The write was reported complete
+/// before, when its data were transferred.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
 /// Loses the response that reports the status of a write, or the card's power. The write was

@@ -35,7 +35,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Extra time in ns that a bring-up with one fault may take.
 pub const EXTRA_NS: u64 = 500_000_000;
-/// Number of machine steps after which a bring-up counts as endless.
+/// Number of steps of the simulated machine after which a bring-up counts as endless.
 const STEPS_MAX: u64 = 20_000_000;
 /// Largest number of events at which one kind of fault strikes.
 const EVENTS_MAX: u64 = 4_000;
@@ -66,7 +66,7 @@ pub struct Slot {
 enum Kind {
     /// The function `bring_up`.
     Any,
-    /// The function `bring_up_sd`, or `bring_up_emmc`.
+    /// The function `bring_up_sd` for an SD card, or `bring_up_emmc` for an eMMC.
     Named,
     /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
@@ -152,13 +152,15 @@ struct Speed {
 /// Results of the bring-ups in one slot.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Number of bring-ups that a fault struck.
+    /// Number of bring-ups in which a fault happened.
     pub runs: u64,
     /// Number of struck bring-ups that ended without a card.
     pub failed: u64,
-    /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
+    /// Number of bring-ups that a fault struck and that took more than [`EXTRA_NS`] longer than
+    /// without the fault.
     pub late: u64,
-    /// Number of struck bring-ups that ended at a bus speed more than one step below the best.
+    /// Number of bring-ups with a fault that ended at a bus speed more than one step below the
+    /// best.
     pub slow: u64,
     /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,
@@ -166,15 +168,16 @@ pub struct Row {
     pub pairs: u64,
     /// Number of bring-ups with two faults that ended without a card.
     pub refused: u64,
-    /// Number of bring-ups with two faults after which the next bring-up found no card either, or
-    /// which took more than four seconds longer.
+    /// Number of bring-ups with two faults for which this holds: the next bring-up found no card
+    /// either, or took more than four seconds longer than a bring-up without faults.
     pub stuck: u64,
     /// Descriptions of the first bring-ups that broke a promise.
     pub first: Vec<String>,
 }
 
 impl Row {
-    /// Returns the number of bring-ups that broke a promise.
+    /// Returns the number of bring-ups that broke a rule of the campaign: they ended without a
+    /// card, took too long, or ended at too low a bus speed.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.failed + self.late + self.slow + self.stuck
@@ -329,7 +332,7 @@ fn report(event: Event) -> Option<Result<Speed, Error>> {
     }
 }
 
-/// Makes the card of a slot.
+/// Makes the model of the card in the slot.
 fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     if slot.card != "combo" {
         return card_named(slot.card).map_err(|error| error.to_string());

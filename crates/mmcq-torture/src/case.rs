@@ -129,7 +129,8 @@ struct Mix {
 /// A power cut at a given event of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Number of the event in the run, from 1.
+    /// Number of the controller event, counted from 1 at the begin of the run, at which the power
+    /// is cut.
     pub at: u64,
     /// What the cut leaves of writes that are under way or in the card's cache.
     pub keeps: Keeps,
@@ -149,13 +150,13 @@ pub enum Luck {
     Shots(Vec<Shot>),
     /// A fault that strikes at a given event of its point and at every later event of this point.
     Always(Shot),
-    /// Two faults. The first strikes once; from then on the second can strike: at a given event of
-    /// its point and at every later event of this point.
+    /// Two faults. The first strikes once, at its event. From then on the second strikes: at a
+    /// given event of its own point, and at every later event of that point.
     Brought(Shot, Shot),
 }
 
 impl Luck {
-    /// Returns the plan of faults as the models use it.
+    /// Returns these faults as a [`Plan`], the form in which the models take them.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match self {
@@ -201,7 +202,7 @@ pub struct Case {
     pub acts: Vec<(u64, Act)>,
 }
 
-/// What happens to the card during a run.
+/// Change of the card during a run: it is taken out, or write-protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// The card is replaced by another card.

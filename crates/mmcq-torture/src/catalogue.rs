@@ -1,10 +1,10 @@
 //! The table of known failures: what proves that the stack survives each, how often it was tried,
 //! and how long the worst recovery took.
 //!
-//! The sweeps execute failures that a single strike can cause. Power cuts, replaced cards,
-//! and clocks that wrap have their own campaigns. For the remaining failures single tests prove that
-//! the stack survives; the table has their names, and `tests/torture.rs` checks that these tests
-//! exist.
+//! The sweeps execute failures that a single fault in the models can cause. Power cuts, replaced
+//! cards, and clocks that wrap have their own campaigns. For the remaining failures single tests
+//! prove that the stack survives; the table has their names, and `tests/torture.rs` checks that
+//! these tests exist.
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;
@@ -25,7 +25,7 @@ pub enum Proof {
     Sweep,
     /// The sweep of lasting faults: the fault strikes at one event and at every later one.
     Lasting,
-    /// One of the campaigns that the table names.
+    /// A campaign of the torture with this name.
     Campaign(&'static str),
     /// A single test: its file, and the name of its function.
     Test(&'static str, &'static str),
@@ -46,7 +46,8 @@ const ODD: &str = "crates/mmcq-sim/tests/odd_cards.rs";
 const ODD_SPI: &str = "crates/mmcq-sim/tests/spi_odd.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
-/// Proofs for the injections (ways to cause a failure) that no fault of the models causes.
+/// What proves that the stack survives failures that no fault in the models can cause, for each
+/// such failure by its name.
 const PROOFS: &[(&str, Proof)] = &[
     ("discard-corrupts", PROFILES),
     ("hpi-breaks", PROFILES),
@@ -173,8 +174,8 @@ const PROOFS: &[(&str, Proof)] = &[
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
-/// Returns what proves that the stack survives this injection; `None` if nothing does, so that the
-/// table is not complete.
+/// Returns the test or campaign which shows that the stack survives this injected fault; `None`:
+/// there is none, and the table is not complete.
 #[must_use]
 pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
@@ -247,9 +248,9 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// Returns two figures of an injection (a way to cause a failure): the number of tries, and the
-    /// longest extra time in ns that a try took. First as a fault that strikes once, then as a
-    /// lasting fault.
+    /// Returns the results of an injection (a way to cause a failure): first of the runs in which
+    /// the fault strikes once, then of the runs in which it lasts. Each result has the number of
+    /// tries, and the longest extra time in ns that a try took.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {
@@ -269,7 +270,8 @@ impl Tried {
     }
 }
 
-/// Returns the columns of an entry that need no execution of a campaign, as text.
+/// Returns those columns of a row of the page on failures that are known without running a
+/// campaign, as text.
 #[must_use]
 pub fn fixed(entry: &Entry) -> String {
     let mut proofs: Vec<String> = Vec::new();
@@ -288,7 +290,8 @@ pub fn fixed(entry: &Entry) -> String {
     format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
 }
 
-/// Text above the tables, up to the row that serves as an example.
+/// Text of the page on failures (`docs/FAILURES.md`) above its tables, up to the row that serves as
+/// an example.
 pub const INTRODUCTION: &str = "\
 # Failures that the stack lives with
 

@@ -1,5 +1,5 @@
-//! Clients of the stack. Some are futures: they are polled when they are woken, or too often, or
-//! they are dropped. Others name a request by its slot.
+//! Clients of the stack. Some are futures: they are polled after a wake-up, polled without one, or
+//! dropped before the answer. Others are no futures, and name a request by its slot.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -18,7 +18,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Largest number of old slot names that are stored and tried again.
+/// Largest number of [`SlotId`]s of ended requests that are stored, to try whether the engine still
+/// accepts one.
 const STALE_MAX: usize = 8;
 
 /// How a client waits for its answer.
@@ -103,7 +104,8 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for an operation. Returns `None` if dropped requests own all of it.
+    /// Takes memory for the data of an operation. `None`: dropped requests still own all memory.
+    /// `Some(None)`: the operation has no data.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,
@@ -229,7 +231,7 @@ impl Run<'_> {
         Began::Full
     }
 
-    /// Stores the name of a slot whose request has ended, in place of the oldest one that is stored.
+    /// Stores the id of a request that has ended, in place of the oldest one if there are too many.
     fn note_stale(&mut self, id: SlotId) {
         if self.bench.stale.len() >= STALE_MAX {
             self.bench.stale.remove(0);
@@ -237,7 +239,8 @@ impl Run<'_> {
         self.bench.stale.push(id);
     }
 
-    /// Checks that old slot names, whose requests have ended, do not name a request any more.
+    /// Checks that the ids of ended requests are no longer valid: the engine must neither return
+    /// nor cancel a request by such an id, though its slot may be used again.
     fn try_stale<B: Platform>(&mut self, stack: &Stack<B>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {

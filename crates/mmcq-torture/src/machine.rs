@@ -106,8 +106,9 @@ impl<M: Model + 'static> Powered<M> {
         Powered { model, memory, time }
     }
 
-    /// Adds the engine. With `early`, writes are reported complete before their status. `tables` is
-    /// memory of the driver; it returns to its pool after the driver is dropped.
+    /// Adds the engine (`stack`) to controller and card. With `early`, the engine completes a write
+    /// before the card's status has been read. `tables` is memory of the driver; it returns to its
+    /// pool after the driver is dropped.
     pub fn machine<B: Platform>(self, stack: Stack<B>, early: bool, tables: impl Any) -> Machine<B> {
         let Powered { model, memory, time } = self;
         let mapped = memory.live_mappings();
@@ -256,7 +257,8 @@ impl<B: Platform> Machine<B> {
 /// What a power cut leaves of the sectors at stake, whose writes are not on the medium yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// Every sector has its content before the writes.
+    /// No data at stake reach the medium: every sector keeps the content that it had before its
+    /// writes.
     Nothing,
     /// Every sector has the content of its newest write.
     Everything,
@@ -266,7 +268,8 @@ pub enum Keeps {
     Luck(u64),
 }
 
-/// Returns all results that a power cut can have for one version of a sector at stake.
+/// Returns the results that a power cut can have for one written version of a sector that is not
+/// yet safe in the flash.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],
@@ -293,8 +296,9 @@ impl Keeps {
         at_stake.iter().map(of_sector).max().unwrap_or(1)
     }
 
-    /// Returns what the cut leaves of `what`: one of the written versions of sectors that are at
-    /// stake, which `at_stake` lists.
+    /// Returns what remains of the written version `what` of a sector after the power cut: whether
+    /// the sector keeps its old content, has the new one, or is torn. `at_stake` lists all versions
+    /// that the cut may lose.
     pub fn of(self, what: &AtStake, at_stake: &[AtStake]) -> Kept {
         let ways = ways(what);
         match self {

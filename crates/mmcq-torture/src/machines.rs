@@ -108,8 +108,8 @@ thread_local! {
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
     /// Pool of the descriptor tables that the drivers of mobile storage hosts use.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Pool of memory for the data that a mobile storage host still reads at the end of an open
-    /// read, and that no request wants.
+    /// Pool of memory for data that no request wants: while CMD12 ends an open read, the mobile
+    /// storage host (DesignWare or SMHC) still receives such data.
     static SCRAPS: Pool<Scrap> = const { RefCell::new(Vec::new()) };
     /// Pool of the memory that the drivers of ST's SDMMC with a single buffer use.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };

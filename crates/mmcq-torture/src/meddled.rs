@@ -11,18 +11,20 @@ use mmcq::host::{BusOp, Events, FastEnd, Host, Phase, Segment, StartError, Step}
 #[derive(Debug)]
 pub struct Meddled<H> {
     host: H,
-    /// Number of ordinary calls between two groups of further calls; 0: no further calls.
+    /// Number of the engine's calls between two groups of inserted calls; 0: no calls are inserted.
     every: u16,
     calls: u16,
 }
 
 impl<H: Host> Meddled<H> {
-    /// Wraps a driver. With an `every` of 0 the driver gets no further calls.
+    /// Wraps a driver. `every`: number of the engine's calls between two groups of inserted calls;
+    /// 0: none are inserted.
     pub const fn new(host: H, every: u16) -> Self {
         Meddled { host, every, calls: 0 }
     }
 
-    /// Counts an ordinary call. Every `every` calls makes the further calls, and returns true.
+    /// Counts an ordinary call by the engine. After every `every` calls also calls a group of other
+    /// methods of the wrapped driver, and returns true.
     fn meddle(&mut self) -> bool {
         if self.every == 0 {
             return false;

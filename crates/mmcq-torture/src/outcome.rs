@@ -41,15 +41,17 @@ pub struct Outcome {
     /// For each point (a place in the models at which faults can strike), the number of its events
     /// in the whole run.
     pub points: [u64; Point::COUNT],
-    /// Recovery steps that the stack has taken.
+    /// How many times the stack has taken each step of recovery.
     pub steps: Steps,
     /// Virtual time in ns from the first request to the last answer, or to the next power cut if
     /// that comes earlier.
     pub work_ns: u64,
-    /// Events at which a power cut would have other results than at the event before, each with its
-    /// number of results. Recorded only with [`Case::dry`](super::case::Case::dry).
+    /// Events at which a power cut can leave other contents of the card than at the event before.
+    /// Each with the number of contents that the cut can leave. Recorded only with
+    /// [`Case::dry`](super::case::Case::dry).
     pub stakes: Vec<(u64, u64)>,
-    /// Number of events at which a power cut would have the same results as at the event before.
+    /// Number of events at which a power cut can leave the same contents of the card as at the
+    /// event before, so that no run is needed.
     pub same_stakes: u64,
     /// Number of events that had happened when the last request was submitted.
     pub all_asked: u64,
@@ -63,6 +65,7 @@ pub struct Outcome {
     /// Sum in ns of the longest times that the card declares for a read, a write and a flush of an
     /// eMMC's cache.
     pub card_ns: u64,
-    /// Promise that was broken; `None` if all were kept.
+    /// Description of the promise (a guarantee about data) that the stack has broken; `None` if it
+    /// has kept all.
     pub violation: Option<Violation>,
 }

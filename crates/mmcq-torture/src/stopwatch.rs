@@ -20,7 +20,7 @@ pub enum Class {
     Again,
     /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,
-    /// Recovery step R5 (a new tuning).
+    /// A new tuning, which is recovery step R5 ([`RecoveryStep::Retune`]).
     Retune,
     /// Recovery step R5 (a new tuning) that leads to the next step because the card does not
     /// respond. A controller that tunes by itself has 150 ms for the whole tuning, and does not
@@ -37,14 +37,14 @@ pub enum Class {
     PowerCycle,
     /// The answer to a request after the stack has given up the card (R11).
     Dead,
-    /// A whole incident, from its first step to the next answer.
+    /// The whole time of recovery, from its first step to the next answer to a request.
     Whole,
 }
 
 impl Class {
     /// Number of classes of recovery times.
     pub const COUNT: usize = 10;
-    /// All classes, in the order of their declaration.
+    /// All classes of recovery times, in the order of their declaration.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Again,
         Class::Interrupt,
@@ -58,8 +58,8 @@ impl Class {
         Class::Whole,
     ];
 
-    /// Returns the class of a recovery step; `None` if the step has no own budget. `next` is the
-    /// step after it.
+    /// Returns the class (with a time budget) to which a step of recovery belongs; `None` if the
+    /// step has no budget of its own. `next` is the step after it.
     fn of(step: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
         match step {
             RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {
@@ -74,8 +74,8 @@ impl Class {
         }
     }
 
-    /// Returns the budget in ns, without the times that the card declares and without the transfer
-    /// itself ([`Outcome::allowance`]).
+    /// Returns the longest time in ns that a recovery of this class may take. The times that the
+    /// card declares, and the transfer itself, are not included ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
         match self {
@@ -118,7 +118,7 @@ pub struct Stopwatch {
     lost: u64,
     /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
-    /// Time in ns and kind of the last step.
+    /// Time in ns and kind of the last recovery step.
     step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,
@@ -147,7 +147,8 @@ impl Stopwatch {
         }
     }
 
-    /// Records that a request was answered. Returns true if the answer ends an incident.
+    /// Records that a request was answered. Returns true if this answer ends the handling of a
+    /// failure.
     pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
@@ -230,8 +231,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records in a dry run how many events each point has had, at a new recovery step or at the
-    /// end of an incident. Does nothing before the first fault.
+    /// Records in a dry run how many events each point has had. Called at a new recovery step, and
+    /// when the handling of a failure ends. Does nothing before the first fault.
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();
@@ -240,7 +241,8 @@ impl Run<'_> {
     }
 
     /// Records the number of events at each point, when the requests end or the power is cut. Does
-    /// so only if an incident, or the wait after a lost interrupt, has not ended with an answer.
+    /// so only while recovery is going on, or while the request whose interrupt was lost has no
+    /// answer.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();

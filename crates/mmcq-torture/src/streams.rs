@@ -23,7 +23,7 @@ use mmcq_sim::world::Stream;
 
 /// Names of the cards that a card reader and an SPI bus support.
 const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
-/// Value of [`Wishes::faults`] in this campaign.
+/// Value of [`Wishes::faults`], a probability, in this campaign.
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
 /// Share of the cases in which the medium fails, and of those in which the supply dips.

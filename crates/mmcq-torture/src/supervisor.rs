@@ -211,8 +211,8 @@ impl Run<'_> {
         }
     }
 
-    /// Begins the [`Visit`] of the case at its event: removes the card to insert another one or the
-    /// same again, or write-protects it. Later ends the visit.
+    /// Begins the [`Visit`] of the case when its event has come: removes the card (to insert
+    /// another one or the same again), or write-protects it. In later calls ends the visit.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         self.protection_ends(machine);
@@ -270,7 +270,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the write protection if its last event has come.
+    /// Switches the card's write protection off when the controllers have had as many events as the
+    /// case says.
     fn protection_ends<B: Platform>(&mut self, machine: &Machine<B>) {
         let Some(until) = self.protected_until else { return };
         self.protected_ns = Some(machine.now());

@@ -15,7 +15,7 @@ pub enum Error {
     /// No PCI device has this address.
     #[error("{address}: no such PCI device; {known}")]
     NoDevice {
-        /// The address that was asked for.
+        /// PCI address that the user has given.
         address: Address,
         /// The SD host controllers of this machine, as text.
         known: String,
@@ -69,7 +69,7 @@ pub enum Error {
     NotViable {
         /// The number of the group.
         group: String,
-        /// The addresses of the group's devices.
+        /// The PCI addresses of all devices in the IOMMU group.
         members: String,
     },
     /// A system call failed.

@@ -199,7 +199,8 @@ pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
     Ok((info.flags & IRQ_EVENTFD != 0).then_some((info.count, info.flags & IRQ_AUTOMASKED != 0)))
 }
 
-/// Connects the device's first interrupt of this kind to an eventfd.
+/// Connects an interrupt of the device to an eventfd. `index`: VFIO's number for the kind of
+/// interrupt, such as INTx or MSI; if there are several of this kind, the first is connected.
 pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
     let argsz = size_of::<IrqSet>() as u32;
     let mut set = IrqSet { argsz, flags: SET_EVENTFD | SET_TRIGGER, index, start: 0, count: 1, event };

@@ -29,7 +29,7 @@ pub struct Memory {
     parts: RefCell<Vec<Part>>,
 }
 
-/// A part of the memory that is given out.
+/// An allocated part of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     /// Offset from the beginning of the memory, in bytes.

@@ -90,11 +90,11 @@ impl core::fmt::Debug for Mailbox<'_> {
 }
 
 impl<'b> Mailbox<'b> {
-    /// Makes a mailbox with memory for the data of one transfer; its length limits the length of a
-    /// transfer.
+    /// Makes a mailbox between [`BusHost`] and [`Runner`], with memory for the data of one
+    /// transfer. The length of the memory limits the length of a transfer.
     ///
-    /// Data are copied through this memory, so neither half ever accesses the other's memory. The
-    /// copy is cleared when the transfer has ended.
+    /// Data are copied through this memory, so that neither of the two accesses memory of the
+    /// other. The copy is cleared when the transfer has ended.
     pub const fn new(buffer: &'b mut Aligned<A4, [u8]>) -> Self {
         let inner = Inner {
             job: None,

@@ -129,7 +129,7 @@ impl Live {
         &self.style
     }
 
-    /// Returns the section of the page with the form.
+    /// Returns the section of the page that contains the form, in which the reader changes the run.
     pub(super) fn section(&self) -> Markup {
         html! {
             h2 { "Change it" }

@@ -72,7 +72,7 @@ pub struct Compared {
     pub scope: Result<String, String>,
     /// All values of board and card.
     pub params: Vec<Param>,
-    /// Setting of the run that the page shows.
+    /// The stack that served the jobs in the run that the page shows.
     pub setting: Setting,
     /// Rate and depth over the time of the run.
     pub series: Series,

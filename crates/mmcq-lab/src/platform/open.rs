@@ -48,8 +48,8 @@ impl Continue {
 }
 
 impl ControllerConfig {
-    /// Returns whether the driver of this controller may leave transfers open, if the board's file
-    /// has the setting `told`.
+    /// Returns whether the driver of this controller may leave transfers open. `told`: the setting
+    /// for this in the board's file; `None`: the file has none.
     pub(super) fn continues_data(&self, told: Option<Continue>) -> bool {
         match self {
             ControllerConfig::Rtsx(_) => true,

@@ -46,7 +46,7 @@ pub enum Op {
 /// A request of a device as the trace recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Start of the request in ns; the trace decides from when the time counts.
+    /// Start of the request in ns. Time 0 is a moment that the trace has chosen.
     pub at_ns: u64,
     /// Operation of the request.
     pub op: Op,

@@ -94,7 +94,7 @@ struct RqComplete {
     rwbs: Option<String>,
 }
 
-/// Event of one of the three kinds, with its fields.
+/// An event of a request (arrival, dispatch or completion), with its fields.
 struct Told {
     moment: Moment,
     dev: u64,

@@ -194,7 +194,8 @@ impl Open {
     }
 }
 
-/// Requests of a trace while they are collected for a plan.
+/// Requests of a trace, collected while the trace is read. The plan of the replay is made from
+/// them.
 #[derive(Default)]
 struct Gathered {
     records: Records,
@@ -202,8 +203,8 @@ struct Gathered {
     /// bytes, and how many of these bytes are not complete. `None`: the trace has had no end of a
     /// request so far; most formats have none.
     open: Option<BTreeMap<(u32, u64), Open>>,
-    /// End in bytes of each device's used part, and the place in the trace of the request that
-    /// reaches this end.
+    /// For each device: the byte address at which its used part ends, and the place in the trace of
+    /// the request that reaches this address.
     ends: BTreeMap<u32, (u64, Place)>,
     /// Name of each process. A format may give it only with some of the requests.
     names: HashMap<u32, Arc<str>>,

@@ -117,7 +117,8 @@ const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
-    /// Returns the published job of this cell, or a shorter one unless `full`.
+    /// Returns the published fio job of this case of the experiment, or a shorter one unless
+    /// `full`.
     fn job(&self, full: bool) -> String {
         let mib = if full { self.full_mib } else { self.share_mib };
         let amount = if self.bs == "10M" {
@@ -137,8 +138,8 @@ impl Cell {
     }
 }
 
-/// Returns rows with the latencies of a cell in a setting, if some were published in the discussion
-/// STREAM.
+/// Returns rows with the latencies of one cell (board, card and load) in a setting. Only cells
+/// whose latencies were published in the discussion STREAM have rows.
 fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     let of_cell = LATENCIES.iter().filter(|(name, ..)| *name == cell.name);
     let row = |&(name, figure, before, after): &(&str, Figure, Option<f64>, Option<f64>)| Row {

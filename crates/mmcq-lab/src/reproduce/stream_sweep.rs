@@ -24,13 +24,13 @@ const SIZES: [(&str, u64); 5] =
     [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
 
 impl Grid<'static> {
-    /// The whole grid.
+    /// All sizes, depths and patterns.
     pub const FULL: Self = Grid {
         sizes: &SIZES,
         depths: &[1, 4, 32],
         patterns: &["read", "write", "randread", "randwrite", "rw", "randrw"],
     };
-    /// Part of the grid that runs in seconds even in a build without optimisation.
+    /// Part of [`Grid::FULL`] that runs in seconds even in a build without optimisation.
     pub const THIN: Self = Grid {
         sizes: &[SIZES[0], SIZES[2], SIZES[4]],
         depths: &[1, 32],

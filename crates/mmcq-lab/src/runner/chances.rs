@@ -62,8 +62,8 @@ impl Chances {
 
 struct UnderWay {
     io: Io,
-    /// Number of blocks of this I/O and of all I/Os that it could have shared a transfer with when
-    /// it arrived.
+    /// Number of blocks of this I/O, together with all I/Os under way with which it could have
+    /// shared a transfer when it arrived.
     run_blocks: u32,
 }
 
@@ -121,11 +121,13 @@ impl State {
     }
 }
 
-/// Watches the requests of a machine and counts their chances of merging.
+/// Watches the requests of a machine, and counts which of them could have been merged with a
+/// request under way.
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
-    /// Returns the counts of the chances of merging so far.
+    /// Returns the counts so far: how many requests could have been merged, and why the others
+    /// could not.
     pub fn take(&self) -> Chances {
         self.0.borrow().seen
     }

@@ -28,7 +28,7 @@ pub trait Visit {
     /// Result of the work that is done on the board.
     type Out;
 
-    /// Does the work on a board that was built for `run`.
+    /// Does the work on `board`, which was built for `run` and has an initialised card.
     ///
     /// # Errors
     /// The run does not come to its end.
@@ -242,7 +242,7 @@ pub fn reliable_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u3
 
 /// Load that counts its own I/Os, flushes and failures.
 pub trait Carried: Workload {
-    /// Returns the counts that the load made itself.
+    /// Returns the numbers of I/Os, flushes and failures that the load has counted.
     fn counted(&self) -> Counted;
 }
 

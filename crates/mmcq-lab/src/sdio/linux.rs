@@ -82,7 +82,7 @@ pub struct Chain {
     host: Priced,
     advance: Advance,
     plan: Plan,
-    /// Index, from 0, in the plan of the command that is on the bus.
+    /// Index, from 0, of the command that is on the bus, in the plan of the packet's commands.
     step: usize,
     /// Time in ns of the next poll; `None`: the driver does not poll.
     look_ns: Option<u64>,
@@ -102,8 +102,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Makes a chain on a driver whose card is up. The driver waits for the card's interrupt, or
-    /// polls from `now_ns` on.
+    /// Makes the driver that sends the commands of each packet one after the other, on a card that
+    /// is up. The driver waits for the card's interrupt, or polls from `now_ns` on.
     pub fn new(host: Priced, advance: Advance, plan: Plan, now_ns: u64) -> Self {
         let buffer = vec![0; plan.bytes_max().div_ceil(4)].into_boxed_slice();
         let look_ns = plan.poll_ns.map(|poll_ns| now_ns + poll_ns);

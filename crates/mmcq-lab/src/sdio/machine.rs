@@ -7,7 +7,7 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Queue, Stream};
 
-/// An event of the simulation: of the CPU, or of the other device.
+/// An event of the simulation: of the CPU, or of another device whose driver also needs the CPU.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// An event of the CPU.
@@ -29,7 +29,7 @@ pub enum Action {
     Tasklet,
     /// The stack's thread runs.
     Thread,
-    /// The CPU work of driver and user for one packet has been done.
+    /// The CPU time that driver and user need for one packet has passed.
     Worked,
     /// The tasklet of the other device's driver has ended.
     Robbed,

@@ -87,7 +87,7 @@ pub enum Way {
     Linux(Advance),
     /// mmcq's engine starts the steps of a packet.
     Ours {
-        /// What the interrupt handler may wait for instead of leaving.
+        /// Events for which the interrupt handler may wait, instead of leaving the interrupt.
         stay: Stay,
         /// Whether the engine has its own CPU costs (its path lengths) instead of Linux's costs.
         own: bool,
@@ -173,13 +173,14 @@ pub enum Failure {
 pub struct Run<'a> {
     /// Board on which the experiment runs.
     pub board: &'a Board,
-    /// Stack, and context in which it starts the next step of a packet.
+    /// Stack that handles a packet, and the context (interrupt, tasklet or thread) in which it
+    /// starts the packet's next command.
     pub way: Way,
     /// The other device, which takes the CPU away; `None`: there is none.
     pub thief: Option<Thief>,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Seed of the random numbers of CPU and other device.
+    /// Seed of the random times of the CPU and of the other device.
     pub seed: u64,
 }
 
@@ -250,8 +251,9 @@ impl Bench {
         Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }
     }
 
-    /// Runs the machine as [`measure`](Self::measure) does. `listen` makes the listener on the bus
-    /// that measures steps; it is called after the warm-up.
+    /// Runs warm-up and measurement like [`measure`](Self::measure). `listen` makes the observer of
+    /// the bus that measures the steps of a packet. It is called after the warm-up, and its
+    /// observer is returned.
     fn measure_by<L>(
         &self,
         run: &Run<'_>,

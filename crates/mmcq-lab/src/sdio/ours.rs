@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Wake, Waker};
 /// the next interrupt. It waits only if that is expected to cost less CPU time than to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// No events: the handler always leaves.
+    /// The handler waits for no event of the controller: it always leaves the interrupt.
     Never,
     /// The handler stays in the interrupt until the FIFO has the next words of a packet.
     Fifo,
@@ -97,8 +97,8 @@ impl<'a> Ours<'a> {
     }
 
     /// Returns the event of the controller for which the engine waits; `None` if no phase is in
-    /// progress. `begun`: the engine has already waited in this phase, so some of its data may have
-    /// been moved.
+    /// progress. `begun`: the engine has already waited in this phase, so a part of its data may
+    /// have been transferred.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {
@@ -184,7 +184,8 @@ fn advance(stack: &Stack) {
 pub(super) struct Alone(());
 
 impl Alone {
-    /// Makes the lock. The whole machine must stay on one thread.
+    /// Makes the lock. It locks nothing: the caller must use the controller, the card and the stack
+    /// on one thread only.
     pub(super) fn new() -> Self {
         Alone(())
     }

@@ -39,7 +39,8 @@ impl Patience {
     };
 }
 
-/// Budget of a client: the numbers of requests and bytes under way, which are limited.
+/// The numbers of requests and bytes that a client has under way. [`Budget::take`] keeps both below
+/// their limits.
 #[derive(Default)]
 struct Budget {
     used: Mutex<(u64, u64)>,
@@ -47,8 +48,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Adds a request with this number of bytes to the budget; waits until the budget has room for
-    /// it.
+    /// Waits until the client's budget has room for a request with this number of bytes, and then
+    /// takes this share from it.
     fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
@@ -77,7 +78,8 @@ impl Drop for Share {
 /// A reply that the writing thread must send to the client.
 struct Reply {
     bytes: Vec<u8>,
-    /// Share of the request; dropping it after the reply was written returns it.
+    /// Part of the client's [`Budget`] that the request uses. It is returned when this value is
+    /// dropped, after the reply was written.
     _share: Share,
     /// Whether the reply reports to the client that writes were lost.
     refusal: bool,
@@ -312,7 +314,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
     /// Time limits that no test reaches.
     const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
-    /// Time in which only data that have already arrived can be read.
+    /// Time limit of a read that must return only what has already arrived.
     const SHORT: Duration = Duration::from_millis(1);
 
     /// Makes a client that has sent nothing yet. Also returns the thread that serves its

@@ -53,7 +53,8 @@ pub enum Outcome {
     Lost(String),
 }
 
-/// A job for the disk's thread.
+/// An operation that a client has requested, on its way to the thread that executes all operations
+/// (the disk's thread).
 pub struct Job {
     /// Number of the connection that sent the job.
     pub client: u64,
@@ -67,7 +68,7 @@ pub struct Job {
 pub enum Message {
     /// A client has connected.
     Came(u64),
-    /// A client's job, which the disk must do.
+    /// A request of a client, which the disk must execute.
     Job(Job),
     /// The refusal that reports a loss ([`Outcome::Lost`]) has been written to a client's socket.
     RefusalWritten(u64),
@@ -104,7 +105,8 @@ struct Progress {
     done: u64,
     /// Data that the job has read so far.
     read: Vec<u8>,
-    /// Number of this job's change in the map of holes; `None`: it has none.
+    /// Number that the map of holes has given to this job's change of the map; `None`: the job does
+    /// not change the map.
     change: Option<u64>,
     /// Number of losses of written data that the card had had when the job began.
     losses: u64,
@@ -253,8 +255,8 @@ impl Disk {
         }
     }
 
-    /// Passes the next piece of a job to the engine. Returns the job if the engine has no room for
-    /// it now.
+    /// Passes the next part of a job to the engine, as one request. Returns the job if the engine
+    /// has no room for it now.
     fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
         if progress.change.is_none() && progress.done == 0 {
             let durable = matches!(

@@ -15,7 +15,7 @@ pub trait Socket: Read + Write + Send {
     fn patience(&self, limit: Option<Duration>) -> io::Result<()>;
     /// Sets the time limit of each write.
     fn write_patience(&self, limit: Duration) -> io::Result<()>;
-    /// Closes the connection for both sides and all handles.
+    /// Closes the connection in both directions, for all handles of this socket.
     fn close(&self);
 }
 

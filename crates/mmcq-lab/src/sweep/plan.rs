@@ -29,9 +29,9 @@ pub struct Sweep {
 /// The physical limit of a job, and the run that gave it.
 #[derive(Clone, Debug)]
 struct Limit {
-    /// Counters of the run at the limit; `None`: such a run is not possible.
+    /// Counters of the run with `Setting::Limit`; `None`: such a run is not possible.
     counters: Option<Counters>,
-    /// Seed with which the run at the limit was done.
+    /// Seed of the run that has given the physical limit.
     seed: u64,
     /// Whether another seed may give another limit.
     seeded: bool,
@@ -103,8 +103,8 @@ impl Sweep {
         Ok(scene)
     }
 
-    /// Returns what the point of this scene shares with other points that have the same board, card
-    /// and changes.
+    /// Returns what all points with this board, this card and these changes share, such as the
+    /// loaded files.
     fn place(&self, scene: &Scene) -> Arc<Place> {
         self.places.of(scene, &self.load)
     }

@@ -160,8 +160,8 @@ pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     measured_of(outcome, limit, None)
 }
 
-/// Returns the measured columns like [`measured`]. `program`: number of the only program of a trace
-/// whose requests the rows describe; `None`: all requests.
+/// Returns the same columns as [`measured`], if `program` is a number only for the requests of this
+/// program of a trace. `None`: for all requests.
 pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<u16>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
     let all = match program {

@@ -93,8 +93,8 @@ pub trait Workload {
         let _ = (io, data);
     }
 
-    /// Called when an I/O enters the stack at its submission, and when it leaves the stack at its
-    /// completion, before its job wakes up.
+    /// Called when an I/O enters the stack at its submission (`_into_stack` is true), and when it
+    /// leaves the stack at its completion, before its job wakes up.
     fn passes(&mut self, _into_stack: bool, _now_ns: u64) {}
 
     /// Called when an I/O of a job is done; `ok` is false if it failed, `data` is its buffer.

@@ -84,15 +84,16 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Returns the largest number of records that were in memory at a time during the survey. It
-    /// does not grow with the length of the window.
+    /// Returns the largest number of records of bus and CPU activity that this first run had in
+    /// memory at a time. The number does not grow with the length of the window.
     pub fn most_held(&self) -> usize {
         self.told.most_held
     }
 }
 
-/// Runs something and finds the header of its waveform, without storing the window. Calls `run` a
-/// second time if an event was reported so late that the first header may lack it.
+/// Executes `run` and collects, in one pass, what the header of its waveform needs. The window's
+/// events are not stored. If an event was reported so late that the header may lack it, executes
+/// `run` a second time.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {

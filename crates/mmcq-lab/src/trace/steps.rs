@@ -177,8 +177,8 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     phases.into_iter().map(named).collect()
 }
 
-/// Returns a text about a start that the engine held back: whether the rest of the batch came, and
-/// what the hold gained.
+/// Returns a text about a delayed start of a transfer: whether the rest of the batch came
+/// meanwhile, and the time that the delay gained.
 pub fn held_name(held: &Held) -> String {
     match held.came {
         true => format!("start held for the tail, which came: gained {}", time(held.gained_ns)),
@@ -224,7 +224,8 @@ pub fn list(capture: &Capture) -> String {
     out
 }
 
-/// Returns the list as JSON lines, each with the members from_ns, to_ns and what.
+/// Returns the list of what happened in the capture, sorted by start, as JSON lines. Each line has
+/// the members from_ns, to_ns and what.
 pub fn json_lines(capture: &Capture) -> String {
     let line = |(from_ns, to_ns, what): (u64, u64, String)| {
         format!("{}\n", serde_json::json!({ "from_ns": from_ns, "to_ns": to_ns, "what": what }))

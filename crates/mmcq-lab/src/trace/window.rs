@@ -21,7 +21,7 @@ pub enum Start {
     /// The window starts when the controller's interrupt line is asserted for the n-th time after
     /// the jobs began.
     Interrupt {
-        /// Number of the assertion since the jobs began, counted from 1.
+        /// Number of the assertion of the interrupt line since the jobs began, counted from 1.
         n: u64,
     },
     /// The window starts when DAT1 falls for the n-th time after the work began; by this fall an

@@ -73,8 +73,8 @@ pub(super) fn line(why: &Why) -> String {
     }
 }
 
-/// Returns a sentence about the largest loss of a run that is slower than its limit. `share`: rate
-/// of the run in percent of the limit.
+/// Returns a sentence about what takes the most additional time in a run that is slower than its
+/// physical limit. `share`: rate of the run in percent of the limit.
 fn loss(why: &Why, share: f64) -> String {
     let c = &why.counters;
     let (name, us) = largest_loss(why);

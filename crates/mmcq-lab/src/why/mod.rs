@@ -84,7 +84,7 @@ impl Phases {
         }
     }
 
-    /// Returns the phases with their names, in the order of the report.
+    /// Returns the time in ns of each phase with the phase's name, in the order of the report.
     pub fn named(&self) -> [(&'static str, u64); Self::COUNT] {
         [
             ("wire, commands", self.command_ns),
@@ -151,8 +151,9 @@ impl Requests {
     }
 }
 
-/// Smallest share of the time, in percent, in which the bus waits for the load even in the run at
-/// the limit, for the report to say that the load's own pace limits the rate.
+/// Smallest share of the time, in percent, in which the bus waits for the jobs' next requests even
+/// in the run at the physical limit. From this share on, the report says that the pace of the jobs
+/// limits the rate.
 const PACED_PERCENT: f64 = 5.0;
 
 /// A request counts as starved if it takes more than this many times the 99th percentile.
@@ -191,8 +192,8 @@ pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
     directions.into_iter().filter_map(line).collect()
 }
 
-/// Returns the 99th percentile and the longest time in ns if a request of this direction starved;
-/// otherwise `None`.
+/// Returns the 99th percentile and the longest time in ns, if the longest is more than 20 times the
+/// percentile: other requests then overtook a request again and again. Otherwise returns `None`.
 pub fn starves(stats: &DirStats) -> Option<(u64, u64)> {
     let p99_ns = stats.lat.histogram.percentiles(&[99.0]).first().copied()?;
     let max_ns = stats.lat.ns.max;

@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// A fact about a run: a number, and the same number per request, per MiB or as a share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// Name of the group that the fact belongs to.
+    /// Heading in the report under which the fact is listed.
     pub group: &'static str,
     /// Name of the fact.
     pub name: String,
@@ -20,8 +20,8 @@ pub struct Fact {
     pub value: f64,
     /// Unit of the number; empty for a count.
     pub unit: &'static str,
-    /// Value of the fact divided by the number of requests, of MiB and the like: each result with
-    /// its unit.
+    /// The fact's value divided by other quantities of the run, such as the number of requests or
+    /// of MiB. Each result has its unit.
     pub rates: Vec<(f64, &'static str)>,
 }
 
@@ -35,7 +35,7 @@ const OF_MERGING: &str = "not merged because";
 /// Group of reasons why consecutive requests (each begins where the one before ended) did not
 /// continue the transfer of the request before.
 const OF_GOING_ON: &str = "not continued because";
-/// Group of facts about where requests spend their time.
+/// Group of facts about how long a request stays in each place, such as a queue.
 const OF_PLACES: &str = "a request";
 const EACH_REQUEST: &str = "each request";
 const EACH_MIB: &str = "each MiB";
@@ -190,7 +190,8 @@ fn chances(all: &mut Facts<'_>) {
     }
 }
 
-/// Returns the reason why a consecutive request had to begin a new transfer.
+/// Returns the reason why a request that begins where the one before ended had to begin a new
+/// transfer.
 fn not_continued(c: &Counters) -> &'static str {
     match c.stack.keeping {
         Keeping::Cannot => "the host cannot go on without a command",
@@ -285,8 +286,8 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// Returns whether the fact is a detail about the queue. The table shows such facts indented, below
-/// the line with their total.
+/// Returns whether a line of the report (a fact) is a detail about the queue. The table shows such
+/// lines indented, below the line with their total.
 fn is_part(fact: &Fact) -> bool {
     [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }
@@ -296,8 +297,8 @@ fn heading(fact: &Fact) -> &'static str {
     if is_part(fact) { "queue" } else { fact.group }
 }
 
-/// Returns how long starts of transfers were held back in the run, and what this has gained, in one
-/// line; `None`: no start was held back.
+/// Returns one line about the holds of the run (delays of a start, to wait for more requests): how
+/// often, how long, and how much time they have gained. `None`: no start was delayed.
 fn held(why: &Why) -> Option<String> {
     let holds = why.counters.stack.holds;
     let us = |ns: u64| ns as f64 / 1e3;

@@ -148,7 +148,7 @@ pub enum ReadBlock {
     /// The buffer holds the block. Its start bit comes at `start_ns`, which is not before the
     /// `now_ns` of the call.
     At {
-        /// Time of the start bit in ns.
+        /// Time in ns at which the start bit of the block is on the lines.
         start_ns: u64,
         /// Whether the block arrives with a correct CRC16.
         crc_ok: bool,
@@ -265,9 +265,9 @@ pub trait Card {
         let _ = now_ns;
     }
 
-    /// Returns two counters. The first tells how often a CMD0, a dip, a loss of power or a failed
-    /// flush decided about the versions of [`Card::at_stake`]. The second tells in how many of
-    /// these cases the cache held a sector.
+    /// Returns two counters. The first counts the CMD0, dips of the supply, losses of power and
+    /// failed flushes at which data could be lost that were not safe in the flash
+    /// ([`Card::at_stake`]). The second tells in how many of these cases the cache held a sector.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }

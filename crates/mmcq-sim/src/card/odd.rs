@@ -39,7 +39,7 @@ const fn one() -> u64 {
     1
 }
 
-/// Kinds of wrong answers.
+/// Kinds of wrong answers of a card to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Odd {
@@ -175,7 +175,7 @@ struct Turned {
     /// Number of consecutive damaged bytes; 0: all bytes from `nth` on.
     #[serde(default = "one")]
     times: u64,
-    /// Bits of the byte that arrive inverted.
+    /// Mask of the bits of the byte that arrive inverted.
     turn: u8,
 }
 

@@ -89,7 +89,8 @@ impl Status {
         self.illegal = true;
     }
 
-    /// Returns the pending bits and clears them, for a response other than R1.
+    /// Returns the pending error bits of the card status and clears them. It is called for a
+    /// response that is not an R1.
     pub(crate) fn take(&mut self) -> u32 {
         let pending = self.pending();
         *self = Self::default();

@@ -9,7 +9,7 @@ pub(crate) const NEVER_NS: u64 = u64::MAX / 2;
 /// An action of the host that this card does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Description of the action.
+    /// Description of what the host did.
     pub what: &'static str,
     /// Time of the action in ns.
     pub at_ns: u64,

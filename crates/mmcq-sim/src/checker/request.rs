@@ -68,7 +68,7 @@ pub(super) struct Request {
     pub(super) submitted_ns: u64,
     /// Number of requests that were complete when this request was submitted.
     pub(super) completions: u32,
-    /// Number of losses (of power or of cached data) and resets of the card that were recorded
-    /// before this request was submitted.
+    /// Number of times, before this request was submitted, that the card lost its power or cached
+    /// data, or was reset.
     pub(super) losses: u32,
 }

@@ -166,7 +166,8 @@ pub mod dma {
     pub const FLUSH: u8 = 0x80;
 }
 
-/// Internal registers that lead to the registers of the PCI Express link (PHY), 16 bits each.
+/// Internal registers by which the driver reads and writes the registers of the PCI Express link
+/// (PHY). Each register of the link has 16 bits.
 pub mod phy {
     pub const CTL: u16 = 0xfe3c;
     /// Control register of an access to the PCI Express link (CTL): the access starts; reads 1

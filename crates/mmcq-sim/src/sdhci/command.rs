@@ -57,7 +57,7 @@ pub(super) struct Issue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Host,
-    /// The command queue engine.
+    /// The controller's command queue engine has sent the command.
     Queue,
     AutoCount,
     AutoStop,

@@ -54,8 +54,8 @@ pub(super) struct Dma {
     /// Whether SDMA has begun a segment (the bytes up to the next SDMA boundary) and has not
     /// reached its end.
     begun: bool,
-    /// Mistake: data of the block before the last stop of SDMA; `None` after the first block that
-    /// follows has been moved.
+    /// Data of the block before the last stop of SDMA at a boundary, only with a controller mistake
+    /// that loses or repeats the next block. `None` when that next block was handled.
     stopped_after: Option<Vec<u8>>,
     /// Address of the next descriptor in a task's list; `None`: register 58h has the address.
     list: Option<u64>,

@@ -15,9 +15,9 @@ fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }
 
-/// Calls `f` with `inputs` random inputs, or in a search with as many as its time allows. Prints
-/// the number of inputs. An input has at most 4 KiB, since longer ones take more time to make than
-/// to test.
+/// Calls `f` with `inputs` random inputs. In a search (`MMCQ_FUZZ_MS` is set) calls it until that
+/// time is over. Prints the number of inputs. An input has at most 4 KiB, since longer ones take
+/// more time to make than to test.
 pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     sized(name, inputs, 32..4_096, f);
 }
@@ -32,8 +32,9 @@ pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) 
     });
 }
 
-/// Calls `f` with `inputs` random inputs of `bytes` bytes each, which are the same in every run
-/// even during a search. For tests that must reach a certain case.
+/// Calls `f` with `inputs` random inputs of `bytes` bytes each. The inputs are the same in every
+/// run, also where `MMCQ_FUZZ_MS` makes [`fuzz`] use new ones. For tests that must reach a certain
+/// case.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     for seed in 1..=inputs {
         arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();

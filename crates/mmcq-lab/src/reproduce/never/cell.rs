@@ -100,7 +100,7 @@ impl Cell {
         self.depth * self.jobs
     }
 
-    /// Returns the settings that run in the cell; the setting `limit` comes first.
+    /// Returns the settings that run in this comparison; the setting `limit` comes first.
     pub fn settings(&self) -> impl Iterator<Item = Setting> {
         let sides = self.sides();
         let linux = self.place.linux.iter().copied();

@@ -106,12 +106,12 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Grid of the sweep: values of each parameter of a cell.
+/// Values of each parameter (board, size, depth, and so on), from which the sweep makes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards with their cards.
+    /// Boards on which the cells run, each with a card and the settings of Linux.
     pub places: &'static [Place],
-    /// Sizes in bytes that a request may have in the cells.
+    /// Sizes in bytes of a request. Each combination of such values is one cell.
     pub sizes: &'static [u64],
     /// Numbers of requests that each job has under way.
     pub depths: &'static [u32],
@@ -155,7 +155,7 @@ impl Grid {
             jitters: &[false, true],
         },
     };
-    /// The thin grid: a part of the whole grid that runs in a minute.
+    /// A part of [`FULL`](Self::FULL) that runs in a minute.
     pub const THIN: Grid = Grid {
         places: &PLACES,
         sizes: &[4 << 10, 64 << 10],
@@ -218,9 +218,10 @@ impl Grid {
     }
 }
 
-/// Further lengths of runs, as multiples of the shortest length. A cell too near to a border runs
-/// again at the first two lengths. It runs at the last length if a setting is beyond the limit:
-/// where a card's cache fills only a little faster than it drains, it takes that long to fill.
+/// Further lengths of runs, as multiples of the shortest length. The first two are for a cell whose
+/// result is near the border between two verdicts. The last one is for a cell with a rate above the
+/// physical limit: where a card's cache fills only a little faster than it drains, it takes that
+/// long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
 /// Bounds beyond which the longest request of a run is left out of the figures: a share of the
 /// length of the run, and a multiple of the mean latency. Only a request that exceeds both is left
@@ -232,7 +233,8 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs all settings of a cell on a board whose wake-up times are already those of the cell.
+/// Runs all settings with the card and the load of a cell. `platform` is the cell's board, and
+/// already has the cell's time to wake a thread.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
@@ -277,7 +279,8 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     Figures { mib_per_s: rate, p99_us: p99_ns as f64 / 1e3, mean_us, starved_us }
 }
 
-/// Runs the cells of a grid. Calls `progress` after each cell.
+/// Runs each combination of board, card, load and settings in `cells`. Calls `progress` with each
+/// result.
 pub fn sweep(
     cells: &[Cell],
     amount: Amount,
@@ -291,7 +294,7 @@ pub fn sweep(
     measured.into_iter().collect()
 }
 
-/// Returns the figures of the cells as rows for [`super::json_lines`].
+/// Returns the results of all comparisons as rows for [`super::json_lines`].
 pub fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in measured {

@@ -18,7 +18,7 @@ const BY_RANK: i32 = 3;
 /// Number of equal intervals of the trace for each of which a counter has a value: the share of the
 /// interval in which something was in use. A short trace has fewer intervals ([`SHARE_MIN_NS`]).
 const SHARES: u64 = 200;
-/// Length in ns of the shortest interval for which a counter of shares has a value.
+/// Shortest interval in ns of the counters of [`SHARES`]: a shorter trace gets fewer intervals.
 const SHARE_MIN_NS: u64 = 10_000;
 
 /// Returns the bytes of the trace file. Times in the file are in ns from the start of the window.
@@ -41,9 +41,9 @@ struct Way {
     interrupt: Option<usize>,
 }
 
-/// Returns the ways of all requests. The phase is `None` if no data command of the window names the
-/// request's first block. That is so for a task of the card's queue, and for a request in a packed
-/// transfer.
+/// Returns for each request the phase and the interrupt that served it. The phase is `None` if no
+/// data command of the window names the request's first block. That is so for a task of the card's
+/// queue, and for a request in a packed transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     let rises: Vec<u64> = rises(capture).map(|(from_ns, _)| from_ns).collect();
     let way = |request: &super::Request| {
@@ -78,7 +78,8 @@ fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
 }
 
-/// Returns the number that identifies the arrow of a request; never 0.
+/// Returns the number by which Perfetto joins a request with its phase and its interrupt by arrows
+/// (a flow); never 0.
 fn flow(request: usize) -> u64 {
     request as u64 + 1
 }

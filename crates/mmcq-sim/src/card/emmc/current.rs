@@ -17,7 +17,7 @@ pub(crate) struct PowerClasses {
 }
 
 impl PowerClasses {
-    /// Returns whether each class fits in the four bits that EXT_CSD has for it.
+    /// Returns whether each power class fits in the four bits that EXT_CSD has for it.
     pub(crate) fn fit(&self) -> bool {
         [self.hs26, self.hs52, self.ddr52, self.hs200, self.hs400]
             .as_flattened()

@@ -29,7 +29,8 @@ use super::Flash;
 pub struct Close {
     /// Busy time in ns at the end of a write command, after all its data are in the flash.
     pub close_ns: u64,
-    /// Extra busy time of a command that continues a long run; `None`: no extra time.
+    /// Extra busy time at the end of a write command that continues a long sequence of contiguous
+    /// writes; `None`: no extra time.
     pub reopen: Option<Reopen>,
     /// Stalls of writes for garbage collection; `None`: no stalls.
     pub gc: Option<Gc>,
@@ -50,7 +51,8 @@ pub struct Reopen {
 /// Garbage collection, which stalls writes that are not sequential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gc {
-    /// Number of bytes at the beginning of each run of writes that do not count as sequential.
+    /// Number of bytes at the beginning of each series of contiguous writes that count as not
+    /// sequential.
     pub run_bytes: u64,
     /// Distance of two stalls in bytes: one stall occurs in each stretch of this many written bytes
     /// that do not count as sequential.
@@ -75,7 +77,7 @@ impl Gc {
 pub(super) struct Runs {
     /// Byte address at which the last write command ended.
     end: Option<u64>,
-    /// Length in bytes of the run to which the last write command belongs.
+    /// Length in bytes of the sequential run of write commands to which the last one belongs.
     bytes: u64,
     /// Number of written bytes so far that count as not sequential: of each run the first
     /// [`Gc::run_bytes`] bytes.

@@ -125,7 +125,8 @@ impl Reading {
 }
 
 impl Flash {
-    /// Returns the time in ns of the first page of a read command that came at `now_ns`.
+    /// Returns the time in ns at which the first page is read from the flash, for a read command
+    /// that came at `now_ns`.
     pub(crate) fn first_page_ns(&self, now_ns: u64) -> u64 {
         now_ns.max(self.fetching_until_ns).saturating_add(self.timing.read_first_ns)
     }

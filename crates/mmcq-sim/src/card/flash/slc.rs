@@ -26,8 +26,8 @@ const SCALE: u128 = 1_000_000_000;
 pub(super) struct Filled {
     /// Number of bytes in the SLC cache, times 10^9.
     level: u128,
-    /// The fraction of a byte that [`Filled::fill`] has not counted yet, times 10^9. It was
-    /// programmed when the SLC cache had no room.
+    /// Amount that was programmed while the SLC cache had no room and that [`Filled::fill`] has not
+    /// returned yet, because it is less than a byte: a fraction of a byte times 10^9.
     beyond: u128,
 }
 

@@ -4,9 +4,9 @@
 /// How many times an event of the flash happened, and how long these events took together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Number of times that the event happened.
+    /// Number of times that this kind of event (such as a retry) happened.
     pub count: u64,
-    /// Sum of the durations of these events in ns.
+    /// Sum in ns of the durations of this event.
     pub ns: u64,
 }
 

@@ -8,12 +8,14 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Distance in bytes between a write and the false second write of
 /// [`Lie::WritesFar`](crate::plant::Lie::WritesFar).
 const FAR_BYTES: u64 = 1 << 20;
-/// Number of commands after a failed write at which its data appear or vanish.
+/// For planted bugs that act later: the number of commands after a failed write at which its data
+/// appear or vanish.
 const LATER: u64 = 12;
 
 type Sector = [u8; SECTOR];
 
-/// State of the planted bugs, by sector number.
+/// State of a card's planted bugs, which tests use to see whether a checker finds them, by sector
+/// number.
 #[derive(Debug, Default)]
 pub(super) struct Lies {
     commands: u64,

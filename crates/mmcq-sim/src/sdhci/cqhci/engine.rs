@@ -506,8 +506,9 @@ impl Engine {
         }
     }
 
-    /// Returns the latest time in ns at which the completed tasks that wait for an interrupt must
-    /// be reported; `None`: no task waits.
+    /// Returns the time in ns at which the interrupt for completed tasks comes at the latest. Until
+    /// then the interrupt is delayed, so that one interrupt reports several tasks (coalescing).
+    /// `None`: no completed task waits for its interrupt.
     pub fn counted_ns(&self) -> Option<u64> {
         self.counted_ns
     }

@@ -16,7 +16,7 @@ pub enum Work {
     Data {
         read: bool,
         blocks: u16,
-        /// Argument of CMD44 for the task.
+        /// Argument of the CMD44 that describes the task: direction, number of blocks and flags.
         how: u32,
         /// Argument of CMD45 for the task.
         address: u32,
