@@ -58,6 +58,7 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
         one_life: true,
         dry: false,
         visit: None,
+        acts: Vec::new(),
     }
 }
 

@@ -82,6 +82,7 @@ pub fn workload(index: usize) -> Case {
         one_life: true,
         dry: false,
         visit: None,
+        acts: Vec::new(),
     }
 }
 

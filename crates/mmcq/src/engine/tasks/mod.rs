@@ -333,12 +333,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Asks the policy for the next request. Called when the card has no task and none can be added
-    /// to its queue. Returns true if the policy picks a request that cannot use the queue.
+    /// to its queue. Returns true if the policy picks a request: one that cannot use the queue, or one
+    /// that could, since a policy may pick another request each time. Without the queue either can
+    /// start.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
-        self.order
-            .pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns)
-            .is_some_and(|first| !self.is_ordinary_task(first))
+        self.order.pick(&self.slots, &mut self.timers, self.incident.is_open(), head, now_ns).is_some()
     }
 
     fn leave_queue(&mut self, now_ns: u64) -> Turn {
