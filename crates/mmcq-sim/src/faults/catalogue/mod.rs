@@ -105,9 +105,9 @@ pub fn by_injection(name: &str) -> Option<(&'static Entry, &'static Injection)> 
 }
 
 impl Entry {
-    /// Returns the faults of which each alone causes this failure. Each strikes the nth event (from
-    /// 1) of its kind ([`Point`]). They must be tried one at a time. The list is empty if no single
-    /// fault causes the failure.
+    /// Returns the faults of which each alone causes this failure. Each strikes the nth event of its
+    /// kind ([`Point`]), counted from 1. They must be tried one at a time. The list is empty if no
+    /// single fault causes the failure.
     #[must_use]
     pub fn shots(&self, nth: u64) -> Vec<Shot> {
         self.injections.iter().filter_map(|injection| injection.shot(nth)).collect()
