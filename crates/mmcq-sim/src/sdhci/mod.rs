@@ -237,7 +237,7 @@ impl Sdhci {
     }
 
     /// Returns the first violation of the protocol by the driver: its time in ns and a description.
-    /// `None`: there was none.
+    /// `None`: the driver has not violated the protocol.
     pub fn first_violation(&self) -> Option<(u64, &'static str)> {
         self.first_violation
     }

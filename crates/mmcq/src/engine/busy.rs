@@ -188,13 +188,14 @@ impl<E, T: Lanes> Lane<E, T> {
         self.has_control() || P::RECOVERS && area.is_returning()
     }
 
-    /// Returns the number of blocks before the busy that is watched: busy times are learned by this
-    /// size. A flush or another control request counts as the largest size.
+    /// Returns the number of blocks of the transfer after which the card is busy now. The engine
+    /// learns busy times by this number. The busy of a flush or another control request counts as
+    /// that of the largest number.
     pub fn busy_blocks<const N: usize, P: Profile>(&self, area: &Area, batch: &Batch<N>) -> u32 {
         if self.is_control_busy::<P>(area) { u32::MAX } else { batch.blocks() }
     }
 
-    /// Returns how long the busy that is watched may last.
+    /// Returns the longest time in ns that the card's present busy may last.
     pub fn busy_limit_ns<P: Profile>(&self, card: &Card, area: &Area) -> u64 {
         match *card.target() {
             Some(target) if !self.is_control_busy::<P>(area) => target.write_timeout_ns,

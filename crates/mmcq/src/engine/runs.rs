@@ -166,7 +166,7 @@ pub(super) struct Streams {
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,
-    /// Whether the busy that is watched belongs to the end of an open transfer whose requests are
+    /// Whether the card's present busy follows the CMD12 of an open transfer whose requests are all
     /// complete.
     closing: bool,
     runs: [Runs; 2],

@@ -94,8 +94,8 @@ impl Slot {
         next: NONE,
     };
 
-    /// Returns direction, first block and number of blocks of what a read or write has still to
-    /// transfer.
+    /// Returns the part of a read or write that is not transferred yet: direction, first block and
+    /// number of blocks. `None` for a request without a range of blocks.
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = self.kind.span()?;
         Some((

@@ -28,7 +28,7 @@ pub(in super::super) enum Place {
     EraseStartUpper,
     /// CMD32 or CMD35: the first address of an erase.
     EraseStart,
-    /// CMD22 before the last address.
+    /// CMD22 with the upper bits of the last address of an erase; CMD33 sends the lower bits.
     EraseEndUpper,
     /// CMD33 or CMD36: the last address of an erase.
     EraseEnd,

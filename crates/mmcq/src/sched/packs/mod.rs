@@ -243,7 +243,7 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// Takes the direction of the pack that has ended or failed; `None`: there was no pack.
+    /// Takes the direction of the pack that has ended or failed; `None`: no pack has.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }
