@@ -161,7 +161,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Returns the wait for the end of a phase.
+    /// Describes the wait for the end of this phase, with the amounts that its length depends on.
     pub const fn of(phase: &Phase) -> Wait {
         let response_bits = match phase.command.resp {
             Resp::None => 0,

@@ -122,7 +122,8 @@ pub struct Sdhci {
     card_interrupt: bool,
     /// Whether a card with functions (I/O card) is in the slot, or was.
     functions: bool,
-    /// Whether the card last requested an interrupt on DAT1 while no data were on the lines.
+    /// Whether the card requests an interrupt on DAT1. While data use the line, the value from
+    /// before these data.
     card_line: bool,
     hurt: hurt::Hurt,
     first_violation: Option<(u64, &'static str)>,

@@ -322,7 +322,7 @@ pub struct Stats {
     pub spurious: Count,
     /// Phases that were found complete only when their deadline had passed.
     pub lost_interrupts: Count,
-    /// Phases that failed.
+    /// Number of phases (commands, with their data if they have any) that failed.
     pub faults: Count,
     /// Polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,

@@ -47,7 +47,7 @@ pub struct ChainStats {
     pub chains: u32,
     /// Number of transfers in all chains that were started.
     pub transfers: u32,
-    /// Chains in which a transfer failed.
+    /// Number of chains in which a transfer failed.
     pub failures: u32,
     /// Chains that the controller reported as complete although its registers contradicted that.
     pub disbelieved: u32,

@@ -40,7 +40,8 @@ pub(in super::super) enum Place {
     Count,
     /// The transfer of data in the partition.
     Move,
-    /// CMD6 that switches back to the user area, for no request.
+    /// CMD6 that switches back to the user area. The engine sends it by itself: no request asks for
+    /// it.
     Return,
     /// CMD49 that starts a flush.
     FlushStart,

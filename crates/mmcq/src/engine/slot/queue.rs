@@ -161,7 +161,8 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Queues a request that was queued before, with its old age, behind one that is queued.
+    /// Puts a request that was queued before into the queue again, with its old age: directly
+    /// behind the queued request in slot `last`.
     pub fn push_behind(&mut self, index: u8, last: u8) {
         let (age, next) = (self.span(index).age, self.at(last).next);
         let slot = self.at_mut(index);
