@@ -3,8 +3,8 @@
 //! The engine learns how long writes keep the card busy, by size, and polls for the first time
 //! after that. After an answer "busy" the engine polls again. The first interval is a small share
 //! of the time waited so far; each further one is twice as long, up to a larger share. So polls are
-//! close together while the card is a little late, and far apart when it does other work (garbage
-//! collection, say).
+//! close together while the card is a little late, and far apart when it does other work (for
+//! example, garbage collection).
 //!
 //! A first poll that finds the card ready shows only that the poll was not too early. So the
 //! learned time decreases by itself, faster with each such poll in a row. The learned time

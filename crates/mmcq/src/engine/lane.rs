@@ -178,7 +178,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news
     }
 
-    /// Returns whether the loop (`turn.rs`) has something to handle, and clears this note.
+    /// Returns whether something has happened that the loop (`turn.rs`) has not handled yet, and
+    /// clears this flag.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)

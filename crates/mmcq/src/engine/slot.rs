@@ -54,7 +54,8 @@ pub(super) struct Slot {
     /// Whether the request was with the controller, which perhaps has changed some of its blocks.
     tried: bool,
     generation: u32,
-    /// Blocks already transferred (a request larger than a transfer goes in pieces).
+    /// Number of blocks of the request that are already transferred. (A request that is larger than
+    /// a transfer goes in pieces.)
     moved_blocks: u32,
     origin: Origin,
     rules: Rules,

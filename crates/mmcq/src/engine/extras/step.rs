@@ -7,13 +7,13 @@
 pub(in super::super) enum Step {
     /// A command after which the card is not busy.
     Command(Place),
-    /// A command with busy.
+    /// A command after which the card is busy.
     Order(Place),
     /// A command that writes data, after which the card's status is read.
     Data(Place),
     /// CMD13, which polls for the end of busy after the command at this place.
     Status(Place),
-    /// A pause.
+    /// A pause, in which nothing is sent.
     Pause(Place),
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Stops {
     direction: Direction,
     /// Bytes from one SDMA buffer boundary in memory to the next: the controller stops at each.
     step: u32,
-    /// Blocks that are left in the Block Count register.
+    /// Number of blocks that the Block Count register still counts before it reaches 0.
     left: u32,
     /// Whether the transfer is stopped at a block gap: the card has received all blocks that were
     /// sent.
