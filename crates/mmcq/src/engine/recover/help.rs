@@ -207,7 +207,8 @@ enum Resting {
 }
 
 impl Supervisor {
-    /// Grants the supervisor's time limit once more, after a suspension of the machine.
+    /// Restarts the supervisor's time limit, if the clock has jumped because the machine was
+    /// suspended.
     pub fn forgive_sleep(&mut self, timers: &mut Timers, now_ns: u64) {
         let helping = self.helping_mut();
         if helping.is_at_it() && helping.supervisor && helping.has_gap(now_ns) {

@@ -60,7 +60,7 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Links a request in as the last, and returns its age.
+    /// Appends a request to the list of the queue, and returns its age.
     #[inline(always)]
     pub(super) fn push_last(&mut self, index: u8) -> u32 {
         let tail = core::mem::replace(&mut self.tail, index);
@@ -177,7 +177,8 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// Links a slot in before one that is queued and not the head.
+    /// Inserts a slot into the list of the queue before the slot `next`, which is queued and not
+    /// the first.
     fn insert(&mut self, index: u8, next: u8) {
         let previous = self.at(next).previous;
         let slot = self.at_mut(index);

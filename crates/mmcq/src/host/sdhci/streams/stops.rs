@@ -23,7 +23,7 @@ const BLOCK_BYTES: u32 = 512;
 /// Largest value of the Block Count register.
 const COUNT: u32 = 65_535;
 
-/// A transfer that is stopped at a boundary.
+/// An open transfer whose SDMA has stopped at a boundary of memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stops {
     direction: Direction,
