@@ -58,7 +58,7 @@ pub(in super::super) struct Helping {
     /// Whether the supervisor has taken the request in `asked`.
     taken: bool,
     /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
-    /// A request for help with the card that is under way goes before this news.
+    /// If the engine meanwhile needs help for the card, that request goes first.
     dismissed: bool,
     /// Whether the card is in a low-power state; then the supervisor has to wake it.
     rest: Resting,
