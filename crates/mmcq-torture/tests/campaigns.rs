@@ -87,6 +87,14 @@ fn random_runs_through_a_queue_keep_every_promise() {
     assert!(requests > 25_000 && struck > 200, "{requests} requests, {struck} faults");
 }
 
+/// Checks a case that broke a promise in the past: a durable write waits for its flush, the
+/// supervisor flushes and resets the card, and then the write was sent again, over a younger write.
+#[test]
+fn a_durable_write_that_was_flushed_is_not_sent_again() {
+    let outcome = run(&queues::draw(3421), &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+}
+
 #[test]
 fn random_runs_in_the_corners_keep_every_promise() {
     let mut bench = Bench::new();

@@ -26,7 +26,7 @@ enum At {
     User,
     /// The card is certainly in the partition with these access bits.
     In(u8),
-    /// It is not known: a switch to another partition has begun, and its end has not been seen.
+    /// Not known: a switch to another partition has begun, and its end has not been seen.
     Unknown,
 }
 

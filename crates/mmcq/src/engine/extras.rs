@@ -83,7 +83,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// What happened to a request that is executed in several steps. The function pointers of this
+/// An event of a request that is executed in several steps. The function pointers of this
 /// module get it, and decide on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {

@@ -23,7 +23,7 @@ use crate::host::{Auto, BusyDetect, Direction, DmaError, Host, Phase};
 use crate::sched::{Lanes, Profile};
 use crate::spec::command::{self, Command};
 
-/// What the engine waits for on the bus: a command of the present request, or a pause.
+/// The reason why the engine waits on the bus: a command of the present request, or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing is in progress.

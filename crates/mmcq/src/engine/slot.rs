@@ -175,6 +175,11 @@ pub(super) struct Slots<const N: usize> {
     /// A bit for each slot with a waiting phase of an I/O function that may start even while the
     /// engine is stopped.
     urgents: SlotSet,
+    /// A bit for each slot whose write is durable by a flush that has not ended yet.
+    owing: SlotSet,
+    /// The slots of `owing` of whose blocks some were changed by a later request since. Such a write
+    /// must not be sent again.
+    covered: SlotSet,
     flushers: flushes::Flushers,
     slots: [Slot; N],
     spans: [Span; N],
@@ -213,6 +218,8 @@ impl<const N: usize> Slots<N> {
             barriers: 0,
             ios: 0,
             urgents: 0,
+            owing: 0,
+            covered: 0,
             flushers: flushes::Flushers::NONE,
             next_age: 0,
             head: NONE,

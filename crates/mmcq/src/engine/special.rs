@@ -183,7 +183,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         // Whether a piece is in the cache already: the card may have lost CMD23 for a while.
         let begun = moved > 0 && self.slots.at(index).rules().has(Rules::FLUSH_AFTER);
-        self.slots.at_mut(index).set_flush_after(durable && cached && (!reliable || begun));
+        self.slots.set_flush_after(index, durable && cached && (!reliable || begun), moved == 0);
         let segment = if zero { self.slots.at(index).segment().same() } else { self.slots.at(index).rest() };
         let end = if durable && reliable { End::Reliable } else { End::Here };
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);

@@ -82,8 +82,7 @@ impl Link {
     }
 }
 
-/// What the engine does with a chain (several transfers that the controller executes from one
-/// list).
+/// The state of a chain (several transfers that the controller executes from one list).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
     /// The controller has no chain. The engine may be collecting the transfers of the next one.

@@ -127,7 +127,8 @@ impl<E, T: Lanes> Lane<E, T> {
 
     /// Restarts writes whose data a cache has lost: writes of which only a part was transferred,
     /// and a write that waits for the flush which makes it durable. Erases of which a part is done
-    /// end with [`Error::CacheLost`].
+    /// end with [`Error::CacheLost`], and so does a write if a later request has changed its blocks:
+    /// to send the write again would replace later data.
     pub fn begin_again<const N: usize, P: Profile>(
         &mut self,
         incident: &mut Incident,
@@ -136,7 +137,11 @@ impl<E, T: Lanes> Lane<E, T> {
         card: &Card,
     ) {
         if self.has_control() {
-            slots.at_mut(self.control()).set_flush_after(false);
+            let control = self.control();
+            match slots.is_covered(control) {
+                true => slots.at_mut(control).answer(Err(Error::CacheLost)),
+                false => slots.set_flush_after(control, false, false),
+            }
         }
         if card.target().is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
             return;
@@ -145,7 +150,10 @@ impl<E, T: Lanes> Lane<E, T> {
             let slot = slots.at(index);
             let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
             match slot.kind() {
-                Kind::Write { .. } if begun => incident.redo_waiting(slots, order, index),
+                Kind::Write { .. } if begun && !slots.is_covered(index) => {
+                    incident.redo_waiting(slots, order, index);
+                }
+                Kind::Write { .. } if begun => order.turn_down(slots, index, Error::CacheLost),
                 // The erased blocks may have been written since: they are not erased again.
                 Kind::Erase { .. } if begun => order.turn_down(slots, index, Error::CacheLost),
                 _ => {}
@@ -279,6 +287,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let stopped = self.supervisor.helping().is_at_it();
         if stopped {
             self.durability.clear_dirty();
+            // This flush served the durable writes that waited for one.
+            for index in bits(self.slots.take_written()) {
+                let result = self.slots.at(index).result();
+                self.slots.end_with(index, result);
+            }
         }
         stopped
     }

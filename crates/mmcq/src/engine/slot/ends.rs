@@ -39,6 +39,7 @@ impl<const N: usize> Slots<N> {
     pub fn end(&mut self, index: u8) {
         self.at_mut(index).state = State::Ended;
         self.ended |= 1 << index;
+        self.owing &= !(1 << index);
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@
 //!   flush of its own client. No other flush can end meanwhile, so fewer and fewer clients may go
 //!   first.
 
+use super::super::request::Kind;
 use super::{Rules, Slots, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
@@ -48,6 +49,38 @@ impl<const N: usize> Slots<N> {
             Some(last) if joins => self.push_behind(index, last),
             _ => self.push_front(index),
         }
+    }
+
+    /// Sets whether a write that is sent now must be flushed after its status has come. `first`: none
+    /// of its blocks was sent before.
+    pub fn set_flush_after(&mut self, index: u8, after: bool, first: bool) {
+        let bit = 1 << index;
+        self.at_mut(index).set_flush_after(after);
+        self.owing = if after { self.owing | bit } else { self.owing & !bit };
+        if first {
+            self.covered &= !bit;
+        }
+    }
+
+    /// Notes, for the writes that owe a flush, that a later request changes the blocks from `start`
+    /// up to but not including `end`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn cover(&mut self, index: u8, start: u64, end: u64) {
+        for owing in bits(self.owing & !(1 << index)) {
+            if let Kind::Write { lba, blocks } = self.at(owing).kind()
+                && lba < end
+                && start < lba.saturating_add(blocks.into())
+            {
+                self.covered |= 1 << owing;
+            }
+        }
+    }
+
+    /// Returns whether some blocks of a write that owes a flush were changed by a later request. Such
+    /// a write must not be sent again, because it would replace later data.
+    pub fn is_covered(&self, index: u8) -> bool {
+        self.covered & self.owing & (1 << index) != 0
     }
 
     /// Returns whether a durable write is in the card's cache, and its flush has still to be made.
@@ -97,6 +130,15 @@ impl<const N: usize> Slots<N> {
         true
     }
 
+    /// Takes from the queue the writes that are in the card's cache and wait for a flush.
+    pub fn take_written(&mut self) -> SlotSet {
+        let written = self.queue().filter(|&at| self.at(at).awaits_flush()).fold(0, |set, at| set | 1 << at);
+        for index in bits(written) {
+            self.unlink(index);
+        }
+        written
+    }
+
     /// Takes from the queue the requests that a flush has served, in addition to its `owner`; the
     /// flush just ended well. Served are:
     ///
@@ -104,10 +146,7 @@ impl<const N: usize> Slots<N> {
     /// - with `joins`, the flushes at the head of the queue that have only reads and flushes before
     ///   them, so that nothing has changed the card since.
     pub fn take_served(&mut self, owner: u8, joins: bool) -> SlotSet {
-        let written = self.queue().filter(|&at| self.at(at).awaits_flush()).fold(0, |set, at| set | 1 << at);
-        for index in bits(written) {
-            self.unlink(index);
-        }
+        let written = self.take_written();
         let ahead = self.queue().take_while(|&at| joins && (self.at(at).is_read() || self.at(at).is_flush()));
         let flushes = ahead.filter(|&at| self.at(at).is_flush()).fold(0, |set, at| set | 1 << at);
         for index in bits(flushes) {

@@ -63,6 +63,9 @@ impl<const N: usize> Slots<N> {
         self.starts[bucket::<N>(start)] &= others;
         self.ends[bucket::<N>(end)] &= others;
         self.lone &= others;
+        if self.owing != 0 && self.span(index).direction == Direction::Write {
+            self.cover(index, start, end);
+        }
     }
 
     /// Puts a request that continues a waiting one at the end of the queue, as `push_span` does.
@@ -77,7 +80,8 @@ impl<const N: usize> Slots<N> {
     /// Empties the queue in one step, if it holds exactly `count` reads and writes and no other
     /// request. Otherwise returns false and does nothing.
     pub fn leave_all(&mut self, count: usize) -> bool {
-        if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
+        let others = self.barriers | self.owing;
+        if (self.reads | self.writes).count_ones() as usize != count || others != 0 {
             return false;
         }
         (self.head, self.tail) = (NONE, NONE);

@@ -214,6 +214,12 @@ impl<const N: usize> Slots<N> {
             self.reads &= !bit;
             self.writes &= !bit;
         }
+        if self.barriers & bit != 0
+            && self.owing != 0
+            && let Kind::Erase { lba, blocks, .. } = self.at(index).kind
+        {
+            self.cover(index, lba, lba.saturating_add(blocks.into()));
+        }
         self.barriers &= !bit;
     }
 
@@ -233,5 +239,8 @@ impl<const N: usize> Slots<N> {
         self.activate_unqueued(index);
         let span = &mut self.spans[index as usize % N];
         (span.direction, span.start, span.end) = (direction, start, end);
+        if self.owing != 0 && direction == Direction::Write {
+            self.cover(index, start, end);
+        }
     }
 }

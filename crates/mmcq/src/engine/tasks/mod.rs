@@ -45,7 +45,7 @@ use crate::spec::command::emmc;
 /// to sleep.
 const IDLE_NS: u64 = 10_000_000;
 
-/// What the engine's loop does next, after it has called the code for the card's queue.
+/// The next step of the engine's loop, after it has called the code for the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: transfers are sent one at a time, without the queue.

@@ -42,7 +42,7 @@ pub(super) struct Measured {
     /// Number of trials in a row that began while the measured times with and without a delayed
     /// start clearly differed. Each such trial doubles the interval to the next trial.
     sure: u8,
-    /// What the present trial does with each start of a transfer: true: it delays the start; false:
+    /// The choice of the present trial for each start of a transfer: true: it delays the start; false:
     /// it starts the transfer immediately.
     tried: bool,
     /// The last decision, true for a delay; `None`: nothing was decided.
